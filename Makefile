@@ -1,0 +1,39 @@
+# Every target sets up .venv by itself: Python 3.11 or newer and make are all a machine needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint bench reproduce clean
+
+help:  ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Posse needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "setting up $(VENV) (a minute or two the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## a secure federated bandit over ten data owners, beside its plain twin
+	@$(BIN)/posse demo
+
+test: $(READY)  ## the tests that run in minutes
+	@$(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
+	@$(BIN)/python -m pytest -n 2 -m long -s
+
+lint: $(READY)  ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: $(READY)  ## benchmarks: ratios measured in one run
+	@$(BIN)/python -m benchmarks
+
+reproduce: $(READY)  ## the published figures, full size (long)
+	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

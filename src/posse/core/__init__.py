@@ -1,0 +1,1 @@
+"""The ground floor: errors, counter-based randomness, exact mathematics, roles and messages."""

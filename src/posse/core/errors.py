@@ -1,0 +1,67 @@
+"""What goes wrong, told so that the reader can mend it.
+
+Every error a user can cause is a `PosseError`: it has a stable code and one line that gives the rule, the value
+and the remedy. A front door prints that line and exits with `exit_code`; anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PosseError(Exception):
+    """A mistake that its reader can mend.
+
+    >>> raise ConfigError("budget must be at least the number of owners, got 3 for 10 owners. Raise it to 10 or more.")
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] budget must be at least the number of owners, got 3 for 10 owners. Raise it to 10 or more.
+    """
+
+    code: ClassVar[str] = "P000"
+    exit_code: ClassVar[int] = 2
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {super().__str__()}"
+
+
+class ConfigError(PosseError):
+    """A parameter, flag or configuration key is outside its rule."""
+
+    code = "P100"
+
+
+class PolicyError(PosseError):
+    """A policy cannot run in a federation; the message names the property it violates."""
+
+    code = "P110"
+
+
+class DataError(PosseError):
+    """A data file is missing, malformed, or holds less than was asked for."""
+
+    code = "P200"
+
+
+class StoreError(PosseError):
+    """The run store is locked, damaged, full, or does not hold the run asked for."""
+
+    code = "P300"
+
+
+class MissingExtraError(PosseError):
+    """An optional dependency is not installed; the message names the command that installs it."""
+
+    code = "P400"
+
+
+class ProtocolError(PosseError):
+    """A party received what the protocol does not allow; its state is as it was before."""
+
+    code = "P500"
+
+
+class FrameError(ProtocolError):
+    """A sealed frame does not open: altered, or sealed for another run, step, pass or direction."""
+
+    code = "P510"

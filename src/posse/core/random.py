@@ -1,0 +1,116 @@
+"""Counter-based randomness: a draw is a function of where it is made, never of what was drawn before.
+
+Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011), written for one
+counter at a time. A draw has an address (key, purpose, party, index, attempt). One owner draws its own number, the
+simulator draws millions, and both get the same ones.
+
+>>> from posse.core.random import EXPLORE, uniform
+>>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)
+True
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.compiled import elementary
+
+REWARD = 1
+"""Rewards of a simulated world: (world seed, arm, pull number)."""
+COIN = 2
+"""Exploration coins: (common key, step)."""
+TIE = 3
+"""Order of ties: (common key, step and pass)."""
+EXPLORE = 4
+"""Scores of an exploring step: (common key, owner, step)."""
+OWN = 5
+"""An owner's own draws for its score (Thompson): (own key, pass, step)."""
+ORDER = 6
+"""Permutations of level `paper` in a simulation: (world seed, step and pass)."""
+MASK = 7
+"""Multiplicative masks of level `paper` in a simulation: (world seed, step and pass)."""
+SELECT = 8
+"""Comp's draws at level `paper`: (world seed, step and pass)."""
+GUMBEL = 10
+"""An owner's Gumbel noise for probability matching: (own key, pass, step)."""
+DERIVE = 9
+"""Keys made from keys: (key, party)."""
+
+_MASK32 = np.uint64(0xFFFFFFFF)
+_S32 = np.uint64(32)
+_M0 = np.uint64(0xD2511F53)
+_M1 = np.uint64(0xCD9E8D57)
+_W0 = np.uint64(0x9E3779B9)
+_W1 = np.uint64(0xBB67AE85)
+_S11 = np.uint64(11)
+_UNIT = 2.0**-53
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    p0 = _M0 * c0
+    p1 = _M1 * c2
+    return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    for _ in range(9):
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+        k0 = (k0 + _W0) & _MASK32
+        k1 = (k1 + _W1) & _MASK32
+    return _round(c0, c1, c2, c3, k0, k1)
+
+
+@elementary
+def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    """Ten rounds of Philox-4x32 on one counter, for test vectors."""
+    return _philox(np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1))  # type: ignore[no-any-return]
+
+
+@elementary
+def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
+    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
+    key64 = np.uint64(key)
+    c0, c1, c2, c3 = _philox(
+        np.uint64(index) & _MASK32,
+        np.uint64(attempt) & _MASK32,
+        np.uint64(party) & _MASK32,
+        np.uint64(purpose),
+        key64 & _MASK32,
+        key64 >> _S32,
+    )
+    return (c0 << _S32) | c1, (c2 << _S32) | c3  # type: ignore[return-value]
+
+
+@elementary
+def uniforms(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float]:
+    """Return two numbers in [0, 1), multiples of 2^-53."""
+    first, second = words(key, purpose, party, index, attempt)
+    return np.float64(first >> _S11) * _UNIT, np.float64(second >> _S11) * _UNIT  # type: ignore[operator]
+
+
+@elementary
+def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> float:
+    """Return one number in [0, 1), a multiple of 2^-53."""
+    return uniforms(key, purpose, party, index, attempt)[0]
+
+
+def derive(key: int, party: int) -> int:
+    """Return a party's own key from a world seed: in a simulation only, for the world seed makes it public."""
+    return int(words(np.uint64(key), DERIVE, party, 0, 0)[0])
+
+
+@elementary
+def shuffle(key: int, purpose: int, index: int, out: NDArray[np.int64]) -> None:
+    """Write a permutation of 0..K-1 into `out` (Fisher-Yates; K - 1 draws)."""
+    k = out.shape[0]
+    for i in range(k):
+        out[i] = i
+    for i in range(k - 1, 0, -1):
+        j = int(uniform(key, purpose, i, index, 0) * (i + 1))
+        kept = out[i]
+        out[i] = out[j]
+        out[j] = kept

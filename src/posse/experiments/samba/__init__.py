@@ -1,0 +1,1 @@
+"""Figure 8 of the Samba paper."""

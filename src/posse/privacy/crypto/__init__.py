@@ -1,0 +1,1 @@
+"""Sealed frames, Paillier, permutations, masks and keys."""

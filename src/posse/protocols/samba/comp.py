@@ -1,0 +1,135 @@
+"""Comp: it opens masked scores in permuted order and says which one wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from posse.core.errors import ProtocolError
+from posse.core.random import SELECT, uniform
+from posse.core.roles import Action, Message
+from posse.policies.base import Policy
+from posse.privacy.crypto.frames import ClearFrames, Frames
+from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
+from posse.protocols.samba.kernels import select_argmax, select_match
+from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
+from posse.protocols.samba.owner import paper_frames
+from posse.protocols.samba.setup import COMP, CONTROLLER, Party, to_controller
+
+
+class Comp(Party):
+    """Answers one set of frames a pass: the same set again gets the same answer, any other is refused.
+
+    (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)
+    """
+
+    def __init__(self, identity: Identity, customer: bytes, policy: Policy, world_seed: int | None) -> None:
+        super().__init__(COMP, "comp", identity, customer)
+        self._passes = policy.passes()
+        # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
+        draws = int.from_bytes(os.urandom(8), "little") if world_seed is None else world_seed
+        self._draws = np.uint64(draws)
+        self._frames: Frames | ClearFrames | None = None
+        self._replies: Frames | ClearFrames = ClearFrames()
+        self._paper = False
+        self._owners = 0
+        self._index = 0
+        self._answered: tuple[Batch | Explore, Choice] | None = None
+        self._handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
+                          Explore: self._on_batch}  # fmt: skip
+
+    def start(self) -> Sequence[Action]:
+        """Join the run."""
+        return to_controller(self.join())
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)  # type: ignore[operator, no-any-return]
+
+    def _on_offer(self, offer: Offer) -> Sequence[Action]:
+        return to_controller(self.consider(offer))
+
+    def _on_go(self, message: Go) -> Sequence[Action]:
+        self.go(message)
+        self._owners = len(self.manifest.owners)
+        self._paper = self.manifest.terms.level == "paper"
+        self._index = (self._owners + 1) * self.manifest.terms.passes
+        return ()
+
+    def _on_keys(self, message: Keys) -> Sequence[Action]:
+        if not self._going or self._frames is not None:
+            raise ProtocolError("keys come once, after the start.")
+        k_frame, _ = self.open_keys(message)
+        if self._paper:
+            self._frames, self._replies = paper_frames(k_frame, self._digest, self.manifest.terms.off, self._owners)
+        else:
+            self._frames = Frames(k_frame, self._digest, b"scores", self._owners)
+        return ()
+
+    def _on_batch(self, message: Batch | Explore) -> Sequence[Action]:
+        if self._answered is not None and message.index == self._answered[0].index:
+            if message != self._answered[0]:
+                raise ProtocolError(f"pass {message.index} is answered; another set of frames for it is refused.")
+            return to_controller(self._answered[1])
+        if self._frames is None or message.index != self._index:
+            raise ProtocolError(f"expected the frames of pass {self._index}, got those of {message.index}.")
+        if not self._paper:
+            replies = self._standard(message)
+        else:
+            chosen = self._chosen_as_published(message)
+            seal = self._replies.seal
+            replies = tuple([seal(message.index, b"\x01" if i == chosen else b"\x00") for i in range(self._owners)])
+        choice = Choice(message.index, replies)
+        self._answered = (message, choice)
+        self._index += 1
+        return to_controller(choice)
+
+    def _standard(self, message: Batch | Explore) -> tuple[bytes, ...]:
+        """Check the set, find the winner, answer with reply tokens."""
+        if isinstance(message, Explore):
+            raise ProtocolError("at level 'standard' owners send in every pass; an exploring pass is refused.")
+        plains = self._opened(message)
+        words = np.frombuffer(b"".join(plains), np.uint64).reshape(self._owners, FRAME_WORDS)
+        if not tokens_differ(words):
+            raise ProtocolError("reply tokens must all differ; a set with repeated ones is refused.")
+        selection = self._passes[message.index % len(self._passes)]
+        if selection.choose is not None:
+            chosen = int(selection.choose(ranks(words), uniform(self._draws, SELECT, 0, message.index, 0)))  # type: ignore[arg-type]
+        else:
+            chosen = largest(words)
+        replies = [plain[24:32] for plain in plains]
+        replies[chosen] = plains[chosen][32:40]
+        return tuple(replies)
+
+    def _chosen_as_published(self, message: Batch | Explore) -> int:
+        """Return comp's selection at level `paper`: on the masked floats, in permuted order."""
+        u = uniform(self._draws, SELECT, 0, message.index, 0)  # type: ignore[arg-type]
+        if isinstance(message, Explore):
+            return int(u * self._owners)
+        values = np.frombuffer(b"".join(self._opened(message)), "<f8")
+        selection = self._passes[message.index % len(self._passes)]
+        if selection.choose is not None:
+            return int(selection.choose(values, u))
+        return int((select_match if selection.kind == "match" else select_argmax)(values, u))
+
+    def _opened(self, message: Batch) -> list[bytes]:
+        """Open exactly K frames with different nonces and equal size."""
+        frames = message.frames
+        if len(frames) != self._owners or len({frame[:13] for frame in frames}) != len(frames):
+            raise ProtocolError(f"expected {self._owners} different frames, got {len(set(frames))}.")
+        assert self._frames is not None
+        plains = self._frames.open_all(message.index, frames)
+        size = 8 if self._paper else 8 * FRAME_WORDS
+        if any(len(plain) != size for plain in plains):
+            raise ProtocolError(f"expected frames of {size} bytes.")
+        return plains
+
+    def state(self) -> dict[str, object]:
+        """What comp's operator may see: how far the run is."""
+        return {"step": self._index // len(self._passes)}

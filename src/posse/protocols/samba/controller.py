@@ -1,0 +1,256 @@
+"""The controller: it forwards, permutes and un-permutes; it opens nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ProtocolError
+from posse.core.random import ORDER, shuffle
+from posse.core.roles import Action, Message, Note, Send
+from posse.policies.base import Policy
+from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.paillier import Ciphertext, PublicKey, sum_of
+from posse.privacy.crypto.streams import Permutations
+from posse.protocols.samba.kernels import kernels
+from posse.protocols.samba.messages import (
+    Batch,
+    Choice,
+    Close,
+    Consent,
+    Consents,
+    Explore,
+    Go,
+    Join,
+    Keys,
+    Masks,
+    Offer,
+    Proposal,
+    Reply,
+    Roster,
+    Score,
+    Spent,
+    Sum,
+    Total,
+)  # fmt: skip
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Party
+
+
+class Order(Protocol):
+    """Where the permutations come from."""
+
+    def at(self, index: int) -> NDArray[np.int64]:
+        """Return the permutation of an index: position -> owner."""
+
+
+class WorldOrder:
+    """Permutations of a simulated world at level `paper`: its twin derives the same ones."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self._seed = np.uint64(seed)
+        self._size = size
+
+    def at(self, index: int) -> NDArray[np.int64]:
+        """Return the permutation of an index."""
+        out = np.empty(self._size, np.int64)
+        shuffle(self._seed, ORDER, index, out)  # type: ignore[arg-type]
+        return out
+
+
+class NoOrder:
+    """The identity, for level `paper` with its permutation switched off."""
+
+    def __init__(self, size: int) -> None:
+        self._identity = np.arange(size, dtype=np.int64)
+
+    def at(self, index: int) -> NDArray[np.int64]:
+        """Return the identity."""
+        return self._identity
+
+
+class Controller(Party):
+    """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's answers back."""
+
+    def __init__(
+        self, identity: Identity, customer: bytes, policy: Policy, owners: Sequence[str], world_seed: int | None
+    ) -> None:
+        super().__init__(CONTROLLER, "controller", identity, customer)
+        self._policy = policy
+        self._world_seed = world_seed
+        self._owners = tuple(owners)
+        self._number = {name: i for i, name in enumerate(self._owners)}
+        self._everyone = (*self._owners, COMP)
+        self._joins: dict[str, Join] = {}
+        self._consents: dict[str, Consent] = {}
+        self._proposed = False
+        self._order: Order = NoOrder(0)
+        self._index = self._last = 0
+        self._frames: list[bytes | None] = []
+        self._arrived = 0
+        self._permuted: list[int] = []
+        self._coin_seed: np.uint64 | None = None
+        self._sums: dict[str, bytes] = {}
+        self._handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
+                          Consent: self._on_consent, Go: self._on_go, Keys: self._on_keys, Choice: self._on_choice,
+                          Close: self._on_close, Sum: self._on_sum}  # fmt: skip
+
+    def start(self) -> Sequence[Action]:
+        """Wait for the others."""
+        return ()
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        if type(message) is Score:
+            return self._on_score(sender, message)
+        handler = self._handlers.get(type(message))
+        return self.unexpected(sender, message) if handler is None else handler(sender, message)  # type: ignore[operator, no-any-return]
+
+    # Setup ------------------------------------------------------------------------------------------------------------
+
+    def _expect(self, sender: str, *senders: str) -> None:
+        if sender not in senders:
+            raise ProtocolError(f"the controller does not take this message from '{sender}'.")
+
+    def _on_join(self, sender: str, message: Join) -> Sequence[Action]:
+        self._expect(sender, *self._everyone)
+        if message.name != sender or sender in self._joins:
+            raise ProtocolError(f"'{sender}' has joined already, or joins under another name.")
+        self._joins[sender] = message
+        return self._roster()
+
+    def _on_proposal(self, sender: str, message: Proposal) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        self._proposed = True
+        return self._roster()
+
+    def _roster(self) -> Sequence[Action]:
+        if not self._proposed or len(self._joins) < len(self._everyone):
+            return ()
+        return (Send(CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
+
+    def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        self._consents[CONTROLLER] = self.consider(message)
+        return [Send(name, message) for name in self._everyone]
+
+    def _on_consent(self, sender: str, message: Consent) -> Sequence[Action]:
+        self._expect(sender, *self._everyone)
+        if message.name != sender or sender in self._consents:
+            raise ProtocolError(f"'{sender}' has signed already, or signs for another.")
+        self._consents[sender] = message
+        if len(self._consents) < len(self._everyone) + 1:
+            return ()
+        return (Send(CUSTOMER, Consents(tuple(self._consents.values()))),)
+
+    def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        self.go(message)
+        terms = self.manifest.terms
+        size = len(self._owners)
+        self._index = (size + 1) * terms.passes
+        self._last = (terms.budget + 1) * terms.passes - 1
+        self._frames = [None] * size
+        if "permutation" in terms.off:
+            self._order = NoOrder(size)
+        elif terms.level == "paper" and self._world_seed is not None:
+            self._order = WorldOrder(self._world_seed, size)
+        else:
+            self._order = Permutations(os.urandom(32), size)
+        actions: list[Action] = [Send(name, message) for name in self._everyone]
+        if terms.level == "paper":
+            seeds = [int.from_bytes(os.urandom(8), "little") for _ in range(2)]
+            if self._world_seed is not None:
+                seeds = [self._world_seed, self._world_seed]
+            self._coin_seed = np.uint64(seeds[1])
+            actions.extend(Send(name, Masks(*seeds)) for name in self._owners)
+        return actions
+
+    def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
+        self._expect(sender, self._owners[0])
+        relayed = [Send(name, message) for name in (COMP, *self._owners)]
+        return [*relayed, *self._begin()]
+
+    # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
+
+    def _on_score(self, sender: str, message: Score) -> Sequence[Action]:
+        number = self._number.get(sender)
+        if number is None or message.index != self._index or self._arrived == len(self._frames):
+            raise ProtocolError(f"expected scores of pass {self._index} from owners, got one of {message.index} from '{sender}'.")
+        if self._frames[number] is not None:
+            raise ProtocolError(f"'{sender}' has sent its score of this pass already.")
+        self._frames[number] = message.frame
+        self._arrived += 1
+        if self._arrived < len(self._frames):
+            return ()
+        self._permuted = self._order.at(self._index).tolist()
+        frames = self._frames
+        return (Send(COMP, Batch(self._index, tuple([frames[i] for i in self._permuted]))),)  # type: ignore[misc]
+
+    def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
+        self._expect(sender, COMP)
+        if message.index != self._index or len(message.replies) != len(self._owners) or not self._permuted:
+            raise ProtocolError(f"expected {len(self._owners)} answers to pass {self._index}, got something else from comp.")
+        index = self._index
+        replies = [b""] * len(self._owners)
+        for position, owner in enumerate(self._permuted):
+            replies[owner] = message.replies[position]
+        actions: list[Action] = [
+            Send(name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)
+        ]
+        self._index += 1
+        self._frames = [None] * len(self._owners)
+        self._arrived = 0
+        self._permuted = []
+        passes = self.manifest.terms.passes
+        if self._index % passes == 0:
+            actions.append(Note("step", index // passes))
+        actions.extend(self._begin())
+        return actions
+
+    def _begin(self) -> Sequence[Action]:
+        """Before a pass: exploring at level `paper` needs no scores; after the last, ask for the sums."""
+        terms = self.manifest.terms
+        if self._index > self._last:
+            return (Send(CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
+        last_pass = self._index % terms.passes == terms.passes - 1
+        if self._coin_seed is None or not self._policy.explores or not last_pass:
+            return ()
+        step = self._index // terms.passes
+        size = len(self._owners)
+        if not kernels(self._policy).exploring(self._coin_seed, step, size, self._policy.parameters()):
+            return ()
+        self._arrived = size
+        self._permuted = self._order.at(self._index).tolist()
+        return (Send(COMP, Explore(self._index)),)
+
+    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+
+    def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        return [Send(name, message) for name in message.present]
+
+    def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
+        self._expect(sender, *self._owners)
+        if self._index <= self._last or sender in self._sums:
+            raise ProtocolError(f"'{sender}' has sent its sum already, or before the budget is spent.")
+        key = PublicKey(int.from_bytes(self.manifest.terms.paillier_n, "big"))
+        clear = "paillier" in self.manifest.terms.off
+        if not clear:
+            Ciphertext.from_bytes(message.ciphertext, key)
+        self._sums[sender] = message.ciphertext
+        if len(self._sums) < len(self._owners):
+            return ()
+        if clear:
+            total = sum(int.from_bytes(value, "big") for value in self._sums.values())
+            return (Send(CUSTOMER, Total(total.to_bytes(32, "big"))),)
+        product = sum_of(Ciphertext.from_bytes(value, key) for value in self._sums.values())
+        return (Send(CUSTOMER, Total(product.rerandomise().to_bytes())),)
+
+    def state(self) -> dict[str, object]:
+        """What the controller's operator may see: how far the run is, never who was chosen."""
+        passes = self._manifest.terms.passes if self._manifest else 1
+        return {"step": min(self._index, self._last) // passes, "arrived": self._arrived}

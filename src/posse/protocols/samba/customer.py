@@ -1,0 +1,106 @@
+"""The data customer: it pays the budget, admits the parties, and alone reads the total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posse.core.errors import ProtocolError
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Action, Message, Note
+from posse.privacy.crypto.keys import Identity, verify
+from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
+from posse.protocols.samba.messages import Close, Consents, Go, Offer, Proposal, Roster, Spent, Total
+from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
+from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, Party, Terms, join_bytes, make_manifest, to_controller
+
+
+class Customer(Party):
+    """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
+
+    def __init__(self, identity: Identity, terms: Terms, admitted: Mapping[str, bytes], key: PrivateKey) -> None:
+        super().__init__(CUSTOMER, "customer", identity, identity.public)
+        self._terms = terms
+        self._admitted = dict(admitted)
+        self._key = key
+        self._closed = False
+        self.total: float | None = None
+        self._handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
+                          Total: self._on_total}  # fmt: skip
+
+    def start(self) -> Sequence[Action]:
+        """Say what is wanted (0)."""
+        return to_controller(Proposal(msgspec.msgpack.encode(self._terms)))
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)  # type: ignore[operator, no-any-return]
+
+    def _on_roster(self, message: Roster) -> Sequence[Action]:
+        """Admit exactly the identities the customer knows, and sign the manifest."""
+        if self._manifest is not None:
+            raise ProtocolError("the roster is closed.")
+        joins = (*message.joins, self.join())
+        expected = {**self._admitted, CUSTOMER: self._identity.public}
+        names = [join.name for join in joins]
+        if sorted(names) != sorted(expected):
+            missing = sorted(set(expected) - set(names)) or "none"
+            raise ProtocolError(f"expected {len(expected)} parties, got {len(names)} (missing: {missing}).")
+        for join in joins:
+            if join.identity != expected[join.name]:
+                raise ProtocolError(f"'{join.name}' joins with an identity that was not admitted.")
+            verify(join.identity, b"join", join_bytes(join.name, join.kind, join.run_key), join.signature)
+        body = msgspec.msgpack.encode(make_manifest(self._terms, joins))
+        offer = Offer(body, self._identity.sign(b"manifest", body))
+        self.consider(offer)
+        return to_controller(offer)
+
+    def _on_consents(self, message: Consents) -> Sequence[Action]:
+        """Start when everyone signed this manifest."""
+        consents = {consent.name: consent for consent in message.consents}
+        for member in self.manifest.members:
+            if member.name == CUSTOMER:
+                continue
+            if member.name not in consents:
+                raise ProtocolError(f"'{member.name}' has not signed the manifest.")
+            verify(member.identity, b"consent", self._digest, consents[member.name].signature)
+        go = Go(self._identity.sign(b"go", self._digest))
+        self.go(go)
+        return to_controller(go)
+
+    def _on_spent(self, message: Spent) -> Sequence[Action]:
+        """Ask the owners that are present for their sums, once."""
+        if self._closed or not self._going or self.manifest.terms.level == "paper":
+            raise ProtocolError("the sums are asked for once, after the budget is spent.")
+        if sorted(message.present) != sorted(self.manifest.owners):
+            raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
+        self._closed = True
+        return to_controller(Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest))))
+
+    def _on_total(self, message: Total) -> Sequence[Action]:
+        """Decrypt, and check the pull count and the range (7)."""
+        if self.total is not None:
+            raise ProtocolError("the total is known already.")
+        terms = self.manifest.terms
+        if "paillier" in terms.off:
+            plaintext = int.from_bytes(message.ciphertext, "big")
+        else:
+            plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
+        units = plaintext
+        if terms.level != "paper":
+            units, pulls = divmod(plaintext % MODULUS, SLOT)
+            if pulls != terms.budget:
+                raise ProtocolError(f"expected {terms.budget} pulls in the total, got another number: a sum was altered.")
+        if not 0 <= units <= terms.budget * REWARD_ONE:
+            raise ProtocolError("the total is outside its range: a sum was altered.")
+        self.total = units / REWARD_ONE
+        return (Note("total", terms.budget, self.total),)
+
+    def state(self) -> dict[str, object]:
+        """What the customer may see: the total, when there is one."""
+        return {"budget": self._terms.budget, "total": self.total}
+

@@ -1,0 +1,151 @@
+"""An owner's side of a pass: compose a frame, read the reply. One lane a level."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from posse.core.errors import ProtocolError
+from posse.core.fixed import tie_bits
+from posse.policies.base import Policy
+from posse.privacy.crypto.frames import ClearFrames, Frames
+from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS
+from posse.privacy.crypto.streams import Words
+from posse.protocols.samba.kernels import kernels, paper_mask
+from posse.protocols.samba.plain import selections
+
+FRAME_BYTES = 8 * FRAME_WORDS
+LONGEST_BLOCK = 64
+
+
+@dataclass
+class Arm:
+    """An owner's variables: number, sum of rewards in units, pulls, and what the policy remembers."""
+
+    number: int
+    owners: int
+    units: int = 0
+    pulls: int = 0
+    memory: float = 0.0
+
+
+class StandardLane:
+    """Level `standard`: affine mask with dither, reply tokens, frames prepared in blocks.
+
+    While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in one
+    compiled call; being chosen discards the rest of it. The block doubles up to 64 passes and starts over at one.
+    """
+
+    __slots__ = (
+        "_arm", "_bits", "_common", "_common_key", "_count", "_cursor", "_fill", "_frames", "_kinds", "_learnt",
+        "_memories", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_size", "_words",
+    )  # fmt: skip
+
+    def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:
+        compiled = kernels(policy)
+        self._arm = arm
+        self._fill, self._learnt = compiled.frames, compiled.learnt
+        self._kinds, self._scales, _ = selections(policy)
+        self._parameters = policy.parameters()
+        self._passes = len(self._kinds)
+        self._bits = tie_bits(arm.owners)
+        self._frames = frames
+        self._common_key, self._own_key = np.uint64(common_key), np.uint64(own_key)
+        self._common = Words(s_own, b"posse masks", MASK_WORDS)
+        self._own = Words(os.urandom(32), b"posse tokens and dither", OWN_WORDS)
+        self._words = np.zeros((LONGEST_BLOCK, FRAME_WORDS), np.uint64)
+        self._memories = np.zeros(LONGEST_BLOCK)
+        self._plain = b""
+        self._cursor = self._count = 0
+        self._size = 1
+
+    def compose(self, index: int) -> bytes:
+        """Return the sealed frame of a pass."""
+        if self._cursor == self._count:
+            self._block(index)
+        at = self._cursor * FRAME_BYTES
+        return self._frames.seal(index, self._plain[at : at + FRAME_BYTES])
+
+    def read(self, index: int, reply: bytes) -> bool:
+        """Return whether this owner is chosen in the pass it last composed; raise on a token it never sent."""
+        at = self._cursor * FRAME_BYTES
+        plain = self._plain
+        if reply == plain[at + 24 : at + 32]:
+            self._cursor += 1
+            if self._cursor == self._count:
+                self._remember(index, False)
+            return False
+        if reply == plain[at + 32 : at + 40]:
+            self._remember(index, True)
+            self._cursor = self._count = 0
+            self._size = 1
+            return True
+        raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
+
+    def _remember(self, index: int, chosen: bool) -> None:
+        position = self._cursor if chosen else self._cursor - 1
+        memory = float(self._memories[position])
+        self._arm.memory = self._learnt(index % self._passes, chosen, memory, self._parameters)
+
+    def _block(self, index: int) -> None:
+        arm = self._arm
+        common, own = self._common.rows(index, self._size), self._own.rows(index, self._size)
+        count = min(len(common), len(own))
+        self._fill(
+            index // self._passes, index % self._passes, count, arm.units, arm.pulls, arm.memory, arm.number, arm.owners,
+            self._bits, self._common_key, self._own_key, self._parameters, self._kinds, self._scales, common, own,
+            self._words, self._memories,
+        )  # fmt: skip
+        self._plain = self._words[:count].tobytes()
+        self._cursor, self._count = 0, count
+        self._size = min(2 * self._size, LONGEST_BLOCK)
+
+
+class PaperLane:
+    """Level `paper`: one float multiplied by the pass's mask; the reply is a sealed bit."""
+
+    __slots__ = (
+        "_arm", "_ceilings", "_frames", "_kinds", "_learnt", "_mask_seed", "_own_key", "_parameters", "_passes",
+        "_replies", "_scales", "_value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        arm: Arm,
+        policy: Policy,
+        frames: Frames | ClearFrames,
+        replies: Frames | ClearFrames,
+        mask_seed: int | None,
+        own_key: int,
+    ) -> None:
+        compiled = kernels(policy)
+        self._arm = arm
+        self._value, self._learnt = compiled.value, compiled.learnt
+        self._kinds, self._scales, self._ceilings = selections(policy)
+        self._passes = len(self._kinds)
+        self._parameters = policy.parameters()
+        self._frames, self._replies = frames, replies
+        self._mask_seed = None if mask_seed is None else np.uint64(mask_seed)
+        self._own_key = np.uint64(own_key)
+
+    def compose(self, index: int) -> bytes:
+        """Return the sealed frame of a pass."""
+        arm = self._arm
+        value = self._value(
+            index // self._passes, index % self._passes, arm.units, arm.pulls, arm.memory, self._own_key,
+            self._parameters, self._kinds, self._scales, self._ceilings,
+        )  # fmt: skip
+        alpha = 1.0 if self._mask_seed is None else paper_mask(self._mask_seed, index)
+        return self._frames.seal(index, struct.pack("<d", alpha * value))
+
+    def read(self, index: int, reply: bytes) -> bool:
+        """Return whether the sealed bit is set."""
+        bit = self._replies.open(index, reply)
+        if bit not in (b"\x00", b"\x01"):
+            raise ProtocolError(f"a pulling bit must be 0 or 1, got {len(bit)} bytes of something else.")
+        chosen = bit == b"\x01"
+        self._arm.memory = self._learnt(index % self._passes, chosen, self._arm.memory, self._parameters)
+        return chosen

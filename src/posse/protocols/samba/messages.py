@@ -1,0 +1,135 @@
+"""What the parties of Samba say to each other; numbers in brackets are the paper's steps.
+
+`index` counts passes: t * passes + pass. Everything goes through the controller, which forwards without opening.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from posse.core.roles import Message
+
+
+class Join(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """A party offers its keys: the run key is signed with the identity key."""
+
+    name: str
+    kind: str
+    identity: bytes
+    run_key: bytes
+    signature: bytes
+
+
+class Proposal(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(0) The customer says what it wants: budget, policy, level; encoded `Terms`."""
+
+    terms: bytes
+
+
+class Roster(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """All who joined, for the customer to check against the identities it admitted."""
+
+    joins: tuple[Join, ...]
+
+
+class Offer(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(1) The manifest, signed by the customer."""
+
+    manifest: bytes
+    signature: bytes
+
+
+class Consent(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """A party's signature on the manifest."""
+
+    name: str
+    signature: bytes
+
+
+class Consents(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """Everyone's signature, for the customer."""
+
+    consents: tuple[Consent, ...]
+
+
+class Go(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The customer saw every signature on the same manifest."""
+
+    signature: bytes
+
+
+class Keys(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The first owner's secrets, sealed to those entitled; the same bytes for all."""
+
+    sealed: dict[str, bytes]
+    frame_commitment: bytes
+    own_commitment: bytes
+    signature: bytes
+
+
+class Masks(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(1) At level `paper` the controller draws the owners' mask and coin seeds."""
+
+    mask_seed: int
+    coin_seed: int
+
+
+class Score(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(2) One owner's sealed masked score."""
+
+    fixed_size: ClassVar[bool] = True
+    index: int
+    frame: bytes
+
+
+class Batch(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(3) All frames of a pass in permuted order."""
+
+    index: int
+    frames: tuple[bytes, ...]
+
+
+class Explore(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(3) At level `paper`: this pass needs no scores, any of the arms will do."""
+
+    index: int
+
+
+class Choice(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(4) Comp's answers in permuted order."""
+
+    index: int
+    replies: tuple[bytes, ...]
+
+
+class Reply(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(5) One owner's answer."""
+
+    fixed_size: ClassVar[bool] = True
+    index: int
+    reply: bytes
+
+
+class Spent(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The budget is spent; these owners are present."""
+
+    present: tuple[str, ...]
+
+
+class Close(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The customer asks these owners, and no other set, for their sums."""
+
+    present: tuple[str, ...]
+    signature: bytes
+
+
+class Sum(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(6) One owner's encrypted sum."""
+
+    ciphertext: bytes
+
+
+class Total(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """(7) The product of all, an encryption of the total."""
+
+    ciphertext: bytes

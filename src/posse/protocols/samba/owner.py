@@ -1,0 +1,229 @@
+"""The data owner: it alone sees its arm's rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+from posse.core.errors import ProtocolError
+from posse.core.fixed import REWARD_ONE
+from posse.core.random import derive
+from posse.core.roles import WORLD, Action, Message, Pull, Reward, Send
+from posse.policies.base import Policy
+from posse.privacy.crypto.frames import ClearFrames, Frames
+from posse.privacy.crypto.keys import Identity, hkdf, verify
+from posse.privacy.crypto.paillier import PublicKey
+from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
+from posse.protocols.samba.kernels import kernels
+from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
+from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
+from posse.protocols.samba.setup import CONTROLLER, Party, to_controller
+
+SLOT = 1 << 64
+MODULUS = 1 << 128
+
+
+def close_bytes(present: Sequence[str], digest: bytes) -> bytes:
+    """What the customer signs when it asks a set of owners for their sums."""
+    return present_digest(present, digest) + digest
+
+
+class Owner(Party):
+    """One arm, its variables, and a lane to comp through the controller.
+
+    `world_seed` makes a simulation reproducible: coins, tie order and own draws derive from it. Without it they come
+    from the owners' common secret and from the operating system.
+    """
+
+    def __init__(
+        self, name: str, identity: Identity, customer: bytes, policy: Policy, world_seed: int | None, own_draws: int
+    ) -> None:
+        super().__init__(name, "owner", identity, customer)
+        self._policy = policy
+        self._world_seed = world_seed
+        self._own_draws = own_draws
+        self._arm = Arm(0, 0)
+        self._lane: StandardLane | PaperLane | None = None
+        self._masks: Masks | None = None
+        self._keys: Keys | None = None
+        self._index = 0
+        self._last = 0
+        self._pulling = False
+        self._early: list[Reply] = []
+        self._closed: tuple[str, ...] | None = None
+        self._handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
+                          Close: self._on_close}  # fmt: skip
+
+    def start(self) -> Sequence[Action]:
+        """Join the run."""
+        return to_controller(self.join())
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        if type(message) is Reply and sender == CONTROLLER:
+            return self._on_reply(message)
+        if type(message) is Reward and sender == WORLD:
+            return self._on_reward(message)
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)  # type: ignore[operator, no-any-return]
+
+    # Setup ------------------------------------------------------------------------------------------------------------
+
+    def _on_offer(self, offer: Offer) -> Sequence[Action]:
+        consent = self.consider(offer)
+        terms = self.manifest.terms
+        if terms.policy != self._policy.name or terms.parameters != self._policy.parameters():
+            raise ProtocolError(f"owner '{self.name}' was started for policy '{self._policy.name}', not '{terms.policy}'.")
+        return to_controller(consent)
+
+    def _on_go(self, message: Go) -> Sequence[Action]:
+        self.go(message)
+        owners = self.manifest.owners
+        terms = self.manifest.terms
+        self._arm = Arm(owners.index(self.name), len(owners), memory=self._policy.start(len(owners)))
+        self._index = (len(owners) + 1) * terms.passes
+        self._last = (terms.budget + 1) * terms.passes - 1
+        return to_controller(self.make_keys()) if self.name == owners[0] else ()
+
+    def _on_masks(self, message: Masks) -> Sequence[Action]:
+        if self._masks is not None or self.manifest.terms.level != "paper":
+            raise ProtocolError("mask seeds come once, from the controller, at level 'paper' only.")
+        self._masks = message
+        return self._ready()
+
+    def _on_keys(self, message: Keys) -> Sequence[Action]:
+        if not self._going or self._lane is not None or self._keys is not None:
+            raise ProtocolError("keys come once, after the start.")
+        self.open_keys(message)
+        self._keys = message
+        return self._ready()
+
+    def _ready(self) -> Sequence[Action]:
+        """Open the lane when all secrets are there, and make the first pull (1)."""
+        terms = self.manifest.terms
+        paper = terms.level == "paper"
+        if self._keys is None or (paper and self._masks is None):
+            return ()
+        k_frame, s_own = self.open_keys(self._keys)
+        own_key = derive(self._own_draws, self._arm.number)
+        if paper:
+            assert self._masks is not None
+            frames, replies = paper_frames(k_frame, self._digest, terms.off, self._arm.owners)
+            mask_seed = None if "mask" in terms.off else self._masks.mask_seed
+            self._lane = PaperLane(self._arm, self._policy, frames, replies, mask_seed, own_key)
+        else:
+            common = self._world_seed
+            if common is None:
+                common = int.from_bytes(hkdf(s_own, b"posse coins and ties", 8), "little")
+            frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
+            self._lane = StandardLane(self._arm, self._policy, frames, s_own, common, own_key)
+        self._pulling = True
+        return (Pull(0),)
+
+    # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
+
+    def _on_reply(self, message: Reply) -> Sequence[Action]:
+        if self._pulling and self._index <= message.index and self._masks is not None:
+            self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
+            return ()
+        if message.index != self._index or self._lane is None or self._pulling:
+            return ()  # a reply to another pass says nothing about this one
+        chosen = self._lane.read(self._index, message.reply)
+        last_pass = self._index % self.manifest.terms.passes == self.manifest.terms.passes - 1
+        self._index += 1
+        if chosen and last_pass:
+            self._pulling = True
+            return (Pull(self._arm.pulls),)
+        return self._next()
+
+    def _on_reward(self, message: Reward) -> Sequence[Action]:
+        if not self._pulling or message.number != self._arm.pulls:
+            return ()  # an answer that came twice
+        if not 0 <= message.units <= REWARD_ONE:
+            raise ProtocolError(f"a reward must be in [0, 1], got {message.units / REWARD_ONE}.")
+        self._arm.units += message.units
+        self._arm.pulls += 1
+        self._pulling = False
+        actions = list(self._next())
+        early, self._early = self._early, []
+        for reply in early:
+            actions.extend(self._on_reply(reply))
+        return actions
+
+    def _next(self) -> Sequence[Action]:
+        """Send the frame of the current pass (2), or the sum when the budget is spent."""
+        assert self._lane is not None
+        if self._index > self._last:
+            return self._encrypted(self._arm.units) if self._masks is not None else ()
+        if self._masks is not None and self._explores():
+            return ()
+        return (Send(CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
+
+    def _explores(self) -> bool:
+        """Whether this pass needs no scores: at level `paper` owners then send nothing."""
+        passes = self.manifest.terms.passes
+        if not self._policy.explores or self._index % passes != passes - 1:
+            return False
+        assert self._masks is not None
+        seed = np.uint64(self._masks.coin_seed)
+        step = self._index // passes
+        return bool(kernels(self._policy).exploring(seed, step, self._arm.owners, self._policy.parameters()))
+
+    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+
+    def _on_close(self, message: Close) -> Sequence[Action]:
+        """Answer one set of owners a run with the masked sum and pull count."""
+        verify(self.manifest.member("customer").identity, b"close", close_bytes(message.present, self._digest),
+               message.signature)  # fmt: skip
+        if self._index <= self._last or self._pulling or self.manifest.terms.level == "paper":
+            raise ProtocolError("the sums are asked for before the budget is spent.")
+        present = tuple(sorted(set(message.present)))
+        owners = self.manifest.owners
+        if not set(present) <= set(owners) or self.name not in present or len(present) < min(3, len(owners)):
+            raise ProtocolError(f"expected at least {min(3, len(owners))} owners of this run in the set, got {len(present)}.")
+        if self._closed not in (None, present):
+            raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
+        self._closed = present
+        seeds = {
+            other: pair_seed(
+                self._run_key.private,
+                X25519PublicKey.from_public_bytes(self.manifest.member(other).run_key),
+                me=self.name, other=other, manifest=self._digest,
+            )
+            for other in present if other != self.name
+        }  # fmt: skip
+        masked = mask(seeds, self.name, present, present_digest(present, self._digest))
+        return self._encrypted((self._arm.units * SLOT + self._arm.pulls + masked) % MODULUS)
+
+    @cached_property
+    def _public(self) -> PublicKey:
+        return PublicKey(int.from_bytes(self.manifest.terms.paillier_n, "big"))
+
+    def _encrypted(self, plaintext: int) -> Sequence[Action]:
+        if "paillier" in self.manifest.terms.off:
+            return to_controller(Sum(plaintext.to_bytes(16, "big")))
+        return to_controller(Sum(self._public.encrypt(plaintext).to_bytes()))
+
+    def state(self) -> dict[str, object]:
+        """What this owner's operator may see: its own arm."""
+        passes = self._manifest.terms.passes if self._manifest else 1
+        return {
+            "step": min(self._index, self._last) // passes,
+            "reward": self._arm.units / REWARD_ONE,
+            "pulls": self._arm.pulls,
+            "pulling": self._pulling,
+        }
+
+
+def paper_frames(
+    k_frame: bytes, digest: bytes, off: Sequence[str], owners: int
+) -> tuple[Frames | ClearFrames, Frames | ClearFrames]:
+    """Score and reply frames of level `paper`."""
+    if "aes" in off:
+        return ClearFrames(), ClearFrames()
+    return Frames(k_frame, digest, b"scores", owners), Frames(k_frame, digest, b"replies", owners)

@@ -1,0 +1,111 @@
+"""A whole federation: the roles of one run, and the simulated world they pull in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Pull, Reward, Role
+from posse.policies.base import Policy
+from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.paillier import PrivateKey, generate_key
+from posse.problems.arms import Arms
+from posse.protocols.samba.comp import Comp
+from posse.protocols.samba.controller import Controller
+from posse.protocols.samba.customer import Customer
+from posse.protocols.samba.levels import Switches, check_level
+from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.plain import check_budget, checkpoints
+from posse.protocols.samba.setup import COMP, CONTROLLER, Terms
+
+
+def federation(
+    arms: Arms,
+    policy: Policy,
+    budget: int,
+    *,
+    seed: int,
+    level: str = "standard",
+    switches: Switches | None = None,
+    key: PrivateKey | None = None,
+) -> list[Role]:
+    """Make the roles of a simulated run: one owner an arm, a controller, a comp and a customer.
+
+    `seed` is the world seed: rewards, coins, ties and own draws derive from it, so the run can be compared with its plain
+    twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the operating system all the same.
+    """
+    switches = switches or Switches()
+    check_level(level, switches)
+    check_budget(len(arms), budget)
+    key = key or generate_key()
+    customer = Identity()
+    names = owner_names(len(arms))
+    identities = {name: Identity() for name in (*names, CONTROLLER, COMP)}
+    terms = Terms(
+        run=os.urandom(8).hex(),
+        budget=budget,
+        policy=policy.name,
+        parameters=policy.parameters(),
+        passes=len(policy.passes()),
+        level=level,
+        off=switches.off,
+        paillier_n=key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big"),
+    )
+    roles: list[Role] = [
+        Customer(customer, terms, {name: identity.public for name, identity in identities.items()}, key),
+        Controller(identities[CONTROLLER], customer.public, policy, names, seed),
+        Comp(identities[COMP], customer.public, policy, seed),
+    ]
+    roles.extend(Owner(name, identities[name], customer.public, policy, seed, seed) for name in names)
+    return roles
+
+
+def owner_names(count: int) -> tuple[str, ...]:
+    """Names of the owners of a simulated federation."""
+    return tuple(f"owner-{i + 1}" for i in range(count))
+
+
+class SimulatedWorld:
+    """Answers pulls from the arms, and keeps what only the world knows: the arm and reward of every step.
+
+    The curve holds a bounded number of points; the arms are kept on request.
+    """
+
+    def __init__(self, arms: Arms, seed: int, budget: int, *, points: int = 200, keep_arms: bool = False) -> None:
+        self._arms = arms
+        self._seed = seed
+        self._number = {name: i for i, name in enumerate(owner_names(len(arms)))}
+        self.steps = checkpoints(budget, points)
+        self.pulls = np.zeros(len(arms), np.int64)
+        self.units = np.zeros(len(arms), np.int64)
+        self.arms: list[int] | None = [] if keep_arms else None
+        self._curve: list[int] = []
+        self._earned = 0
+        self._step = 0
+
+    def __call__(self, party: str, pull: Pull) -> Reward:
+        """Pull a party's arm."""
+        arm = self._number[party]
+        units = self._arms.reward(self._seed, arm, pull.number)
+        self.pulls[arm] += 1
+        self.units[arm] += units
+        self._earned += units
+        self._step += 1
+        if self.arms is not None:
+            self.arms.append(arm)
+        if len(self._curve) < len(self.steps) and self.steps[len(self._curve)] == self._step:
+            self._curve.append(self._earned)
+        return Reward(pull.number, units)
+
+    @property
+    def reached(self) -> int:
+        """Number of pulls so far."""
+        return self._step
+
+    @property
+    def curve(self) -> Sequence[float]:
+        """Cumulative reward at `steps`, as far as the run went."""
+        return [units / REWARD_ONE for units in self._curve]

@@ -1,0 +1,189 @@
+"""Agreement before the first step: one manifest that everyone signs, and keys that the controller never sees.
+
+    everyone  -> controller -> customer   Join: a run key signed with the identity key
+    customer  -> controller -> everyone   Offer: the manifest (terms, roster, keys, Paillier n), signed
+    everyone  -> controller -> customer   Consent: a signature on the manifest's digest
+    customer  -> controller -> everyone   Go: all consents verify and are for the same digest
+    owner 1   -> controller -> everyone   Keys: k_frame for owners and comp, s_own for owners, sealed with HPKE
+
+The digest of the manifest is in the associated data of every frame, so parties that were shown different manifests
+cannot talk to each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import Action, Message, Send
+from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
+from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
+from posse.version import PROTOCOL_VERSION, __version__
+
+CONTROLLER, COMP, CUSTOMER = "controller", "comp", "customer"
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What the customer asks for."""
+
+    run: str
+    budget: int
+    policy: str
+    parameters: tuple[float, ...]
+    passes: int
+    level: str
+    off: tuple[str, ...]
+    paillier_n: bytes
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A party of the run with its keys."""
+
+    name: str
+    kind: str
+    identity: bytes
+    run_key: bytes
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Everything the parties agree on; its digest names the run."""
+
+    version: str
+    protocol_version: int
+    terms: Terms
+    members: tuple[Member, ...]
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Names of the owners, in the order of the manifest."""
+        return tuple(member.name for member in self.members if member.kind == "owner")
+
+    def member(self, name: str) -> Member:
+        """Return the member of this name."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise ProtocolError(f"'{name}' is not in the manifest.")
+
+
+def make_manifest(terms: Terms, joins: Sequence[Join]) -> Manifest:
+    """Build the manifest from the terms and those who joined."""
+    members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
+    return Manifest(__version__, PROTOCOL_VERSION, terms, members)
+
+
+def decode(kind: type[msgspec.Struct], body: bytes) -> msgspec.Struct:
+    """Decode a signed structure strictly."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"a {kind.__name__.lower()} does not decode: {error}.") from error
+
+
+def join_bytes(name: str, kind: str, run_key: bytes) -> bytes:
+    """What a party signs when it joins."""
+    return msgspec.msgpack.encode((name, kind, run_key, PROTOCOL_VERSION))
+
+
+class Party:
+    """What all parties do before the first step, and how a message finds its handler."""
+
+    def __init__(self, name: str, kind: str, identity: Identity, customer: bytes) -> None:
+        self.name = name
+        self.kind = kind
+        self._identity = identity
+        self._customer = customer
+        self._run_key = RunKey()
+        self._manifest: Manifest | None = None
+        self._digest = b""
+        self._going = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest this party signed."""
+        if self._manifest is None:
+            raise ProtocolError(f"'{self.name}' has not seen a manifest yet.")
+        return self._manifest
+
+    @property
+    def digest(self) -> str:
+        """Short digest of the manifest, to compare by telephone."""
+        return self._digest.hex()[:16]
+
+    def join(self) -> Join:
+        """Offer this party's keys."""
+        signed = self._identity.sign(b"join", join_bytes(self.name, self.kind, self._run_key.public))
+        return Join(self.name, self.kind, self._identity.public, self._run_key.public, signed)
+
+    def consider(self, offer: Offer) -> Consent:
+        """Check the customer's manifest and sign it; a party signs one manifest a run."""
+        verify(self._customer, b"manifest", offer.manifest, offer.signature)
+        if self._manifest is not None:
+            raise ProtocolError(f"'{self.name}' has signed a manifest already.")
+        manifest = decode(Manifest, offer.manifest)
+        assert isinstance(manifest, Manifest)
+        if manifest.protocol_version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the manifest is of protocol version {manifest.protocol_version} (posse {manifest.version}), this is "
+                f"{PROTOCOL_VERSION} (posse {__version__}). Install the same version at every party."
+            )
+        mine = manifest.member(self.name)
+        if (mine.kind, mine.identity, mine.run_key) != (self.kind, self._identity.public, self._run_key.public):
+            raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
+        self._manifest = manifest
+        self._digest = hashlib.sha256(offer.manifest).digest()
+        return Consent(self.name, self._identity.sign(b"consent", self._digest))
+
+    def go(self, message: Go) -> None:
+        """Take the customer's word that everyone signed the same manifest."""
+        verify(self._customer, b"go", self._digest, message.signature)
+        if self._going:
+            raise ProtocolError("the run has started already.")
+        self._going = True
+
+    def make_keys(self) -> Keys:
+        """Draw k_frame and s_own, and seal them to those entitled."""
+        k_frame, s_own = os.urandom(32), os.urandom(32)
+        sealed = {}
+        for member in self.manifest.members:
+            secret = {"owner": k_frame + s_own, "comp": k_frame}.get(member.kind)
+            if secret is not None:
+                sealed[member.name] = seal_to(member.run_key, secret, self._info(member.name))
+        commitments = commitment(k_frame, b"frame" + self._digest), commitment(s_own, b"own" + self._digest)
+        signed = self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments))
+        return Keys(sealed, *commitments, signed)
+
+    def open_keys(self, message: Keys) -> tuple[bytes, bytes]:
+        """Open what the first owner sealed for this party: k_frame, and s_own (empty for comp)."""
+        first = self.manifest.member(self.manifest.owners[0])
+        body = self._keys_bytes(message.sealed, message.frame_commitment, message.own_commitment)
+        verify(first.identity, b"keys", body, message.signature)
+        if self.name not in message.sealed:
+            raise ProtocolError(f"the key message holds nothing for '{self.name}'.")
+        secret = self._run_key.open(message.sealed[self.name], self._info(self.name))
+        if len(secret) != (64 if self.kind == "owner" else 32):
+            raise ProtocolError(f"the keys for '{self.name}' have the wrong length.")
+        check_commitment(secret[:32], b"frame" + self._digest, message.frame_commitment)
+        if self.kind == "owner":
+            check_commitment(secret[32:], b"own" + self._digest, message.own_commitment)
+        return secret[:32], secret[32:]
+
+    def _info(self, receiver: str) -> bytes:
+        sender = self.manifest.owners[0]
+        return msgspec.msgpack.encode(("posse samba keys", sender, receiver, self._digest))
+
+    def _keys_bytes(self, sealed: dict[str, bytes], frame: bytes, own: bytes) -> bytes:
+        return msgspec.msgpack.encode((sorted(sealed.items()), frame, own, self._digest))
+
+    def unexpected(self, sender: str, message: Message) -> Sequence[Action]:
+        """Refuse a message that this party does not take."""
+        raise ProtocolError(f"{self.kind} '{self.name}' does not take a {type(message).__name__} from '{sender}'.")
+
+
+def to_controller(message: Message) -> tuple[Send]:
+    """Every party but the controller sends to the controller only."""
+    return (Send(CONTROLLER, message),)

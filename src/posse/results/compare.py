@@ -1,0 +1,133 @@
+"""Two or more records side by side: what was earned, what it cost, and whether it is the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from posse.core.errors import DataError
+from posse.results import shape
+from posse.results.bands import standard_error
+from posse.results.record import RunRecord
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One record of a comparison; what needs two runs or a first record to compare with is None without."""
+
+    id: str
+    label: str
+    level: str
+    runs: int
+    mean: float | None
+    error: float | None
+    """Standard error of the mean."""
+    difference: float | None
+    """Mean total reward less that of the first record."""
+    difference_error: float | None
+    """Standard error of the difference."""
+    paired: bool
+    """Whether the difference was taken run by run, on the same world seeds."""
+    identical: bool
+    """Whether seeds, pulls and totals equal those of the first record bit for bit."""
+    seconds: float
+    ratio: float | None
+    """Seconds over those of the first record."""
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of records, compared with the first, and what to know when reading it."""
+
+    rows: tuple[ComparedRun, ...]
+    notes: tuple[str, ...]
+
+
+def compare(records: Iterable[RunRecord], *, strict: bool = False) -> Comparison:
+    r"""Compare records with the first one.
+
+    On the same world seeds the difference is taken run by run, and its standard error is $s_d / \sqrt n$ of those
+    differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 + e_2^2}$ of the two standard errors.
+    Other budgets or problems are noted, or refused with `strict`.
+
+    >>> from posse.results.example import example_record
+    >>> table = compare([example_record(level="plain"), example_record(level="standard")])
+    >>> table.rows[1].identical, table.rows[1].difference, round(table.rows[1].ratio)
+    (True, 0.0, 205)
+    """
+    chosen = tuple(records)
+    if len(chosen) < 2:
+        raise DataError(f"a comparison needs at least 2 records, got {len(chosen)}.")
+    first = chosen[0]
+    conflicts = _conflicts(chosen)
+    if strict and conflicts:
+        raise DataError(f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare anyway.")
+    rows = tuple(_row(record, first) for record in chosen)
+    return Comparison(rows, (*conflicts, *_notes(chosen, rows)))
+
+
+def identical(a: RunRecord, b: RunRecord) -> bool:
+    """Tell whether two records are the same run bit for bit: seeds, pulls of every arm, total of every run."""
+    totals = (np.array(record.total, dtype=np.float64) for record in (a, b))
+    return a.runs > 0 and a.seeds == b.seeds and shape.same(*totals) and shape.same(a.pulls, b.pulls)
+
+
+def _row(record: RunRecord, first: RunRecord) -> ComparedRun:
+    difference, error, paired = (None, None, False) if record is first else _difference(record, first)
+    return ComparedRun(
+        id=record.id,
+        label=record.label,
+        level=record.level,
+        runs=record.runs,
+        mean=record.total_mean,
+        error=standard_error(record.total),
+        difference=difference,
+        difference_error=error,
+        paired=paired,
+        identical=identical(record, first),
+        seconds=record.seconds,
+        ratio=record.seconds / first.seconds if first.seconds > 0 else None,
+        messages=record.messages,
+        bytes=record.bytes,
+    )
+
+
+def _difference(record: RunRecord, first: RunRecord) -> tuple[float | None, float | None, bool]:
+    if record.total_mean is None or first.total_mean is None:
+        return None, None, False
+    mine, theirs = (dict(zip(r.seeds, r.total, strict=False)) for r in (record, first))
+    if mine and mine.keys() == theirs.keys() and len(mine) == record.runs == first.runs:
+        each = [mine[seed] - theirs[seed] for seed in mine]
+        return float(np.mean(each)), standard_error(each), True
+    errors = standard_error(record.total), standard_error(first.total)
+    apart = None if errors[0] is None or errors[1] is None else float(np.hypot(errors[0], errors[1]))
+    return record.total_mean - first.total_mean, apart, False
+
+
+def _conflicts(records: tuple[RunRecord, ...]) -> list[str]:
+    budgets = list(dict.fromkeys(f"{record.budget:,}" for record in records))
+    notes = [f"The budgets differ ({', '.join(budgets)} steps)."] if len(budgets) > 1 else []
+    if any(record.problem != records[0].problem for record in records):
+        names = list(dict.fromkeys(record.problem_name for record in records))
+        what = ", ".join(names) if len(names) > 1 else f"all are called {names[0]}, with other arms, means or sources"
+        notes.append(f"The problems differ ({what}).")
+    return notes
+
+
+def _notes(records: tuple[RunRecord, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
+    notes = []
+    if rows[1:] and all(row.paired for row in rows[1:]):
+        notes.append("The world seeds are the same: differences are paired, run by run.")
+    elif any(row.paired for row in rows):
+        paired = ", ".join(row.id for row in rows if row.paired)
+        notes.append(f"Paired by world seed with the first: {paired}. The others ran on other seeds.")
+    versions = list(dict.fromkeys(record.version for record in records))
+    if len(versions) > 1:
+        notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
+    notes += [f"Run {r.id} was not finished: {r.status}." for r in records if r.status != "finished"]
+    notes += [f"Run {row.id} has fewer than two runs: no standard error." for row in rows if row.runs < 2]
+    return notes

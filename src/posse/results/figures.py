@@ -1,0 +1,57 @@
+"""The figures of a report, chosen by what the records hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from posse.results import costs, plots, svg
+from posse.results.markup import Safe, join, tag
+from posse.results.record import RunRecord
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def figures(records: Sequence[RunRecord]) -> Safe:
+    """Return a section with every figure that these records allow, each with a caption."""
+    parts = [
+        tag("figure", Safe(svg.inline(figure, prefix=f"f{i}", title=caption)), tag("figcaption", caption))
+        for i, (figure, caption) in enumerate(_drawn(records))
+    ]
+    return join([tag("h2", "Figures"), *parts]) if parts else Safe("")
+
+
+def twins(records: Sequence[RunRecord]) -> tuple[RunRecord, RunRecord] | None:
+    """Find a protected record and the plain one of the same policy and problem, in this order."""
+    for secure in records:
+        for plain in records:
+            alike = secure.policy == plain.policy and secure.problem == plain.problem
+            if secure.level != "plain" and plain.level == "plain" and alike and secure.runs and plain.runs:
+                return secure, plain
+    return None
+
+
+def _drawn(records: Sequence[RunRecord]) -> Iterator[tuple[Figure, str]]:
+    ran = [record for record in records if record.runs]
+    curved = [record for record in ran if record.steps.size]
+    pair = twins(curved)
+    if pair:
+        yield costs.secure_against_plain(*pair), "Protected against plain: reward over the steps, and time taken."
+    if curved:
+        yield plots.reward_curves(curved), "Cumulative reward, the mean over runs."
+    regretful = [record for record in curved if record.regret is not None]
+    if regretful:
+        yield plots.regret_curves(regretful), "Cumulative pseudo-regret: what the best arm would have added on average."
+    for group in _same_arms([record for record in ran if 0 < record.arms <= 200]):
+        names = "" if len(group) > 1 else f" by {group[0].label}"
+        yield plots.pulls_per_arm(group), f"How often each arm was pulled{names}."
+    if any(sum(record.role_seconds.values()) > 0 for record in records):
+        yield costs.role_times(records), "CPU time by role."
+
+
+def _same_arms(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
+    groups: dict[tuple[str, ...], list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault(record.arm_names, []).append(record)
+    return list(groups.values())

@@ -1,0 +1,203 @@
+"""A run is a record: what was asked, what came out, what it cost, and what was not protected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from posse.core.errors import DataError
+from posse.results import ids, shape
+from posse.results.bands import Band, Floats, band
+from posse.results.values import JSON, plain, plain_dict, strict
+from posse.version import __version__
+
+Ints = npt.NDArray[np.int64]
+
+ARRAYS = ("steps", "reward", "regret", "pulls")
+"""The fields that are arrays; all others are plain values (`RunRecord.metadata`)."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What moved over one hop, such as "owner -> controller"."""
+
+    hop: str
+    messages: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if self.messages < 0 or self.bytes < 0:
+            raise DataError(f"traffic on '{self.hop}' must not be negative, got {self.messages} and {self.bytes} B.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunRecord:
+    """One experiment: one or more runs of one configuration on one problem.
+
+    Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. A record of
+    a run that failed early may hold no runs and no points at all.
+
+    >>> record = RunRecord(kind="samba", level="standard", config={"policy": "ucb", "budget": 2},
+    ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]}, seeds=(7,),
+    ...     steps=[1, 2], reward=[[0, 1]], regret=[[0.6, 0.6]], total=(1.0,), pulls=[[1, 1]], seconds=0.5)
+    >>> record.label, record.runs, record.budget, record.total_mean
+    ('ucb (standard)', 1, 2, 1.0)
+    >>> record.pulls.dtype, record.reward.flags.writeable
+    (dtype('int64'), False)
+    """
+
+    kind: str
+    """What made it: "samba", "simulate", or any other word."""
+    config: Mapping[str, JSON]
+    """The resolved configuration; `policy` (a name, or a table with a `name`) and `budget` are read from it."""
+    problem: Mapping[str, JSON]
+    """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`."""
+    level: str
+    """Protection: "standard", "paper", "plain", or a level of another protocol."""
+    steps: Ints
+    """(points,) the steps at which the curves were sampled, increasing."""
+    reward: Floats
+    """(runs, points) cumulative reward."""
+    total: tuple[float, ...]
+    """(runs,) cumulative reward at the end of each run."""
+    pulls: Ints
+    """(runs, arms) how often each arm was pulled."""
+    regret: Floats | None = None
+    """(runs, points) cumulative pseudo-regret; None where the true means are not known."""
+    seeds: tuple[int, ...] = ()
+    """World seeds of a simulation, one a run; empty in a deployment, where the world has no seed."""
+    leaks: tuple[str, ...] = ()
+    """Plain sentences: what is not protected."""
+    status: str = "finished"
+    """"finished", "interrupted" or "failed"."""
+    role_seconds: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds by kind of role ("owner", "controller", ...)."""
+    traffic: tuple[Traffic, ...] = ()
+    """Messages and bytes by hop."""
+    seconds: float = 0.0
+    """Wall-clock seconds of the whole experiment."""
+    privacy: tuple[Mapping[str, JSON], ...] = ()
+    """Entries of the privacy ledger."""
+    summary: Mapping[str, str | float | int] = field(default_factory=dict)
+    """Further figures worth a line in a table."""
+    id: str = field(default_factory=ids.new_id)
+    """Short and sortable (`new_id`)."""
+    created: str = field(default_factory=ids.utc_now)
+    """When, as an ISO string in UTC."""
+    version: str = __version__
+    """The version of Posse that made it."""
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("steps", shape.integers(self.steps, 1, "steps"))
+        put("reward", shape.floats(self.reward, 2, "reward"))
+        put("regret", None if self.regret is None else shape.floats(self.regret, 2, "regret"))
+        put("pulls", shape.integers(self.pulls, 2, "pulls"))
+        put("total", tuple(float(x) for x in self.total))
+        put("seeds", tuple(int(x) for x in self.seeds))
+        put("leaks", tuple(self.leaks))
+        put("traffic", tuple(self.traffic))
+        put("seconds", float(self.seconds))
+        put("privacy", tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)))
+        put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
+        for name in ("config", "problem", "summary"):
+            put(name, plain_dict(getattr(self, name), name))
+        shape.check(self)
+
+    @property
+    def runs(self) -> int:
+        """How many runs it holds."""
+        return len(self.total)
+
+    @property
+    def arms(self) -> int:
+        """How many arms there were."""
+        return int(self.pulls.shape[1])
+
+    @property
+    def budget(self) -> int:
+        """Steps a run: `config["budget"]`, else the last step sampled, else 0."""
+        asked = self.config.get("budget")
+        if isinstance(asked, int):
+            return asked
+        return int(self.steps[-1]) if self.steps.size else 0
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy, or the kind of the record where the configuration has none."""
+        policy = self.config.get("policy")
+        name = policy.get("name") if isinstance(policy, Mapping) else policy
+        return name if isinstance(name, str) and name else self.kind
+
+    @property
+    def label(self) -> str:
+        """Name for a legend or a table: the policy and the level of protection."""
+        return f"{self.policy} ({self.level})"
+
+    @property
+    def problem_name(self) -> str:
+        """Name of the problem, or its source, or "unnamed"."""
+        return next((str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)), "unnamed")
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Names of the arms; "arm 1", "arm 2", ... where the problem does not give one for each."""
+        names = self.problem.get("names")
+        if isinstance(names, list) and len(names) == self.arms:
+            return tuple(str(name) for name in names)
+        return tuple(f"arm {i + 1}" for i in range(self.arms))
+
+    @property
+    def total_mean(self) -> float | None:
+        """Mean cumulative reward over runs; None without a run."""
+        return float(np.mean(self.total)) if self.total else None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes over all hops."""
+        return sum(hop.bytes for hop in self.traffic)
+
+    @property
+    def messages(self) -> int:
+        """Messages over all hops."""
+        return sum(hop.messages for hop in self.traffic)
+
+    def reward_band(self, quantiles: tuple[float, float] | None = None) -> Band:
+        """Mean cumulative reward at each step, with its band (see `band`)."""
+        return band(self.reward, quantiles)
+
+    def regret_band(self, quantiles: tuple[float, float] | None = None) -> Band:
+        """Mean cumulative pseudo-regret at each step, with its band; refused where the means are not known."""
+        if self.regret is None:
+            raise DataError(f"run {self.id} has no regret: the true means of its arms are not known.")
+        return band(self.regret, quantiles)
+
+    def fields(self) -> dict[str, JSON]:
+        """Return every field that is not an array, as plain values; numbers as they are, NaN included."""
+        names = (name for name in self.__dataclass_fields__ if name not in (*ARRAYS, "traffic"))
+        hops: list[JSON] = [{"hop": t.hop, "messages": t.messages, "bytes": t.bytes} for t in self.traffic]
+        return {**{name: plain(getattr(self, name), name) for name in names}, "traffic": hops}
+
+    def metadata(self) -> dict[str, JSON]:
+        """Return `fields()` and what follows from them as strict JSON, for a table, a page or a file."""
+        derived: dict[str, JSON] = {
+            name: getattr(self, name)
+            for name in ("runs", "arms", "budget", "policy", "label", "problem_name", "total_mean", "bytes", "messages")
+        }
+        return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunRecord):
+            return NotImplemented
+        # Compared as text, in which NaN is equal to itself.
+        mine, theirs = (json.dumps(record.fields(), sort_keys=True) for record in (self, other))
+        return mine == theirs and all(shape.same(getattr(self, name), getattr(other, name)) for name in ARRAYS)
+
+    def __hash__(self) -> int:
+        return hash(self.id)

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from posse.core.errors import DataError
+from posse.results import compare, identical
+from posse.results.example import example_record
+
+
+def test_a_protected_run_is_identical_to_its_plain_twin() -> None:
+    table = compare([example_record(level="plain"), example_record(level="standard")])
+    assert table.rows[1].identical
+    assert (table.rows[1].difference, table.rows[1].difference_error) == (0.0, 0.0)
+    assert table.rows[1].ratio == pytest.approx(4.1 / 0.02)
+    assert table.rows[1].bytes > table.rows[0].bytes == 0
+    assert (table.rows[0].difference, table.rows[0].paired) == (None, False)
+
+
+def test_one_bit_or_one_pull_is_not_identical() -> None:
+    a = example_record()
+    total = (np.nextafter(a.total[0], 1e9), *a.total[1:])
+    pulls = a.pulls.copy()
+    pulls[0] += (1, -1, 0)
+    assert identical(a, example_record())
+    assert not identical(a, example_record(total=total))
+    assert not identical(a, example_record(pulls=pulls))
+    assert not identical(a, example_record(seeds=(9, 1, 2, 3)))
+
+
+def test_same_seeds_are_paired_whatever_their_order() -> None:
+    a = example_record(total=(1.0, 2.0, 3.0, 4.0), seeds=(0, 1, 2, 3))
+    b = example_record(total=(4.5, 3.5, 2.5, 1.5), seeds=(3, 2, 1, 0))
+    row = compare([a, b]).rows[1]
+    assert row.paired
+    assert (row.difference, row.difference_error) == (0.5, 0.0)
+
+
+def test_other_seeds_are_not_paired() -> None:
+    a = example_record(total=(1.0, 2.0, 3.0, 4.0))
+    b = example_record(total=(4.5, 3.5, 2.5, 1.5), seeds=(5, 6, 7, 8))
+    table = compare([a, b])
+    error = np.std([1, 2, 3, 4], ddof=1) / 2
+    assert not table.rows[1].paired
+    assert table.rows[1].difference_error == pytest.approx(np.sqrt(2) * error)
+    assert not any("paired" in note for note in table.notes)
+    repeated = compare([a, example_record(seeds=(0, 0, 1, 2))]).rows[1]
+    assert not repeated.paired
+
+
+def test_differences_in_what_was_asked_are_noted_or_refused() -> None:
+    a, b = example_record(), example_record(budget=100, problem={"name": "other"}, version="9.9", status="interrupted")
+    notes = " ".join(compare([a, b]).notes)
+    for part in ("200, 100 steps", "three clinics, other", "9.9", "interrupted"):
+        assert part in notes
+    with pytest.raises(DataError, match="budgets differ"):
+        compare([a, b], strict=True)
+    with pytest.raises(DataError, match="problems differ"):
+        compare([a, example_record(problem={**a.problem, "means": [0.1, 0.2, 0.3]})], strict=True)
+    assert compare([a, example_record(policy="thompson")], strict=True).rows[1].label == "thompson (standard)"
+
+
+def test_one_run_has_no_error_and_none_has_no_mean() -> None:
+    empty = example_record(status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[])
+    table = compare([example_record(runs=1), empty])
+    assert table.rows[0].error is None
+    assert (table.rows[1].mean, table.rows[1].difference, table.rows[1].identical) == (None, None, False)
+    assert sum("fewer than two runs" in note for note in table.notes) == 2
+
+
+def test_one_record_is_not_a_comparison() -> None:
+    with pytest.raises(DataError, match="at least 2 records, got 1"):
+        compare([example_record()])
