@@ -1,3 +1,4 @@
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,11 +31,16 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 }
 
 
+def draw(figure: Figure) -> None:
+    """Render for real: a canvas that belongs to no backend draws nothing."""
+    figure.savefig(io.BytesIO(), format="png", dpi=40)
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_labelled_drawable_and_leave_the_world_alone(name: str) -> None:
     before = dict(mpl.rcParams)
     figure = FIGURES[name]()
-    figure.canvas.draw()
+    draw(figure)
     assert isinstance(figure, Figure)
     assert all(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
     assert dict(mpl.rcParams) == before
@@ -89,7 +95,7 @@ def test_the_best_arm_is_marked() -> None:
 def test_odd_names_are_drawn_as_they_are() -> None:
     record = example_record(policy="_$\\frac{$ \x07", problem={"names": ["$a$", "b\nb", "$"], "means": [1, 2, 3]})
     for figure in (reward_curves(record), pulls_per_arm(record), secure_against_plain(record, PLAIN)):
-        figure.canvas.draw()
+        draw(figure)
 
 
 def test_what_cannot_be_drawn_is_told() -> None:

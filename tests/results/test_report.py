@@ -62,6 +62,7 @@ def test_the_page_is_well_formed_and_fetches_nothing(page: Page, records: list[R
         assert not name.startswith("on")
     text = render_report(records)
     assert not re.search(r"https?://|@import|url\((?!#)", text)
+    assert "xlink" not in text
     assert "prefers-color-scheme: dark" in text
 
 
@@ -131,6 +132,13 @@ def test_a_deployment_and_a_failed_run_have_a_page_too() -> None:
     assert "finished no run. It was not finished: failed." in page.text
     assert "svg" not in page.tags
     assert Page(render_report([example_record(), failed])).open == []
+
+
+def test_names_in_any_script_are_kept() -> None:
+    record = example_record(policy="上置信界", problem={"name": "三家诊所", "names": ["北京", "上海", "δοκιμή"]})
+    page = Page(render_report(record))
+    assert page.text.count("北京") >= 2  # in a figure and in a table
+    assert "三家诊所" in page.text
 
 
 def test_the_same_record_gives_the_same_page(records: list[RunRecord]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from posse.core.errors import StoreError
 from posse.results import Store, schema
 from posse.results.example import example_record
+from posse.results.faults import told
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -119,6 +120,22 @@ def test_read_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="is read-only") as error:
         store.save(example_record(id="second"))
     one_line(error, store.path)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (sqlite3.SQLITE_IOERR_WRITE, "the disk reports an error"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "locked by another process"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "read-only"),
+        (sqlite3.SQLITE_TOOBIG, "cannot be used: as sqlite says"),
+    ],
+)
+def test_extended_and_rare_codes_are_told(tmp_path: Path, code: int, says: str) -> None:
+    error = sqlite3.OperationalError("as sqlite says")
+    error.sqlite_errorcode = code
+    with pytest.raises(StoreError, match=says), told(tmp_path):
+        raise error
 
 
 def test_a_folder_or_a_file_in_the_way(tmp_path: Path) -> None:

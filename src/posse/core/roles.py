@@ -24,11 +24,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Whether all messages of this type in one run and step have the same encoded size."""
 
 
-class Send(msgspec.Struct, frozen=True, gc=False):
-    """A message and the name of the party it is for."""
-
-    to: str
-    message: Message
+Send: TypeAlias = tuple[str, Message]
+"""A message behind the name of the party it is for."""
 
 
 class Pull(msgspec.Struct, frozen=True, gc=False):

@@ -55,8 +55,8 @@ def _csv(records: Sequence[RunRecord], file: BinaryIO) -> None:
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
         writer.writerows(rows(records))
-        text.flush()
     finally:
+        # Flushes, and leaves the file open for its owner to close.
         text.detach()
 
 

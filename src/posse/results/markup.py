@@ -28,6 +28,8 @@ def tag(name: str, *content: object, cls: str = "", **attributes: str) -> Safe:
 
     >>> tag("p", "a & b", cls="lead")
     '<p class="lead">a &amp; b</p>'
+    >>> tag("p", title='"')
+    '<p title="&quot;"></p>'
     """
     given = {"class": cls, **attributes} if cls else attributes
     head = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in given.items())

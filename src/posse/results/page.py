@@ -52,7 +52,7 @@ figure svg text { font-family: inherit !important; }
 details { border: 1px solid var(--line); border-radius: 10px; padding: 0.6rem 1rem; margin: 0.8rem 0; }
 summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line); }
-@media print { details > * { display: block; } body { font-size: 12px; } h2 { break-after: avoid; }
+@media print { body { font-size: 12px; } h2 { break-after: avoid; }
   figure, .card { break-inside: avoid; } }
 """
 

@@ -55,7 +55,11 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     """Open a store that has our tables, making them in a new file; transactions are begun by the caller."""
     db = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     try:
-        if _version(db, path) == 0:
+        # One transaction, or the tables another process is making could appear between two of the reads.
+        db.execute("BEGIN")
+        version = _version(db, path)
+        db.execute("COMMIT")
+        if version == 0:
             _create(db, path, timeout)
         # In WAL mode a crash of the machine may lose the last record with NORMAL, never a part of one; FULL keeps it.
         db.execute("PRAGMA synchronous = FULL")

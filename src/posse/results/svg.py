@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import warnings
 from typing import TYPE_CHECKING
 
 from posse.core.extras import require
@@ -28,7 +29,9 @@ def inline(figure: Figure, *, prefix: str, title: str) -> str:
     matplotlib = require("matplotlib", extra="plot")
     file = io.StringIO()
     # A fixed salt and no date: the same record gives the same bytes.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}), warnings.catch_warnings():
+        # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=").replace(INK, "currentColor")

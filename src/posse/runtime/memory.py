@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-from posse.core.roles import WORLD, Action, Message, Note, Pull, Role, Send
+from posse.core.roles import WORLD, Action, Message, Note, Pull, Role
 from posse.runtime.transcript import Transcript
 
 World = Callable[[str, Pull], Message]
@@ -65,7 +65,9 @@ class MemoryRun:
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
         self.hops: dict[tuple[str, str], Hop] = {}
         self._world = world
-        self._queue: deque[tuple[str, Send]] = deque()
+        self._queue: deque[tuple[str, Sequence[Action]]] = deque()
+        self._last: tuple[str, str, Message] | None = None
+        self._moved = 0
         self._encode = msgspec.msgpack.Encoder().encode
         self._started = False
 
@@ -78,73 +80,91 @@ class MemoryRun:
             pass
 
     def deliver(self) -> Delivery | None:
-        """Move one message; return it, or None when nothing is left to move."""
-        self._begin()
-        if not self._queue:
-            return None
-        sender, send = self._queue[0]
-        return Delivery(sender, send.to, send.message, tuple(self._pump(1)))
-
-    @property
-    def next(self) -> tuple[str, Send] | None:
-        """Sender and message that will be moved next."""
-        self._begin()
-        return self._queue[0] if self._queue else None
+        """Carry out actions until one message has moved; return it, or None when nothing is left to do."""
+        before = self._moved
+        events = tuple(self._pump(1))
+        return Delivery(*self._last, events) if self._moved > before else None  # type: ignore[misc]
 
     def _begin(self) -> None:
         if not self._started:
             self._started = True
-            for name, role in self.roles.items():
-                for _ in self._carry_out(name, role, role.start()):
-                    pass
+            self._queue.extend((name, actions) for name, role in self.roles.items() if (actions := role.start()))
 
     def _pump(self, limit: int | None) -> Iterator[Event]:
-        """Move up to `limit` messages.
+        """Carry out actions in the order they were asked for, until `limit` messages have moved.
 
         Consecutive messages of one type between two kinds of role are accounted together: the clock is read and the
         size of a fixed-size message is computed once for all of them.
         """
         self._begin()
-        queue, roles, transcript, clock = self._queue, self.roles, self.transcript, time.thread_time
-        kinds = {name: role.kind for name, role in roles.items()}
-        left = -1 if limit is None else limit
-        hop, kind, said, size = Hop(), "", None, 0
-        since = clock()
+        queue, transcript, encode = self._queue, self.transcript, self._encode
+        parties = {name: (role.receive, role.kind) for name, role in self.roles.items()}
+        account = _Account(self.seconds, self.hops)
+        said, kind, size = Message, "", 0
+        moved = weight = 0
+        sender, rest = "", iter(())
         try:
-            while queue and left:
-                left -= 1
-                sender, send = queue.popleft()
-                name, message = send.to, send.message
-                if type(message) is not said or kinds[name] != kind:
-                    now = clock()
-                    if kind:
-                        self.seconds[kind] += now - since
-                    since, kind, said = now, kinds[name], type(message)
-                    hop = self.hops.setdefault((kinds[sender], kind), Hop())
-                    size = len(self._encode(message)) if message.fixed_size else 0
-                hop.messages += 1
-                hop.bytes += size or len(self._encode(message))
-                if transcript is not None:
-                    transcript.add(sender, name, message)
-                role = roles[name]
-                for action in role.receive(sender, message):
-                    if type(action) is Send:
-                        queue.append((name, action))
-                    else:
-                        yield from self._carry_out(name, role, (action,))
+            while queue:
+                sender, actions = queue.popleft()
+                rest = iter(actions)
+                for action in rest:
+                    if type(action) is tuple:
+                        name, message = action
+                        receive, receiver = parties[name]
+                        if type(message) is not said or receiver != kind:
+                            account.close(moved, weight + moved * size)
+                            moved = weight = 0
+                            said, kind = type(message), receiver
+                            size = len(encode(message)) if message.fixed_size else 0
+                            account.open(parties[sender][1], kind)
+                        moved += 1
+                        if not size:
+                            weight += len(encode(message))
+                        if transcript is not None:
+                            transcript.add(sender, name, message)
+                        answer = receive(sender, message)
+                        if answer:
+                            queue.append((name, answer))
+                        if limit is not None:
+                            self._last = (sender, name, message)
+                            limit -= 1
+                            if not limit:
+                                return
+                    elif isinstance(action, Note):
+                        yield Event(sender, action.kind, action.step, action.value)
+                    elif isinstance(action, Pull):
+                        reward = self._world(sender, action)
+                        if transcript is not None:
+                            transcript.add(WORLD, sender, reward)
+                        answer = self.roles[sender].receive(WORLD, reward)
+                        if answer:
+                            queue.append((sender, answer))
         finally:
-            if kind:
-                self.seconds[kind] += clock() - since
+            # A caller that pauses, an error or an interrupt leaves the other actions of this turn for later.
+            left = tuple(rest)
+            if left:
+                queue.appendleft((sender, left))
+            account.close(moved, weight + moved * size)
+            self._moved += 1 if limit == 0 else 0
 
-    def _carry_out(self, name: str, role: Role, actions: Iterable[Action]) -> Iterator[Event]:
-        """Queue messages, answer pulls at once, pass notes on."""
-        for action in actions:
-            if isinstance(action, Send):
-                self._queue.append((name, action))
-            elif isinstance(action, Note):
-                yield Event(name, action.kind, action.step, action.value)
-            else:
-                answer = self._world(name, action)
-                if self.transcript is not None:
-                    self.transcript.add(WORLD, name, answer)
-                yield from self._carry_out(name, role, role.receive(WORLD, answer))
+
+class _Account:
+    """Time and traffic of a stretch of messages on one hop."""
+
+    def __init__(self, seconds: dict[str, float], hops: dict[tuple[str, str], Hop]) -> None:
+        self._seconds, self._hops = seconds, hops
+        self._key: tuple[str, str] | None = None
+        self._since = 0.0
+
+    def open(self, sender: str, receiver: str) -> None:
+        self._key = (sender, receiver)
+        self._since = time.thread_time()
+
+    def close(self, messages: int, size: int) -> None:
+        if self._key is None:
+            return
+        self._seconds[self._key[1]] += time.thread_time() - self._since
+        hop = self._hops.setdefault(self._key, Hop())
+        hop.messages += messages
+        hop.bytes += size
+        self._key = None

@@ -9,14 +9,20 @@ the next one from the root.
 
 from __future__ import annotations
 
+import os
+import struct
+from collections.abc import Iterator
+from itertools import repeat
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from posse.core.errors import FrameError
 from posse.privacy.crypto.keys import hkdf
-from posse.privacy.crypto.streams import NONCE_BYTES, Nonces
 
 VERSION = b"\x01"
+NONCE_BYTES = 12
+_NONCES = struct.Struct(f"{NONCE_BYTES}s" * 256)
 OVERHEAD = 1 + NONCE_BYTES + 16
 FRAMES_PER_KEY = 1 << 20
 
@@ -28,42 +34,54 @@ class Frames:
     Cost: one AES-GCM call a frame.
     """
 
-    __slots__ = ("_cipher", "_context", "_epoch", "_nonces", "_per_epoch", "_root")
+    __slots__ = ("_context", "_decrypt", "_encrypt", "_first", "_nonces", "_per_key", "_root", "_until")
 
     def __init__(self, root: bytes, run: bytes, direction: bytes, per_index: int) -> None:
         self._root = hkdf(root, b"posse frames " + direction)
         self._context = run + direction
-        self._per_epoch = max(1, FRAMES_PER_KEY // per_index)
-        self._nonces = Nonces()
+        self._per_key = max(1, FRAMES_PER_KEY // per_index)
+        self._nonces: Iterator[bytes] = iter(())
         self._rekey(0)
 
-    def _rekey(self, epoch: int) -> None:
-        self._epoch = epoch
-        self._cipher = AESGCM(hkdf(self._root, b"posse epoch" + epoch.to_bytes(8, "little")))
+    def _rekey(self, index: int) -> None:
+        """Take the key of the stretch of indices that `index` is in."""
+        epoch = index // self._per_key
+        self._first, self._until = epoch * self._per_key, (epoch + 1) * self._per_key
+        cipher = AESGCM(hkdf(self._root, b"posse epoch" + epoch.to_bytes(8, "little")))
+        self._encrypt, self._decrypt = cipher.encrypt, cipher.decrypt
 
     def seal(self, index: int, plaintext: bytes) -> bytes:
         """Seal a plaintext for an index."""
-        epoch = index // self._per_epoch
-        if epoch != self._epoch:
-            self._rekey(epoch)
-        nonce = self._nonces.take()
-        return VERSION + nonce + self._cipher.encrypt(nonce, plaintext, self._context + index.to_bytes(8, "little"))
+        if not self._first <= index < self._until:
+            self._rekey(index)
+        # Nonces are 96 random bits, drawn many at a time: they name no sender, and among the 2^20 frames of a key two
+        # are equal with probability below 2^40 / 2^97 = 2^-57.
+        nonce = next(self._nonces, None)
+        if nonce is None:
+            self._nonces = iter(_NONCES.unpack(os.urandom(_NONCES.size)))
+            nonce = next(self._nonces)
+        return VERSION + nonce + self._encrypt(nonce, plaintext, self._context + index.to_bytes(8, "little"))
 
     def open(self, index: int, frame: bytes) -> bytes:
         """Open a frame of an index; raise `FrameError` if it is anything else."""
-        return self.open_all(index, (frame,))[0]
+        return self.open_all(index, frame, 1)[0]
 
-    def open_all(self, index: int, frames: tuple[bytes, ...]) -> list[bytes]:
-        """Open all frames of an index, or raise `FrameError` and give none."""
-        epoch = index // self._per_epoch
-        if epoch != self._epoch:
-            self._rekey(epoch)
-        decrypt, context = self._cipher.decrypt, self._context + index.to_bytes(8, "little")
-        for frame in frames:
-            if frame[:1] != VERSION:
-                raise FrameError(f"expected a frame of version {VERSION[0]}, got {frame[0] if frame else 'nothing'}.")
+    def open_all(self, index: int, frames: bytes, count: int) -> list[bytes]:
+        """Open `count` frames of one size, laid end to end: all of them with different nonces, or `FrameError`."""
+        if not self._first <= index < self._until:
+            self._rekey(index)
+        size, rest = divmod(len(frames), count)
+        if rest or size < OVERHEAD:
+            raise FrameError(f"expected {count} frames of one size, got {len(frames)} bytes.")
+        if frames[::size] != VERSION * count:
+            raise FrameError(f"expected frames of version {VERSION[0]}, got another one.")
+        parts = struct.unpack(f"x{NONCE_BYTES}s{size - 13}s" * count, frames)
+        nonces, bodies = parts[::2], parts[1::2]
+        if len(set(nonces)) != count:
+            raise FrameError("two frames of one pass have the same nonce: one was sent twice.")
         try:
-            return [decrypt(frame[1:13], frame[13:], context) for frame in frames]
+            context = self._context + index.to_bytes(8, "little")
+            return list(map(self._decrypt, nonces, bodies, repeat(context)))
         except (InvalidTag, ValueError) as error:
             raise FrameError("a frame does not open: altered, or of another run, step, pass or direction.") from error
 
@@ -83,6 +101,7 @@ class ClearFrames:
             raise FrameError("expected a clear frame, got a sealed one.")
         return frame[1:]
 
-    def open_all(self, index: int, frames: tuple[bytes, ...]) -> list[bytes]:
-        """Open all frames of an index."""
-        return [self.open(index, frame) for frame in frames]
+    def open_all(self, index: int, frames: bytes, count: int) -> list[bytes]:
+        """Split `count` frames of one size."""
+        size = len(frames) // count
+        return [self.open(index, frames[at : at + size]) for at in range(0, size * count, size)]

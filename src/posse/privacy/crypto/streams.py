@@ -1,19 +1,15 @@
-"""Secret streams: words addressed by an index, nonces and permutations, drawn in blocks.
+"""Secret streams: words addressed by an index, and permutations, drawn in blocks.
 
 One `cryptography` call costs about as much for a kilobyte as for a byte, so everything is drawn many steps at a time.
 """
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from posse.privacy.crypto.keys import hkdf
-
-NONCE_BYTES = 12
 
 
 def keystream(key: bytes, counter: int, length: int) -> bytes:
@@ -27,7 +23,7 @@ class Words:
 
     __slots__ = ("_block", "_key", "_rows", "_start", "width")
 
-    def __init__(self, key: bytes, info: bytes, width: int, rows: int = 128) -> None:
+    def __init__(self, key: bytes, info: bytes, width: int, rows: int = 256) -> None:
         if width % 2:
             raise ValueError("a row must be a whole number of 16-byte blocks")
         self._key = hkdf(key, info)
@@ -45,30 +41,6 @@ class Words:
             self._block = np.frombuffer(raw, "<u8").reshape(self._rows, self.width)
             self._start = start
         return self._block[at : at + count]
-
-
-class Nonces:
-    """96-bit random nonces from the operating system: they name no sender, and repeat with probability < 2^-57 a key.
-
-    (2^20 frames a key: 2^40 / 2^97.)
-    """
-
-    __slots__ = ("_at", "_block")
-
-    BLOCK = 256 * NONCE_BYTES
-
-    def __init__(self) -> None:
-        self._block = b""
-        self._at = self.BLOCK
-
-    def take(self) -> bytes:
-        """Return the next nonce."""
-        at = self._at
-        if at == self.BLOCK:
-            self._block = os.urandom(self.BLOCK)
-            at = 0
-        self._at = at + NONCE_BYTES
-        return self._block[at : self._at]
 
 
 class Permutations:

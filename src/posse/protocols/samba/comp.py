@@ -15,6 +15,7 @@ from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
 from posse.protocols.samba.kernels import select_argmax, select_match
+from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import paper_frames
 from posse.protocols.samba.setup import COMP, CONTROLLER, Party, to_controller
@@ -84,18 +85,18 @@ class Comp(Party):
         else:
             chosen = self._chosen_as_published(message)
             seal = self._replies.seal
-            replies = tuple([seal(message.index, b"\x01" if i == chosen else b"\x00") for i in range(self._owners)])
+            bits = [b"\x01" if i == chosen else b"\x00" for i in range(self._owners)]
+            replies = b"".join([seal(message.index, bit) for bit in bits])
         choice = Choice(message.index, replies)
         self._answered = (message, choice)
         self._index += 1
         return to_controller(choice)
 
-    def _standard(self, message: Batch | Explore) -> tuple[bytes, ...]:
+    def _standard(self, message: Batch | Explore) -> bytes:
         """Check the set, find the winner, answer with reply tokens."""
         if isinstance(message, Explore):
             raise ProtocolError("at level 'standard' owners send in every pass; an exploring pass is refused.")
-        plains = self._opened(message)
-        words = np.frombuffer(b"".join(plains), np.uint64).reshape(self._owners, FRAME_WORDS)
+        words = np.frombuffer(self._opened(message), np.uint64).reshape(self._owners, FRAME_WORDS)
         if not tokens_differ(words):
             raise ProtocolError("reply tokens must all differ; a set with repeated ones is refused.")
         selection = self._passes[message.index % len(self._passes)]
@@ -103,32 +104,28 @@ class Comp(Party):
             chosen = int(selection.choose(ranks(words), uniform(self._draws, SELECT, 0, message.index, 0)))  # type: ignore[arg-type]
         else:
             chosen = largest(words)
-        replies = [plain[24:32] for plain in plains]
-        replies[chosen] = plains[chosen][32:40]
-        return tuple(replies)
+        tokens = words[:, 3].copy()
+        tokens[chosen] = words[chosen, 4]
+        return tokens.tobytes()
 
     def _chosen_as_published(self, message: Batch | Explore) -> int:
         """Return comp's selection at level `paper`: on the masked floats, in permuted order."""
         u = uniform(self._draws, SELECT, 0, message.index, 0)  # type: ignore[arg-type]
         if isinstance(message, Explore):
             return int(u * self._owners)
-        values = np.frombuffer(b"".join(self._opened(message)), "<f8")
+        values = np.frombuffer(self._opened(message), "<f8")
         selection = self._passes[message.index % len(self._passes)]
         if selection.choose is not None:
             return int(selection.choose(values, u))
         return int((select_match if selection.kind == "match" else select_argmax)(values, u))
 
-    def _opened(self, message: Batch) -> list[bytes]:
-        """Open exactly K frames with different nonces and equal size."""
-        frames = message.frames
-        if len(frames) != self._owners or len({frame[:13] for frame in frames}) != len(frames):
-            raise ProtocolError(f"expected {self._owners} different frames, got {len(set(frames))}.")
+    def _opened(self, message: Batch) -> bytes:
+        """Open exactly K frames of the right size, end to end."""
+        expected = self._owners * frame_bytes(self.manifest.terms.level, self.manifest.terms.off)
+        if len(message.frames) != expected:
+            raise ProtocolError(f"expected {expected} bytes of frames, got {len(message.frames)}.")
         assert self._frames is not None
-        plains = self._frames.open_all(message.index, frames)
-        size = 8 if self._paper else 8 * FRAME_WORDS
-        if any(len(plain) != size for plain in plains):
-            raise ProtocolError(f"expected frames of {size} bytes.")
-        return plains
+        return b"".join(self._frames.open_all(message.index, message.frames, self._owners))
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""

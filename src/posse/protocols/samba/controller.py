@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, sum_of
 from posse.privacy.crypto.streams import Permutations
 from posse.protocols.samba.kernels import kernels
+from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import (
     Batch,
     Choice,
@@ -82,15 +84,16 @@ class Controller(Party):
         self._policy = policy
         self._world_seed = world_seed
         self._owners = tuple(owners)
-        self._number = {name: i for i, name in enumerate(self._owners)}
+        self._size = len(self._owners)
         self._everyone = (*self._owners, COMP)
         self._joins: dict[str, Join] = {}
         self._consents: dict[str, Consent] = {}
         self._proposed = False
         self._order: Order = NoOrder(0)
         self._index = self._last = 0
-        self._frames: list[bytes | None] = []
-        self._arrived = 0
+        self._awaited: set[str] = set()
+        self._frames: dict[str, bytes] = {}
+        self._frame_bytes = 0
         self._permuted: list[int] = []
         self._coin_seed: np.uint64 | None = None
         self._sums: dict[str, bytes] = {}
@@ -105,7 +108,12 @@ class Controller(Party):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         if type(message) is Score:
-            return self._on_score(sender, message)
+            awaited, frame = self._awaited, message.frame
+            if message.index != self._index or len(frame) != self._frame_bytes or sender not in awaited:
+                raise ProtocolError(f"expected one frame an owner of pass {self._index}, got another from '{sender}'.")
+            awaited.remove(sender)
+            self._frames[sender] = frame
+            return () if awaited else self._forward()
         handler = self._handlers.get(type(message))
         return self.unexpected(sender, message) if handler is None else handler(sender, message)  # type: ignore[operator, no-any-return]
 
@@ -130,12 +138,12 @@ class Controller(Party):
     def _roster(self) -> Sequence[Action]:
         if not self._proposed or len(self._joins) < len(self._everyone):
             return ()
-        return (Send(CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
+        return ((CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
 
     def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
         self._consents[CONTROLLER] = self.consider(message)
-        return [Send(name, message) for name in self._everyone]
+        return [(name, message) for name in self._everyone]
 
     def _on_consent(self, sender: str, message: Consent) -> Sequence[Action]:
         self._expect(sender, *self._everyone)
@@ -144,7 +152,7 @@ class Controller(Party):
         self._consents[sender] = message
         if len(self._consents) < len(self._everyone) + 1:
             return ()
-        return (Send(CUSTOMER, Consents(tuple(self._consents.values()))),)
+        return ((CUSTOMER, Consents(tuple(self._consents.values()))),)
 
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -153,57 +161,49 @@ class Controller(Party):
         size = len(self._owners)
         self._index = (size + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
-        self._frames = [None] * size
+        self._frame_bytes = frame_bytes(terms.level, terms.off)
+        self._awaited = set(self._owners)
         if "permutation" in terms.off:
             self._order = NoOrder(size)
         elif terms.level == "paper" and self._world_seed is not None:
             self._order = WorldOrder(self._world_seed, size)
         else:
             self._order = Permutations(os.urandom(32), size)
-        actions: list[Action] = [Send(name, message) for name in self._everyone]
+        actions: list[Action] = [(name, message) for name in self._everyone]
         if terms.level == "paper":
             seeds = [int.from_bytes(os.urandom(8), "little") for _ in range(2)]
             if self._world_seed is not None:
                 seeds = [self._world_seed, self._world_seed]
             self._coin_seed = np.uint64(seeds[1])
-            actions.extend(Send(name, Masks(*seeds)) for name in self._owners)
+            actions.extend((name, Masks(*seeds)) for name in self._owners)
         return actions
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
-        relayed = [Send(name, message) for name in (COMP, *self._owners)]
+        relayed = [(name, message) for name in (COMP, *self._owners)]
         return [*relayed, *self._begin()]
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 
-    def _on_score(self, sender: str, message: Score) -> Sequence[Action]:
-        number = self._number.get(sender)
-        if number is None or message.index != self._index or self._arrived == len(self._frames):
-            raise ProtocolError(f"expected scores of pass {self._index} from owners, got one of {message.index} from '{sender}'.")
-        if self._frames[number] is not None:
-            raise ProtocolError(f"'{sender}' has sent its score of this pass already.")
-        self._frames[number] = message.frame
-        self._arrived += 1
-        if self._arrived < len(self._frames):
-            return ()
+    def _forward(self) -> Sequence[Action]:
+        """Permute the frames of a pass after the last has arrived (3)."""
         self._permuted = self._order.at(self._index).tolist()
-        frames = self._frames
-        return (Send(COMP, Batch(self._index, tuple([frames[i] for i in self._permuted]))),)  # type: ignore[misc]
+        return ((COMP, Batch(self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted]))),)
 
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
-        if message.index != self._index or len(message.replies) != len(self._owners) or not self._permuted:
-            raise ProtocolError(f"expected {len(self._owners)} answers to pass {self._index}, got something else from comp.")
+        size, rest = divmod(len(message.replies), self._size)
+        if message.index != self._index or rest or not self._permuted:
+            raise ProtocolError(f"expected {self._size} answers to pass {self._index}, got something else.")
         index = self._index
-        replies = [b""] * len(self._owners)
-        for position, owner in enumerate(self._permuted):
-            replies[owner] = message.replies[position]
-        actions: list[Action] = [
-            Send(name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)
-        ]
+        permuted = struct.unpack(f"{size}s" * self._size, message.replies)
+        replies = list(permuted)
+        for reply, owner in zip(permuted, self._permuted, strict=True):
+            replies[owner] = reply
+        actions: list[Action] = [(name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)]
         self._index += 1
-        self._frames = [None] * len(self._owners)
-        self._arrived = 0
+        self._awaited = set(self._owners)
+        self._frames = {}
         self._permuted = []
         passes = self.manifest.terms.passes
         if self._index % passes == 0:
@@ -215,7 +215,7 @@ class Controller(Party):
         """Before a pass: exploring at level `paper` needs no scores; after the last, ask for the sums."""
         terms = self.manifest.terms
         if self._index > self._last:
-            return (Send(CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
+            return ((CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
         last_pass = self._index % terms.passes == terms.passes - 1
         if self._coin_seed is None or not self._policy.explores or not last_pass:
             return ()
@@ -223,15 +223,15 @@ class Controller(Party):
         size = len(self._owners)
         if not kernels(self._policy).exploring(self._coin_seed, step, size, self._policy.parameters()):
             return ()
-        self._arrived = size
+        self._awaited = set()
         self._permuted = self._order.at(self._index).tolist()
-        return (Send(COMP, Explore(self._index)),)
+        return ((COMP, Explore(self._index)),)
 
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
-        return [Send(name, message) for name in message.present]
+        return [(name, message) for name in message.present]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
         self._expect(sender, *self._owners)
@@ -246,11 +246,11 @@ class Controller(Party):
             return ()
         if clear:
             total = sum(int.from_bytes(value, "big") for value in self._sums.values())
-            return (Send(CUSTOMER, Total(total.to_bytes(32, "big"))),)
+            return ((CUSTOMER, Total(total.to_bytes(32, "big"))),)
         product = sum_of(Ciphertext.from_bytes(value, key) for value in self._sums.values())
-        return (Send(CUSTOMER, Total(product.rerandomise().to_bytes())),)
+        return ((CUSTOMER, Total(product.rerandomise().to_bytes())),)
 
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
         passes = self._manifest.terms.passes if self._manifest else 1
-        return {"step": min(self._index, self._last) // passes, "arrived": self._arrived}
+        return {"step": min(self._index, self._last) // passes, "arrived": len(self._frames)}

@@ -36,6 +36,12 @@ def gumbel_bound(u: float) -> float:
 
 
 @elementary
+def tossed(key, t, probability):
+    """Whether the common coin of step t says to explore; policies that never do draw nothing."""
+    return probability > 0.0 and uniform(key, COIN, 0, t, 0) < probability
+
+
+@elementary
 def select_argmax(values, u):
     """Position of the largest value; u picks among equals. What comp does at level `paper`."""
     best = values[0]
@@ -91,7 +97,7 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
         for j in range(count):
             index = t * passes + turn
             memories[j] = memory
-            if turn == passes - 1 and uniform(common_key, COIN, 0, t, 0) < explore(t, owners, parameters):
+            if turn == passes - 1 and tossed(common_key, t, explore(t, owners, parameters)):
                 value = uniform(common_key, EXPLORE, owner, t, 0)
             else:
                 value = score(t, turn, total, pulls, memory, own_key, parameters)
@@ -120,7 +126,7 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
     def exploring(common_key, t, owners, parameters):
         """Return whether step t ignores the scores."""
         tag  # noqa: B018
-        return uniform(common_key, COIN, 0, t, 0) < explore(t, owners, parameters)
+        return tossed(common_key, t, explore(t, owners, parameters))
 
     def standard(world, seeds, own_keys, budget, bits, parameters, start, kinds, scales, points, units, pulls, curve, arms):
         """Run the plain twin of level `standard`: per seed, the arms that the integers x select."""
@@ -146,7 +152,7 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                     point += 1
             for t in range(owners + 1, budget + 1):
                 chosen = 0
-                explores = uniform(seed, COIN, 0, t, 0) < explore(t, owners, parameters)
+                explores = tossed(seed, t, explore(t, owners, parameters))
                 for turn in range(passes):
                     kind = kinds[turn]
                     scale = scales[turn]
@@ -215,7 +221,7 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                     point += 1
             for t in range(owners + 1, budget + 1):
                 chosen = 0
-                explores = uniform(seed, COIN, 0, t, 0) < explore(t, owners, parameters)
+                explores = tossed(seed, t, explore(t, owners, parameters))
                 for turn in range(passes):
                     index = t * passes + turn
                     kind = kinds[turn]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +12,22 @@ import numpy as np
 from posse.core.errors import ProtocolError
 from posse.core.fixed import tie_bits
 from posse.policies.base import Policy
-from posse.privacy.crypto.frames import ClearFrames, Frames
+from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
 from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS
 from posse.privacy.crypto.streams import Words
 from posse.protocols.samba.kernels import kernels, paper_mask
 from posse.protocols.samba.plain import selections
 
 FRAME_BYTES = 8 * FRAME_WORDS
-LONGEST_BLOCK = 64
+PAPER_BYTES = 8
+SHORTEST_BLOCK, LONGEST_BLOCK = 8, 64
+
+
+def frame_bytes(level: str, off: Sequence[str]) -> int:
+    """Size of an owner's frame: the same for every owner, step and score."""
+    if level != "paper":
+        return FRAME_BYTES + OVERHEAD
+    return PAPER_BYTES + (1 if "aes" in off else OVERHEAD)
 
 
 @dataclass
@@ -36,12 +45,13 @@ class StandardLane:
     """Level `standard`: affine mask with dither, reply tokens, frames prepared in blocks.
 
     While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in one
-    compiled call; being chosen discards the rest of it. The block doubles up to 64 passes and starts over at one.
+    compiled call; being chosen discards the rest of it. A block is half as long as
+    the last time between two choices, and doubles until the next, within 8 to 64 passes.
     """
 
     __slots__ = (
-        "_arm", "_bits", "_common", "_common_key", "_count", "_cursor", "_fill", "_frames", "_kinds", "_learnt",
-        "_memories", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_size", "_words",
+        "_arm", "_at", "_bits", "_common", "_common_key", "_end", "_fill", "_frames", "_kinds", "_learnt",
+        "_memories", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words",
     )  # fmt: skip
 
     def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:
@@ -59,35 +69,35 @@ class StandardLane:
         self._words = np.zeros((LONGEST_BLOCK, FRAME_WORDS), np.uint64)
         self._memories = np.zeros(LONGEST_BLOCK)
         self._plain = b""
-        self._cursor = self._count = 0
-        self._size = 1
+        self._at = self._end = 0
+        self._size = SHORTEST_BLOCK
+        self._since = 0
 
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""
-        if self._cursor == self._count:
+        if self._at == self._end:
             self._block(index)
-        at = self._cursor * FRAME_BYTES
+        at = self._at
         return self._frames.seal(index, self._plain[at : at + FRAME_BYTES])
 
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether this owner is chosen in the pass it last composed; raise on a token it never sent."""
-        at = self._cursor * FRAME_BYTES
-        plain = self._plain
-        if reply == plain[at + 24 : at + 32]:
-            self._cursor += 1
-            if self._cursor == self._count:
-                self._remember(index, False)
+        at = self._at
+        if reply == self._plain[at + 24 : at + 32]:
+            self._at = at = at + FRAME_BYTES
+            if at == self._end:
+                self._remember(index, at - FRAME_BYTES, False)
             return False
-        if reply == plain[at + 32 : at + 40]:
-            self._remember(index, True)
-            self._cursor = self._count = 0
-            self._size = 1
+        if reply == self._plain[at + 32 : at + 40]:
+            self._remember(index, at, True)
+            self._at = self._end = 0
+            self._size = min(max((index - self._since) // 2, SHORTEST_BLOCK), LONGEST_BLOCK)
+            self._since = index
             return True
         raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
 
-    def _remember(self, index: int, chosen: bool) -> None:
-        position = self._cursor if chosen else self._cursor - 1
-        memory = float(self._memories[position])
+    def _remember(self, index: int, at: int, chosen: bool) -> None:
+        memory = float(self._memories[at // FRAME_BYTES])
         self._arm.memory = self._learnt(index % self._passes, chosen, memory, self._parameters)
 
     def _block(self, index: int) -> None:
@@ -100,7 +110,7 @@ class StandardLane:
             self._words, self._memories,
         )  # fmt: skip
         self._plain = self._words[:count].tobytes()
-        self._cursor, self._count = 0, count
+        self._at, self._end = 0, count * FRAME_BYTES
         self._size = min(2 * self._size, LONGEST_BLOCK)
 
 

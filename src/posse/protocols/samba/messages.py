@@ -83,10 +83,10 @@ class Score(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Batch(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """(3) All frames of a pass in permuted order."""
+    """(3) All frames of a pass in permuted order, end to end."""
 
     index: int
-    frames: tuple[bytes, ...]
+    frames: bytes
 
 
 class Explore(Message, frozen=True, array_like=True, tag=True, gc=False):
@@ -96,10 +96,10 @@ class Explore(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Choice(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """(4) Comp's answers in permuted order."""
+    """(4) Comp's answers in permuted order, end to end."""
 
     index: int
-    replies: tuple[bytes, ...]
+    replies: bytes
 
 
 class Reply(Message, frozen=True, array_like=True, tag=True, gc=False):

@@ -51,7 +51,9 @@ class Owner(Party):
         self._keys: Keys | None = None
         self._index = 0
         self._last = 0
-        self._pulling = False
+        self._straight = 0  # up to this index a pass that is not won leads to the next one, without further question
+        self._passes = 1
+        self._pulling = self._listening = False
         self._early: list[Reply] = []
         self._closed: tuple[str, ...] | None = None
         self._handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
@@ -64,7 +66,15 @@ class Owner(Party):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         if type(message) is Reply and sender == CONTROLLER:
-            return self._on_reply(message)
+            index = self._index
+            if message.index != index or not self._listening:
+                return self._off_beat(message)
+            lane = self._lane
+            chosen = lane.read(index, message.reply)  # type: ignore[union-attr]
+            self._index = index = index + 1
+            if chosen or index > self._straight:
+                return self._after(chosen)
+            return ((CONTROLLER, Score(index, lane.compose(index))),)  # type: ignore[union-attr]
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
         handler = self._handlers.get(type(message))
@@ -86,6 +96,7 @@ class Owner(Party):
         owners = self.manifest.owners
         terms = self.manifest.terms
         self._arm = Arm(owners.index(self.name), len(owners), memory=self._policy.start(len(owners)))
+        self._passes = terms.passes
         self._index = (len(owners) + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
         return to_controller(self.make_keys()) if self.name == owners[0] else ()
@@ -121,23 +132,23 @@ class Owner(Party):
             if common is None:
                 common = int.from_bytes(hkdf(s_own, b"posse coins and ties", 8), "little")
             frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
+            self._straight = self._last
             self._lane = StandardLane(self._arm, self._policy, frames, s_own, common, own_key)
         self._pulling = True
         return (Pull(0),)
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 
-    def _on_reply(self, message: Reply) -> Sequence[Action]:
+    def _off_beat(self, message: Reply) -> Sequence[Action]:
+        """Drop a reply to another pass: it says nothing about this one."""
         if self._pulling and self._index <= message.index and self._masks is not None:
             self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
-            return ()
-        if message.index != self._index or self._lane is None or self._pulling:
-            return ()  # a reply to another pass says nothing about this one
-        chosen = self._lane.read(self._index, message.reply)
-        last_pass = self._index % self.manifest.terms.passes == self.manifest.terms.passes - 1
-        self._index += 1
-        if chosen and last_pass:
-            self._pulling = True
+        return ()
+
+    def _after(self, chosen: bool) -> Sequence[Action]:
+        """Pull if this owner was chosen in the last pass of a step (5), else go on."""
+        if chosen and self._index % self._passes == 0:
+            self._pulling, self._listening = True, False
             return (Pull(self._arm.pulls),)
         return self._next()
 
@@ -148,30 +159,30 @@ class Owner(Party):
             raise ProtocolError(f"a reward must be in [0, 1], got {message.units / REWARD_ONE}.")
         self._arm.units += message.units
         self._arm.pulls += 1
-        self._pulling = False
+        self._pulling, self._listening = False, True
         actions = list(self._next())
         early, self._early = self._early, []
         for reply in early:
-            actions.extend(self._on_reply(reply))
+            actions.extend(self.receive(CONTROLLER, reply))
         return actions
 
     def _next(self) -> Sequence[Action]:
         """Send the frame of the current pass (2), or the sum when the budget is spent."""
         assert self._lane is not None
         if self._index > self._last:
+            self._listening = False
             return self._encrypted(self._arm.units) if self._masks is not None else ()
         if self._masks is not None and self._explores():
             return ()
-        return (Send(CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
+        return ((CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
 
     def _explores(self) -> bool:
         """Whether this pass needs no scores: at level `paper` owners then send nothing."""
-        passes = self.manifest.terms.passes
-        if not self._policy.explores or self._index % passes != passes - 1:
+        if not self._policy.explores or (self._index + 1) % self._passes:
             return False
         assert self._masks is not None
         seed = np.uint64(self._masks.coin_seed)
-        step = self._index // passes
+        step = self._index // self._passes
         return bool(kernels(self._policy).exploring(seed, step, self._arm.owners, self._policy.parameters()))
 
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
@@ -211,9 +222,8 @@ class Owner(Party):
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
-        passes = self._manifest.terms.passes if self._manifest else 1
         return {
-            "step": min(self._index, self._last) // passes,
+            "step": min(self._index, self._last) // self._passes,
             "reward": self._arm.units / REWARD_ONE,
             "pulls": self._arm.pulls,
             "pulling": self._pulling,

@@ -186,4 +186,4 @@ class Party:
 
 def to_controller(message: Message) -> tuple[Send]:
     """Every party but the controller sends to the controller only."""
-    return (Send(CONTROLLER, message),)
+    return ((CONTROLLER, message),)
