@@ -27,21 +27,21 @@ def positive(**values: float) -> None:
         raise ConfigError(f"{name} must be a finite number above 0, got {value}.")
 
 
-def at_least(minimum: float, **values: float) -> None:
+def at_least(minimum: float, /, **values: float) -> None:
     """Refuse a value below `minimum`."""
     name, value = _single(values)
     if not (value >= minimum and math.isfinite(value)):
         raise ConfigError(f"{name} must be at least {minimum}, got {value}.")
 
 
-def between(low: float, high: float, *, open_low: bool = False, **values: float) -> None:
+def between(low: float, high: float, /, *, open_low: bool = False, **values: float) -> None:
     """Refuse a value outside [low, high], or outside (low, high] with `open_low`."""
     name, value = _single(values)
     if not (low <= value <= high) or (open_low and value == low):
         raise ConfigError(f"{name} must be in {'(' if open_low else '['}{low}, {high}], got {value}.")
 
 
-def one_of(choices: tuple[str, ...], **values: str) -> None:
+def one_of(choices: tuple[str, ...], /, **values: str) -> None:
     """Refuse a word that is not among the choices, and suggest the nearest one."""
     ((name, value),) = values.items()
     if value not in choices:

@@ -129,14 +129,14 @@ def BetaArms(
     if not (concentration > 0 and math.isfinite(concentration)):
         raise ConfigError(f"concentration must be a finite number above 0, got {concentration}.")
     if np.any((array <= 0) | (array >= 1)):
-        raise ConfigError("means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that never vary.")
+        raise ConfigError(
+            "means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that never vary."
+        )
     world = World(BETA, array * concentration, (1.0 - array) * concentration, _NO_OFFSETS, _NOTHING)
     return Arms(array, _names(names, len(array)), source, world)
 
 
-def EmpiricalArms(
-    samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = ""
-) -> Arms:
+def EmpiricalArms(samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = "") -> Arms:
     """Arms that pay one of their own observed rewards, drawn with replacement."""
     tables = [_valid(sample, f"rewards of arm {i + 1}") for i, sample in enumerate(samples)]
     for i, table in enumerate(tables):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
-from posse.core.roles import Action, Message, Note, Send
+from posse.core.roles import Action, Message, Note
 from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, sum_of

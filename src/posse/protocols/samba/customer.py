@@ -79,7 +79,9 @@ class Customer(Party):
         if sorted(message.present) != sorted(self.manifest.owners):
             raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
         self._closed = True
-        return to_controller(Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest))))
+        return to_controller(
+            Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest)))
+        )
 
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt, and check the pull count and the range (7)."""
@@ -94,7 +96,9 @@ class Customer(Party):
         if terms.level != "paper":
             units, pulls = divmod(plaintext % MODULUS, SLOT)
             if pulls != terms.budget:
-                raise ProtocolError(f"expected {terms.budget} pulls in the total, got another number: a sum was altered.")
+                raise ProtocolError(
+                    f"expected {terms.budget} pulls in the total, got another number: a sum was altered."
+                )
         if not 0 <= units <= terms.budget * REWARD_ONE:
             raise ProtocolError("the total is outside its range: a sum was altered.")
         self.total = units / REWARD_ONE
@@ -103,4 +107,3 @@ class Customer(Party):
     def state(self) -> dict[str, object]:
         """What the customer may see: the total, when there is one."""
         return {"budget": self._terms.budget, "total": self.total}
-

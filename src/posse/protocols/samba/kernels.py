@@ -128,7 +128,8 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
         tag  # noqa: B018
         return tossed(common_key, t, explore(t, owners, parameters))
 
-    def standard(world, seeds, own_keys, budget, bits, parameters, start, kinds, scales, points, units, pulls, curve, arms):
+    def standard(world, seeds, own_keys, budget, bits, parameters, start, kinds, scales, points, gaps, units, pulls,
+                 curve, lost, arms):  # fmt: skip
         """Run the plain twin of level `standard`: per seed, the arms that the integers x select."""
         tag  # noqa: B018
         runs, owners = own_keys.shape
@@ -138,6 +139,7 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
             memory = np.full(owners, start)
             point = 0
             earned = 0
+            missed = 0.0
             ranked = np.empty(owners)
             xs = np.empty(owners, np.int64)
             for i in range(owners):
@@ -145,10 +147,12 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                 units[run, i] = gain
                 pulls[run, i] = 1
                 earned += gain
+                missed += gaps[i]
                 if arms.shape[0] > 0:
                     arms[run, i] = i
-                while point < points.shape[0] and points[point] == i + 1:
+                if point < points.shape[0] and points[point] == i + 1:
                     curve[run, point] = earned
+                    lost[run, point] = missed
                     point += 1
             for t in range(owners + 1, budget + 1):
                 chosen = 0
@@ -165,7 +169,9 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                             value = uniform(seed, EXPLORE, i, t, 0)
                         else:
                             own_key = own_keys[run, i]
-                            value = score(t, turn, from_units(units[run, i]), pulls[run, i], memory[i], own_key, parameters)
+                            value = score(
+                                t, turn, from_units(units[run, i]), pulls[run, i], memory[i], own_key, parameters
+                            )
                             if kind == MATCH:
                                 u = uniform(own_key, GUMBEL, turn, t, 0)
                                 if bounded(value + scale * gumbel_bound(u), bits) < lowest:
@@ -190,14 +196,16 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                 units[run, chosen] += gain
                 pulls[run, chosen] += 1
                 earned += gain
+                missed += gaps[chosen]
                 if arms.shape[0] > 0:
                     arms[run, t - 1] = chosen
                 if point < points.shape[0] and points[point] == t:
                     curve[run, point] = earned
+                    lost[run, point] = missed
                     point += 1
 
-    def paper(world, seeds, own_keys, budget, permute, mask, parameters, start, kinds, scales, ceilings, points, units,
-              pulls, curve, arms):  # fmt: skip
+    def paper(world, seeds, own_keys, budget, permute, mask, parameters, start, kinds, scales, ceilings, points, gaps,
+              units, pulls, curve, lost, arms):  # fmt: skip
         """Run the plain twin of level `paper`: per seed, comp's own selection in the order and with the draws it has."""
         tag  # noqa: B018
         runs, owners = own_keys.shape
@@ -209,15 +217,18 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
             values = np.empty(owners)
             point = 0
             earned = 0
+            missed = 0.0
             for i in range(owners):
                 gain = reward(world, seed, i, 0)
                 units[run, i] = gain
                 pulls[run, i] = 1
                 earned += gain
+                missed += gaps[i]
                 if arms.shape[0] > 0:
                     arms[run, i] = i
-                while point < points.shape[0] and points[point] == i + 1:
+                if point < points.shape[0] and points[point] == i + 1:
                     curve[run, point] = earned
+                    lost[run, point] = missed
                     point += 1
             for t in range(owners + 1, budget + 1):
                 chosen = 0
@@ -234,7 +245,15 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                         alpha = paper_mask(seed, index) if mask else 1.0
                         for position in range(owners):
                             i = order[position]
-                            raw = score(t, turn, from_units(units[run, i]), pulls[run, i], memory[i], own_keys[run, i], parameters)
+                            raw = score(
+                                t,
+                                turn,
+                                from_units(units[run, i]),
+                                pulls[run, i],
+                                memory[i],
+                                own_keys[run, i],
+                                parameters,
+                            )
                             values[position] = alpha * paper_value(raw, kind, scales[turn], ceilings[turn])
                         if kind == ARGMAX:
                             chosen = order[select_argmax(values, u)]
@@ -248,13 +267,22 @@ def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
                 units[run, chosen] += gain
                 pulls[run, chosen] += 1
                 earned += gain
+                missed += gaps[chosen]
                 if arms.shape[0] > 0:
                     arms[run, t - 1] = chosen
                 if point < points.shape[0] and points[point] == t:
                     curve[run, point] = earned
+                    lost[run, point] = missed
                     point += 1
 
-    return {"frames": frames, "value": value, "learnt": learnt, "exploring": exploring, "standard": standard, "paper": paper}
+    return {
+        "frames": frames,
+        "value": value,
+        "learnt": learnt,
+        "exploring": exploring,
+        "standard": standard,
+        "paper": paper,
+    }
 
 
 @dataclass(frozen=True)

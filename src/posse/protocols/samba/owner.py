@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import derive
-from posse.core.roles import WORLD, Action, Message, Pull, Reward, Send
+from posse.core.roles import WORLD, Action, Message, Pull, Reward
 from posse.policies.base import Policy
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, hkdf, verify
@@ -88,7 +88,9 @@ class Owner(Party):
         consent = self.consider(offer)
         terms = self.manifest.terms
         if terms.policy != self._policy.name or terms.parameters != self._policy.parameters():
-            raise ProtocolError(f"owner '{self.name}' was started for policy '{self._policy.name}', not '{terms.policy}'.")
+            raise ProtocolError(
+                f"owner '{self.name}' was started for policy '{self._policy.name}', not '{terms.policy}'."
+            )
         return to_controller(consent)
 
     def _on_go(self, message: Go) -> Sequence[Action]:
@@ -196,7 +198,9 @@ class Owner(Party):
         present = tuple(sorted(set(message.present)))
         owners = self.manifest.owners
         if not set(present) <= set(owners) or self.name not in present or len(present) < min(3, len(owners)):
-            raise ProtocolError(f"expected at least {min(3, len(owners))} owners of this run in the set, got {len(present)}.")
+            raise ProtocolError(
+                f"expected at least {min(3, len(owners))} owners of this run in the set, got {len(present)}."
+            )
         if self._closed not in (None, present):
             raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
         self._closed = present

@@ -82,8 +82,11 @@ class SimulatedWorld:
         self.pulls = np.zeros(len(arms), np.int64)
         self.units = np.zeros(len(arms), np.int64)
         self.arms: list[int] | None = [] if keep_arms else None
+        self._gaps = (arms.best - arms.means).tolist()
         self._curve: list[int] = []
+        self.regret: list[float] = []
         self._earned = 0
+        self._missed = 0.0
         self._step = 0
 
     def __call__(self, party: str, pull: Pull) -> Reward:
@@ -93,11 +96,13 @@ class SimulatedWorld:
         self.pulls[arm] += 1
         self.units[arm] += units
         self._earned += units
+        self._missed += self._gaps[arm]
         self._step += 1
         if self.arms is not None:
             self.arms.append(arm)
         if len(self._curve) < len(self.steps) and self.steps[len(self._curve)] == self._step:
             self._curve.append(self._earned)
+            self.regret.append(self._missed)
         return Reward(pull.number, units)
 
     @property
