@@ -1,8 +1,8 @@
 """Compilation of the numeric functions: one source, three ways to call it.
 
 `@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python. `specialise` makes a kernel
-for one policy and keeps its machine code on disk, under a key that holds the digest of every source file the numbers
-depend on, so that changed mathematics is never answered from an old cache.
+for one policy. Machine code is kept on disk under a key that holds the digest of every source file the numbers depend
+on: numba by itself looks at one file only, and would answer from an old cache when a function called from it changed.
 """
 
 from __future__ import annotations
@@ -15,43 +15,64 @@ from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def elementary(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
-    return cast("Callable[P, R]", numba.njit(inline="never")(function))
-
-
-def specialise(
-    template: Callable[..., Any], functions: dict[str, Callable[..., Any]], *, tag: str | None, parallel: bool = False
-) -> Callable[..., Any]:
-    """Compile `template` with the global names in `functions` bound to these compiled functions.
-
-    With a `tag` the machine code is kept on disk. numba's cache key holds the strings a function closes over but not
-    the functions it calls; so the template must be a closure over `tag`, which has to identify `functions` and contain
-    `source_digest()`. Without a tag nothing is kept: right for functions that a user wrote.
-    """
-    if tag is not None and tag not in {cell.cell_contents for cell in template.__closure__ or ()}:
-        raise TypeError(f"{template.__name__} must close over its tag, or its cache could go stale")
-    names = {**template.__globals__, **functions}
-    bound = FunctionType(template.__code__, names, template.__name__, template.__defaults__, template.__closure__)
-    bound.__qualname__ = template.__qualname__
-    bound.__module__ = template.__module__
-    return cast("Callable[..., Any]", numba.njit(cache=tag is not None, parallel=parallel)(bound))
-
-
 @cache
 def source_digest() -> str:
-    """Digest of the sources that compiled numbers depend on: the whole package, which is small."""
+    """Digest of the sources that compiled numbers depend on."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for name in ("core", "policies", "problems", "privacy", "protocols"):
         for path in sorted((package / name).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+class _DigestCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache on disk, with more in its key."""
+
+    def __init__(self, function: Callable[..., Any], key: str) -> None:
+        super().__init__(function)
+        self._posse_key = key
+
+    def _index_key(self, sig: object, codegen: object) -> tuple[object, ...]:
+        return (*super()._index_key(sig, codegen), self._posse_key)
+
+
+def _keep(dispatcher: Any, name: str) -> None:
+    """Keep the machine code of a compiled function on disk, where there is a place for it."""
+    try:
+        dispatcher._cache = _DigestCache(dispatcher.py_func, f"{name} {source_digest()}")
+    except RuntimeError:  # no folder can be written: compile every time
+        return
+
+
+def elementary(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
+    compiled = numba.njit(function)
+    _keep(compiled, function.__qualname__)
+    return cast("Callable[P, R]", compiled)
+
+
+def specialise(
+    template: Callable[..., Any], functions: dict[str, Callable[..., Any]], *, name: str | None, parallel: bool = False
+) -> Callable[..., Any]:
+    """Compile `template` with the global names in `functions` bound to these compiled functions.
+
+    `name` identifies `functions` in the cache; without it nothing is kept, which is right for a user's own functions.
+    """
+    names = {**template.__globals__, **functions}
+    bound = FunctionType(template.__code__, names, template.__name__, template.__defaults__, template.__closure__)
+    bound.__qualname__ = template.__qualname__
+    bound.__module__ = template.__module__
+    compiled = numba.njit(parallel=parallel)(bound)
+    if name is not None:
+        _keep(compiled, name)
+    return cast("Callable[..., Any]", compiled)
 
 
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
 """Compiled kernels of one policy: the plain twin over seeds, and an owner's block of frames.
 
-Templates below call `score`, `learn`, `explore` and `choose` by name; `kernels` binds these names to a policy's functions
-and compiles. Both twins and the owner use `preference`, so they compare the same numbers.
+The templates below call `score`, `learn`, `explore` and `choose` by name; `kernels` binds these names to a policy's
+functions and compiles. Twin and owner evaluate the same expressions on the same streams, so they compare the same
+numbers.
 """
 
 # mypy: disable-error-code="no-untyped-def, name-defined, no-untyped-call, no-any-return"
@@ -11,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numba
 import numpy as np
 
-from posse.core.compiled import compile_user, elementary, source_digest, specialise
+from posse.core.compiled import compile_user, elementary, specialise
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, words
@@ -87,202 +87,145 @@ def paper_mask(seed, index):
     return 1.0 - uniform(seed, MASK, 0, index, 0)
 
 
-def _templates(tag: str | None) -> dict[str, Callable[..., Any]]:
-    def frames(t, turn, count, units, pulls, memory, owner, owners, bits, common_key, own_key, parameters, kinds, scales,
-               common, own, out, memories):  # fmt: skip
-        """Fill `out` with the plaintexts of the next `count` passes, as if this owner were not chosen in any of them."""
-        tag  # noqa: B018
-        passes = kinds.shape[0]
-        total = from_units(units)
-        for j in range(count):
-            index = t * passes + turn
-            memories[j] = memory
-            if turn == passes - 1 and tossed(common_key, t, explore(t, owners, parameters)):
-                value = uniform(common_key, EXPLORE, owner, t, 0)
-            else:
-                value = score(t, turn, total, pulls, memory, own_key, parameters)
-                if kinds[turn] == MATCH:
-                    value += scales[turn] * gumbel(uniform(own_key, GUMBEL, turn, t, 0))
-            first, second = words(common_key, TIE, 0, index, 0)
-            x = comparable(bounded(value, bits), tie_place(first, second, owner, bits), bits)
-            mask_into(x, common[j], own[j], out[j])
-            memory = learn(turn, False, memory, parameters)
-            turn += 1
-            if turn == passes:
-                turn = 0
-                t += 1
+def _frames(
+    t, turn, count, units, pulls, memory, owner, owners, bits, common_key, own_key, parameters, kinds, scales,
+    common, own, out, memories,
+):  # fmt: skip
+    """Fill `out` with the plaintexts of the next `count` passes, as if this owner were chosen in none of them."""
+    passes = kinds.shape[0]
+    total = from_units(units)
+    for j in range(count):
+        memories[j] = memory
+        if turn == passes - 1 and tossed(common_key, t, explore(t, owners, parameters)):
+            value = uniform(common_key, EXPLORE, owner, t, 0)
+        else:
+            value = score(t, turn, total, pulls, memory, own_key, parameters)
+            if kinds[turn] == MATCH:
+                value += scales[turn] * gumbel(uniform(own_key, GUMBEL, turn, t, 0))
+        first, second = words(common_key, TIE, 0, t * passes + turn, 0)
+        x = comparable(bounded(value, bits), tie_place(first, second, owner, bits), bits)
+        mask_into(x, common[j], own[j], out[j])
+        memory = learn(turn, False, memory, parameters)
+        turn += 1
+        if turn == passes:
+            turn = 0
+            t += 1
 
-    def value(t, turn, units, pulls, memory, own_key, parameters, kinds, scales, ceilings):
-        """Return what an owner sends at level `paper`, before masking."""
-        tag  # noqa: B018
-        raw = score(t, turn, from_units(units), pulls, memory, own_key, parameters)
-        return paper_value(raw, kinds[turn], scales[turn], ceilings[turn])
 
-    def learnt(turn, chosen, memory, parameters):
-        """Return an owner's memory after a pass."""
-        tag  # noqa: B018
-        return learn(turn, chosen, memory, parameters)
+def _value(t, turn, units, pulls, memory, own_key, parameters, kinds, scales, ceilings):
+    """Return what an owner sends at level `paper`, before masking."""
+    raw = score(t, turn, from_units(units), pulls, memory, own_key, parameters)
+    return paper_value(raw, kinds[turn], scales[turn], ceilings[turn])
 
-    def exploring(common_key, t, owners, parameters):
-        """Return whether step t ignores the scores."""
-        tag  # noqa: B018
-        return tossed(common_key, t, explore(t, owners, parameters))
 
-    def standard(world, seeds, own_keys, budget, bits, parameters, start, kinds, scales, points, gaps, units, pulls,
-                 curve, lost, arms):  # fmt: skip
-        """Run the plain twin of level `standard`: per seed, the arms that the integers x select."""
-        tag  # noqa: B018
-        runs, owners = own_keys.shape
-        passes = kinds.shape[0]
-        for run in numba.prange(runs):
-            seed = seeds[run]
-            memory = np.full(owners, start)
-            point = 0
-            earned = 0
-            missed = 0.0
-            ranked = np.empty(owners)
-            xs = np.empty(owners, np.int64)
-            for i in range(owners):
-                gain = reward(world, seed, i, 0)
-                units[run, i] = gain
-                pulls[run, i] = 1
-                earned += gain
-                missed += gaps[i]
-                if arms.shape[0] > 0:
-                    arms[run, i] = i
-                if point < points.shape[0] and points[point] == i + 1:
-                    curve[run, point] = earned
-                    lost[run, point] = missed
-                    point += 1
-            for t in range(owners + 1, budget + 1):
-                chosen = 0
-                explores = tossed(seed, t, explore(t, owners, parameters))
+def _learnt(turn, chosen, memory, parameters):
+    """Return an owner's memory after a pass."""
+    return learn(turn, chosen, memory, parameters)
+
+
+def _exploring(common_key, t, owners, parameters):
+    """Return whether step t ignores the scores."""
+    return tossed(common_key, t, explore(t, owners, parameters))
+
+
+def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, bits, xs):
+    """Return the arm that a pass of level `standard` selects: the largest integer x."""
+    first, second = words(seed, TIE, 0, t * passes + turn, 0)
+    best = np.int64(-9223372036854775808)
+    lowest = -1.0e300
+    chosen = 0
+    for i in range(keys.shape[0]):
+        if explores:
+            value = uniform(seed, EXPLORE, i, t, 0)
+        else:
+            value = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)
+            if kind == MATCH:
+                u = uniform(keys[i], GUMBEL, turn, t, 0)
+                if bounded(value + scale * gumbel_bound(u), bits) < lowest:
+                    continue  # it cannot win
+                value += scale * gumbel(u)
+        value = bounded(value, bits)
+        if kind != CUSTOM and value < lowest:
+            continue
+        x = comparable(value, tie_place(first, second, i, bits), bits)
+        xs[i] = x
+        if x > best:
+            best = x
+            chosen = i
+            lowest = value - 2.0**-39  # two units below the best: rounding never hides a winner
+    if kind != CUSTOM:
+        return chosen
+    ranked = np.empty(keys.shape[0])
+    ranked[np.argsort(xs)] = np.arange(keys.shape[0])
+    return choose(ranked, uniform(seed, SELECT, 0, t * passes + turn, 0))
+
+
+def _published(
+    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, permute, mask,
+    order, values,
+):  # fmt: skip
+    """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats in permuted order."""
+    index = t * passes + turn
+    if permute:
+        shuffle(seed, ORDER, index, order)
+    u = uniform(seed, SELECT, 0, index, 0)
+    if explores:
+        return order[int(u * keys.shape[0])]
+    alpha = paper_mask(seed, index) if mask else 1.0
+    for position in range(keys.shape[0]):
+        i = order[position]
+        raw = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)
+        values[position] = alpha * paper_value(raw, kind, scale, ceiling)
+    if kind == ARGMAX:
+        return order[select_argmax(values, u)]
+    if kind == MATCH:
+        return order[select_match(values, u)]
+    return order[choose(values, u)]
+
+
+def _twin(
+    world, seeds, keys, budget, bits, as_published, permute, mask, parameters, start, kinds, scales, ceilings, points,
+    gaps, units, pulls, curve, lost, arms,
+):  # fmt: skip
+    """Run the plain bandit for every seed, selecting as level `standard` or `paper` does."""
+    runs, owners = keys.shape
+    passes = kinds.shape[0]
+    for run in numba.prange(runs):
+        seed = seeds[run]
+        memory = np.full(owners, start)
+        order, values, xs = np.arange(owners), np.empty(owners), np.empty(owners, np.int64)
+        point = 0
+        earned = 0
+        missed = 0.0
+        for t in range(1, budget + 1):
+            chosen = t - 1
+            if t > owners:
+                tossed_up = tossed(seed, t, explore(t, owners, parameters))
                 for turn in range(passes):
-                    kind = kinds[turn]
-                    scale = scales[turn]
-                    last = turn == passes - 1
-                    first, second = words(seed, TIE, 0, t * passes + turn, 0)
-                    best = np.int64(-9223372036854775808)
-                    lowest = -1.0e300
-                    for i in range(owners):
-                        if last and explores:
-                            value = uniform(seed, EXPLORE, i, t, 0)
-                        else:
-                            own_key = own_keys[run, i]
-                            value = score(
-                                t, turn, from_units(units[run, i]), pulls[run, i], memory[i], own_key, parameters
-                            )
-                            if kind == MATCH:
-                                u = uniform(own_key, GUMBEL, turn, t, 0)
-                                if bounded(value + scale * gumbel_bound(u), bits) < lowest:
-                                    continue  # it cannot win
-                                value += scale * gumbel(u)
-                        value = bounded(value, bits)
-                        if kind != CUSTOM and value < lowest:
-                            continue
-                        x = comparable(value, tie_place(first, second, i, bits), bits)
-                        xs[i] = x
-                        if x > best:
-                            best = x
-                            chosen = i
-                            # Two units of 2^-40 below the best, so that rounding can never hide a winner.
-                            lowest = value - 2.0**-39
-                    if kind == CUSTOM:
-                        ranked[np.argsort(xs)] = np.arange(owners)
-                        chosen = choose(ranked, uniform(seed, SELECT, 0, t * passes + turn, 0))
-                    for i in range(owners):
-                        memory[i] = learn(turn, i == chosen, memory[i], parameters)
-                gain = reward(world, seed, chosen, pulls[run, chosen])
-                units[run, chosen] += gain
-                pulls[run, chosen] += 1
-                earned += gain
-                missed += gaps[chosen]
-                if arms.shape[0] > 0:
-                    arms[run, t - 1] = chosen
-                if point < points.shape[0] and points[point] == t:
-                    curve[run, point] = earned
-                    lost[run, point] = missed
-                    point += 1
-
-    def paper(world, seeds, own_keys, budget, permute, mask, parameters, start, kinds, scales, ceilings, points, gaps,
-              units, pulls, curve, lost, arms):  # fmt: skip
-        """Run the plain twin of level `paper`: per seed, comp's own selection in the order and with the draws it has."""
-        tag  # noqa: B018
-        runs, owners = own_keys.shape
-        passes = kinds.shape[0]
-        for run in numba.prange(runs):
-            seed = seeds[run]
-            memory = np.full(owners, start)
-            order = np.arange(owners)
-            values = np.empty(owners)
-            point = 0
-            earned = 0
-            missed = 0.0
-            for i in range(owners):
-                gain = reward(world, seed, i, 0)
-                units[run, i] = gain
-                pulls[run, i] = 1
-                earned += gain
-                missed += gaps[i]
-                if arms.shape[0] > 0:
-                    arms[run, i] = i
-                if point < points.shape[0] and points[point] == i + 1:
-                    curve[run, point] = earned
-                    lost[run, point] = missed
-                    point += 1
-            for t in range(owners + 1, budget + 1):
-                chosen = 0
-                explores = tossed(seed, t, explore(t, owners, parameters))
-                for turn in range(passes):
-                    index = t * passes + turn
-                    kind = kinds[turn]
-                    if permute:
-                        shuffle(seed, ORDER, index, order)
-                    u = uniform(seed, SELECT, 0, index, 0)
-                    if turn == passes - 1 and explores:
-                        chosen = order[int(u * owners)]
+                    explores = tossed_up and turn == passes - 1
+                    if as_published:
+                        chosen = published(
+                            t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
+                            kinds[turn], scales[turn], ceilings[turn], permute, mask, order, values,
+                        )  # fmt: skip
                     else:
-                        alpha = paper_mask(seed, index) if mask else 1.0
-                        for position in range(owners):
-                            i = order[position]
-                            raw = score(
-                                t,
-                                turn,
-                                from_units(units[run, i]),
-                                pulls[run, i],
-                                memory[i],
-                                own_keys[run, i],
-                                parameters,
-                            )
-                            values[position] = alpha * paper_value(raw, kind, scales[turn], ceilings[turn])
-                        if kind == ARGMAX:
-                            chosen = order[select_argmax(values, u)]
-                        elif kind == MATCH:
-                            chosen = order[select_match(values, u)]
-                        else:
-                            chosen = order[choose(values, u)]
+                        chosen = largest(
+                            t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
+                            kinds[turn], scales[turn], bits, xs,
+                        )  # fmt: skip
                     for i in range(owners):
                         memory[i] = learn(turn, i == chosen, memory[i], parameters)
-                gain = reward(world, seed, chosen, pulls[run, chosen])
-                units[run, chosen] += gain
-                pulls[run, chosen] += 1
-                earned += gain
-                missed += gaps[chosen]
-                if arms.shape[0] > 0:
-                    arms[run, t - 1] = chosen
-                if point < points.shape[0] and points[point] == t:
-                    curve[run, point] = earned
-                    lost[run, point] = missed
-                    point += 1
-
-    return {
-        "frames": frames,
-        "value": value,
-        "learnt": learnt,
-        "exploring": exploring,
-        "standard": standard,
-        "paper": paper,
-    }
+            gain = reward(world, seed, chosen, pulls[run, chosen])
+            units[run, chosen] += gain
+            pulls[run, chosen] += 1
+            earned += gain
+            missed += gaps[chosen]
+            if arms.shape[0] > 0:
+                arms[run, t - 1] = chosen
+            if point < points.shape[0] and points[point] == t:
+                curve[run, point] = earned
+                lost[run, point] = missed
+                point += 1
 
 
 @dataclass(frozen=True)
@@ -293,8 +236,7 @@ class Kernels:
     value: Callable[..., float]
     learnt: Callable[..., float]
     exploring: Callable[..., bool]
-    standard: Callable[..., None]
-    paper: Callable[..., None]
+    twin: Callable[..., None]
 
 
 @elementary
@@ -310,16 +252,19 @@ def kernels(policy: Policy) -> Kernels:
 
 @cache
 def _kernels(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
+    name = f"{policy.__module__}.{policy.__qualname__}" if policy.__module__.startswith("posse.") else None
     functions = {
         "score": compile_user(policy.score),
         "learn": compile_user(policy.learn),
         "explore": compile_user(policy.explore),
         "choose": compile_user(choose),
     }
-    ships = policy.__module__.startswith("posse.")
-    tag = f"{policy.__module__}.{policy.__qualname__} {source_digest()}" if ships else None
-    made = {
-        name: specialise(template, functions, tag=tag, parallel=name in {"standard", "paper"})
-        for name, template in _templates(tag).items()
-    }
-    return Kernels(**made)
+    functions["largest"] = specialise(_largest, functions, name=name)
+    functions["published"] = specialise(_published, functions, name=name)
+    return Kernels(
+        frames=specialise(_frames, functions, name=name),
+        value=specialise(_value, functions, name=name),
+        learnt=specialise(_learnt, functions, name=name),
+        exploring=specialise(_exploring, functions, name=name),
+        twin=specialise(_twin, functions, name=name, parallel=True),
+    )

@@ -16,7 +16,6 @@ from posse.core.errors import ConfigError
 from posse.core.fixed import MAX_OWNERS, REWARD_ONE, tie_bits
 from posse.core.random import derive
 from posse.policies.base import Policy
-from posse.privacy.crypto.masks import FRAME_WORDS
 from posse.problems.arms import Arms
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 
@@ -77,20 +76,6 @@ def check_budget(arms: int, budget: int) -> None:
         raise ConfigError(f"budget must be below 2^29, got {budget}.")
 
 
-def warm_up(arms: Arms, policy: Policy, level: str) -> None:
-    """Compile what a run will call, so that compiling is not counted as running."""
-    simulate(arms, policy, len(arms) + 1, [0], level=level)
-    if level != "paper":
-        kinds, scales, _ = selections(policy)
-        words, row = np.zeros((1, 6), np.uint64), np.zeros((1, FRAME_WORDS), np.uint64)
-        compiled = kernels(policy)
-        compiled.frames(
-            1, 0, 1, 0, 1, policy.start(2), 0, 2, 1, np.uint64(0), np.uint64(0), policy.parameters(), kinds, scales,
-            words, words, row, np.zeros(1),
-        )  # fmt: skip
-        compiled.learnt(0, False, 0.0, policy.parameters())
-
-
 def simulate(
     arms: Arms,
     policy: Policy,
@@ -127,14 +112,8 @@ def simulate(
     pulled = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
     world, keys = np.array(list(seeds), np.uint64), own_keys(seeds, owners)
     start = policy.start(owners)
-    if level == "paper":
-        kernels(policy).paper(
-            arms.world, world, keys, budget, permute, mask, policy.parameters(), start, kinds, scales, ceilings, steps,
-            gaps, units, pulls, curve, lost, pulled,
-        )  # fmt: skip
-    else:
-        kernels(policy).standard(
-            arms.world, world, keys, budget, tie_bits(owners), policy.parameters(), start, kinds, scales, steps,
-            gaps, units, pulls, curve, lost, pulled,
-        )  # fmt: skip
+    kernels(policy).twin(
+        arms.world, world, keys, budget, tie_bits(owners), level == "paper", permute, mask, policy.parameters(), start,
+        kinds, scales, ceilings, steps, gaps, units, pulls, curve, lost, pulled,
+    )  # fmt: skip
     return Outcome(tuple(seeds), steps, curve / REWARD_ONE, lost, units, pulls, pulled if keep_arms else None)
