@@ -12,12 +12,11 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -32,7 +31,7 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-class _DigestCache(FunctionCache):  # type: ignore[misc]
+class _DigestCache(FunctionCache):
     """numba's cache on disk, with more in its key."""
 
     def __init__(self, function: Callable[..., Any], key: str) -> None:
@@ -51,11 +50,11 @@ def _keep(dispatcher: Any, name: str) -> None:
         return
 
 
-def elementary(function: Callable[P, R]) -> Callable[P, R]:
+def elementary(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
     compiled = numba.njit(function)
     _keep(compiled, function.__qualname__)
-    return cast("Callable[P, R]", compiled)
+    return cast("Callable[..., R]", compiled)
 
 
 def specialise(

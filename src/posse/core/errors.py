@@ -1,7 +1,8 @@
 """What goes wrong, told so that the reader can mend it.
 
 Every error a user can cause is a `PosseError`: it has a stable code and one line that gives the rule, the value
-and the remedy. A front door prints that line and exits with `exit_code`; anything else is a bug and keeps its traceback.
+and the remedy. A front door prints that line and exits with `exit_code`; anything else is a bug and keeps its
+traceback.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import ClassVar
 class PosseError(Exception):
     """A mistake that its reader can mend.
 
-    >>> raise ConfigError("budget must be at least the number of owners, got 3 for 10 owners. Raise it to 10 or more.")
+    >>> raise ConfigError("budget must be at least 10, got 3. Raise it.")
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] budget must be at least the number of owners, got 3 for 10 owners. Raise it to 10 or more.
+    posse.core.errors.ConfigError: [P100] budget must be at least 10, got 3. Raise it.
     """
 
     code: ClassVar[str] = "P000"

@@ -68,7 +68,7 @@ def exp(x: float) -> float:
 
 @elementary
 def gumbel(u: float) -> float:
-    """Standard Gumbel quantile -ln(-ln u), u in [0, 1) moved to the middle of its 2^-53 cell; values in [-3.61, 36.8]."""
+    """Standard Gumbel quantile -ln(-ln u), u in [0, 1) moved to the middle of its 2^-53 cell: within [-3.63, 36.8]."""
     # The largest cell middle would round to 1; 1 - 2^-53 is the largest number below it.
     return -log(-log(min(u + 2.0**-54, 1.0 - 2.0**-53)))
 

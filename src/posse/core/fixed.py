@@ -24,7 +24,7 @@ _REWARD_UNIT = 1.0 / REWARD_ONE
 @elementary
 def to_units(reward: float) -> int:
     """Round a reward in [0, 1] to the nearest unit of 2^-24."""
-    return int(math.floor(reward * REWARD_ONE + 0.5))
+    return math.floor(reward * REWARD_ONE + 0.5)
 
 
 @elementary

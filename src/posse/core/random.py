@@ -48,14 +48,14 @@ _S11 = np.uint64(11)
 _UNIT = 2.0**-53
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(inline="always")
 def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     p0 = _M0 * c0
     p1 = _M1 * c2
     return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(inline="always")
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     for _ in range(9):
         c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
@@ -82,14 +82,14 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
         key64 & _MASK32,
         key64 >> _S32,
     )
-    return (c0 << _S32) | c1, (c2 << _S32) | c3  # type: ignore[return-value]
+    return (c0 << _S32) | c1, (c2 << _S32) | c3
 
 
 @elementary
 def uniforms(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float]:
     """Return two numbers in [0, 1), multiples of 2^-53."""
     first, second = words(key, purpose, party, index, attempt)
-    return np.float64(first >> _S11) * _UNIT, np.float64(second >> _S11) * _UNIT  # type: ignore[operator]
+    return np.float64(first >> _S11) * _UNIT, np.float64(second >> _S11) * _UNIT
 
 
 @elementary

@@ -21,16 +21,17 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """What travels between parties; encoded as a tagged msgpack array."""
 
     fixed_size: ClassVar[bool] = False
-    """Whether all messages of this type in one run and step have the same encoded size."""
+    """Whether messages of this type that follow one another go to one kind of role and have one encoded size."""
 
 
-Send: TypeAlias = tuple[str, Message]
-"""A message behind the name of the party it is for."""
+Send: TypeAlias = tuple[str, str, Message]
+"""Sender, receiver, message."""
 
 
 class Pull(msgspec.Struct, frozen=True, gc=False):
     """Effect: pull this owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
 
+    owner: str
     number: int
 
 
@@ -44,6 +45,7 @@ class Reward(Message, frozen=True, array_like=True, tag=True, gc=False):
 class Note(msgspec.Struct, frozen=True, gc=False):
     """Effect: something an operator may know: the step that ended, or the end of the run with its result."""
 
+    party: str
     kind: str
     step: int
     value: object = None

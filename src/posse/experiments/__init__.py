@@ -1,1 +1,14 @@
-"""Published figures, reproduced."""
+"""Published figures, reproduced.
+
+>>> from posse.experiments import EXPERIMENTS
+>>> EXPERIMENTS["samba/fig8a"].title
+'Samba, figure 8 (a): time against budget'
+"""
+
+from posse.experiments import samba
+from posse.experiments.base import Analysis, Experiment, Table, Watch
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.id: experiment for experiment in samba.EXPERIMENTS}
+"""Every experiment by its id."""
+
+__all__ = ["EXPERIMENTS", "Analysis", "Experiment", "Table", "Watch"]

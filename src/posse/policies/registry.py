@@ -24,10 +24,10 @@ def make(name: str, **parameters: Any) -> Policy:
 
     >>> make("softmax", tau=0.05)
     Softmax(tau=0.05)
-    >>> make("sotfmax")
+    >>> make("sotfmax")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] unknown policy 'sotfmax'. Did you mean 'softmax'? Known: epsilon-decreasing, epsilon-greedy, pursuit, softmax, thompson, ucb.
+    posse.core.errors.ConfigError: [P100] unknown policy 'sotfmax'. Did you mean 'softmax'? Known: ...
     """
     if name not in POLICIES:
         raise ConfigError(f"unknown policy '{name}'.{nearest(name, tuple(POLICIES))}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,11 +96,11 @@ class Arms:
 
         >>> arms = BernoulliArms([0.2, 0.8])
         >>> [arms.reward(7, 1, pull) >> 24 for pull in range(8)]
-        [1, 1, 1, 0, 1, 1, 1, 1]
+        [1, 0, 1, 0, 1, 1, 0, 1]
         """
         return int(reward(self.world, np.uint64(seed), arm, pull))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """What a record keeps of the problem."""
         return {
             "kind": self.kind,

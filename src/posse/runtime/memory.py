@@ -1,7 +1,7 @@
 """Roles in one process: step by step or to the end, as an iterator of events.
 
 >>> from posse.runtime.memory import MemoryRun
->>> run = MemoryRun([], world=lambda party, pull: None)
+>>> run = MemoryRun([], world=lambda pull: None)
 >>> list(run)
 []
 """
@@ -9,26 +9,16 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-from posse.core.roles import WORLD, Action, Message, Note, Pull, Role
+from posse.core.roles import WORLD, Action, Message, Note, Pull, Role, Send
 from posse.runtime.transcript import Transcript
 
-World = Callable[[str, Pull], Message]
-
-
-class Event(NamedTuple):
-    """Something a role wants known: who said it, what, at which step, with which value."""
-
-    party: str
-    kind: str
-    step: int
-    value: object
+World = Callable[[Pull], Message]
 
 
 class Delivery(NamedTuple):
@@ -37,7 +27,7 @@ class Delivery(NamedTuple):
     sender: str
     receiver: str
     message: Message
-    events: tuple[Event, ...]
+    events: tuple[Note, ...]
 
 
 @dataclass
@@ -65,13 +55,12 @@ class MemoryRun:
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
         self.hops: dict[tuple[str, str], Hop] = {}
         self._world = world
-        self._queue: deque[tuple[str, Sequence[Action]]] = deque()
-        self._last: tuple[str, str, Message] | None = None
-        self._moved = 0
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._wave: Iterator[Action] = iter(())
+        self._asked: list[Action] = []
+        self._last: Send | None = None
         self._started = False
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Note]:
         return self._pump(None)
 
     def finish(self) -> None:
@@ -81,90 +70,81 @@ class MemoryRun:
 
     def deliver(self) -> Delivery | None:
         """Carry out actions until one message has moved; return it, or None when nothing is left to do."""
-        before = self._moved
+        self._last = None
         events = tuple(self._pump(1))
-        return Delivery(*self._last, events) if self._moved > before else None  # type: ignore[misc]
+        return Delivery(*self._last, events) if self._last is not None else None
 
-    def _begin(self) -> None:
-        if not self._started:
-            self._started = True
-            self._queue.extend((name, actions) for name, role in self.roles.items() if (actions := role.start()))
-
-    def _pump(self, limit: int | None) -> Iterator[Event]:
+    def _pump(self, limit: int | None) -> Iterator[Note]:
         """Carry out actions in the order they were asked for, until `limit` messages have moved.
 
-        Consecutive messages of one type between two kinds of role are accounted together: the clock is read and the
-        size of a fixed-size message is computed once for all of them.
+        Actions come in waves: what the actions of one wave ask for is the next. Consecutive messages of one fixed-size
+        type go to one kind of role and are accounted together: the clock is read and the size computed once for all.
         """
-        self._begin()
-        queue, transcript, encode = self._queue, self.transcript, self._encode
-        parties = {name: (role.receive, role.kind) for name, role in self.roles.items()}
-        account = _Account(self.seconds, self.hops)
-        said, kind, size = Message, "", 0
-        moved = weight = 0
-        sender, rest = "", iter(())
+        if not self._started:
+            self._started = True
+            self._asked = [action for role in self.roles.values() for action in role.start()]
+        receivers = {name: role.receive for name, role in self.roles.items()}
+        careful = limit is not None or self.transcript is not None
+        stretch = _Stretch(self.roles, self.seconds, self.hops)
+        alike: type[Message] | None = None
+        moved = 0
+        asked = self._asked
         try:
-            while queue:
-                sender, actions = queue.popleft()
-                rest = iter(actions)
-                for action in rest:
+            while True:
+                for action in self._wave:
                     if type(action) is tuple:
-                        name, message = action
-                        receive, receiver = parties[name]
-                        if type(message) is not said or receiver != kind:
-                            account.close(moved, weight + moved * size)
-                            moved = weight = 0
-                            said, kind = type(message), receiver
-                            size = len(encode(message)) if message.fixed_size else 0
-                            account.open(parties[sender][1], kind)
+                        sender, name, message = action
+                        if type(message) is not alike:
+                            stretch.end(moved)
+                            alike = stretch.begin(sender, name, message)
+                            moved = 0
                         moved += 1
-                        if not size:
-                            weight += len(encode(message))
-                        if transcript is not None:
-                            transcript.add(sender, name, message)
-                        answer = receive(sender, message)
-                        if answer:
-                            queue.append((name, answer))
-                        if limit is not None:
-                            self._last = (sender, name, message)
+                        if careful and self.transcript is not None:
+                            self.transcript.add(sender, name, message)
+                        asked += receivers[name](sender, message)
+                        if careful and limit is not None:
+                            self._last = action
                             limit -= 1
-                            if not limit:
+                            if limit == 0:
                                 return
                     elif isinstance(action, Note):
-                        yield Event(sender, action.kind, action.step, action.value)
+                        yield action
                     elif isinstance(action, Pull):
-                        reward = self._world(sender, action)
-                        if transcript is not None:
-                            transcript.add(WORLD, sender, reward)
-                        answer = self.roles[sender].receive(WORLD, reward)
-                        if answer:
-                            queue.append((sender, answer))
+                        reward = self._world(action)
+                        if self.transcript is not None:
+                            self.transcript.add(WORLD, action.owner, reward)
+                        asked += receivers[action.owner](WORLD, reward)
+                if not asked:
+                    return
+                self._wave, self._asked = iter(asked), []
+                asked = self._asked
         finally:
-            # A caller that pauses, an error or an interrupt leaves the other actions of this turn for later.
-            left = tuple(rest)
-            if left:
-                queue.appendleft((sender, left))
-            account.close(moved, weight + moved * size)
-            self._moved += 1 if limit == 0 else 0
+            stretch.end(moved)
 
 
-class _Account:
-    """Time and traffic of a stretch of messages on one hop."""
+class _Stretch:
+    """Time and traffic of consecutive messages of one type to one kind of role."""
 
-    def __init__(self, seconds: dict[str, float], hops: dict[tuple[str, str], Hop]) -> None:
-        self._seconds, self._hops = seconds, hops
-        self._key: tuple[str, str] | None = None
+    def __init__(self, roles: dict[str, Role], seconds: dict[str, float], hops: dict[tuple[str, str], Hop]) -> None:
+        self._roles, self._seconds, self._hops = roles, seconds, hops
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._hop: tuple[str, str] | None = None
         self._since = 0.0
+        self._size = 0
 
-    def open(self, sender: str, receiver: str) -> None:
-        self._key = (sender, receiver)
+    def begin(self, sender: str, receiver: str, message: Message) -> type[Message] | None:
+        """Start a stretch with this message; return its type if more of it can follow in the stretch."""
+        self._hop = (self._roles[sender].kind, self._roles[receiver].kind)
+        self._size = len(self._encode(message))
         self._since = time.thread_time()
+        return type(message) if message.fixed_size else None
 
-    def close(self, messages: int, size: int) -> None:
-        if self._key is None:
+    def end(self, moved: int) -> None:
+        """Account for a stretch of so many messages."""
+        if self._hop is None:
             return
-        self._seconds[self._key[1]] += time.thread_time() - self._since
-        hop = self._hops.setdefault(self._key, Hop())
-        hop.messages += messages
-        hop.bytes += size
-        self._key = None
+        self._seconds[self._hop[1]] += time.thread_time() - self._since
+        traffic = self._hops.setdefault(self._hop, Hop())
+        traffic.messages += moved
+        traffic.bytes += moved * self._size
+        self._hop = None

@@ -3,15 +3,15 @@
     frame = version (1) | nonce (12) | ciphertext | tag (16)
 
 The associated data binds a frame to its run, its step and pass, and its direction; opening it anywhere else raises.
-Nothing in a frame names its sender, and no function here takes one. A key seals at most 2^20 frames; then both ends derive
-the next one from the root.
+Nothing in a frame names its sender, and no function here takes one. A key seals at most 2^20 frames; then both ends
+derive the next one from the root.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from functools import lru_cache
 from itertools import repeat
 
 from cryptography.exceptions import InvalidTag
@@ -22,9 +22,17 @@ from posse.privacy.crypto.keys import hkdf
 
 VERSION = b"\x01"
 NONCE_BYTES = 12
-_NONCES = struct.Struct(f"{NONCE_BYTES}s" * 256)
+_NONCES = struct.Struct(f"{NONCE_BYTES}s" * 32)
 OVERHEAD = 1 + NONCE_BYTES + 16
 FRAMES_PER_KEY = 1 << 20
+STRETCH = 64
+"""Indices whose associated data is prepared together."""
+
+
+@lru_cache(maxsize=8)
+def _contexts(context: bytes, stretch: int) -> dict[int, bytes]:
+    """Associated data of a stretch of indices: run, direction, index. Public, so the parties of a process share it."""
+    return {at: context + at.to_bytes(8, "little") for at in range(stretch * STRETCH, (stretch + 1) * STRETCH)}
 
 
 class Frames:
@@ -34,33 +42,38 @@ class Frames:
     Cost: one AES-GCM call a frame.
     """
 
-    __slots__ = ("_context", "_decrypt", "_encrypt", "_first", "_nonces", "_per_key", "_root", "_until")
+    __slots__ = ("_context", "_contexts", "_decrypt", "_encrypt", "_epoch", "_nonces", "_per_key", "_root")
 
     def __init__(self, root: bytes, run: bytes, direction: bytes, per_index: int) -> None:
         self._root = hkdf(root, b"posse frames " + direction)
         self._context = run + direction
-        self._per_key = max(1, FRAMES_PER_KEY // per_index)
-        self._nonces: Iterator[bytes] = iter(())
-        self._rekey(0)
+        self._per_key = max(1, FRAMES_PER_KEY // per_index // STRETCH) * STRETCH
+        self._nonces: list[bytes] = []
+        self._epoch = -1
+        self._contexts: dict[int, bytes] = {}
 
-    def _rekey(self, index: int) -> None:
-        """Take the key of the stretch of indices that `index` is in."""
+    def _prepare(self, index: int) -> None:
+        """Take the associated data, and if need be the key, of the stretch that `index` is in; draw nonces."""
+        self._contexts = _contexts(self._context, index // STRETCH)
         epoch = index // self._per_key
-        self._first, self._until = epoch * self._per_key, (epoch + 1) * self._per_key
-        cipher = AESGCM(hkdf(self._root, b"posse epoch" + epoch.to_bytes(8, "little")))
-        self._encrypt, self._decrypt = cipher.encrypt, cipher.decrypt
+        if epoch != self._epoch:
+            cipher = AESGCM(hkdf(self._root, b"posse epoch" + epoch.to_bytes(8, "little")))
+            self._encrypt, self._decrypt = cipher.encrypt, cipher.decrypt
+            self._epoch = epoch
+        if not self._nonces:
+            # 96 random bits name no sender, and among the 2^20 frames of a key two are equal with probability below
+            # 2^40 / 2^97 = 2^-57.
+            self._nonces = list(_NONCES.unpack(os.urandom(_NONCES.size)))
 
     def seal(self, index: int, plaintext: bytes) -> bytes:
         """Seal a plaintext for an index."""
-        if not self._first <= index < self._until:
-            self._rekey(index)
-        # Nonces are 96 random bits, drawn many at a time: they name no sender, and among the 2^20 frames of a key two
-        # are equal with probability below 2^40 / 2^97 = 2^-57.
-        nonce = next(self._nonces, None)
-        if nonce is None:
-            self._nonces = iter(_NONCES.unpack(os.urandom(_NONCES.size)))
-            nonce = next(self._nonces)
-        return VERSION + nonce + self._encrypt(nonce, plaintext, self._context + index.to_bytes(8, "little"))
+        try:
+            context = self._contexts[index]
+            nonce = self._nonces.pop()
+        except LookupError:  # the stretch or the nonces are used up
+            self._prepare(index)
+            return self.seal(index, plaintext)
+        return VERSION + nonce + self._encrypt(nonce, plaintext, context)
 
     def open(self, index: int, frame: bytes) -> bytes:
         """Open a frame of an index; raise `FrameError` if it is anything else."""
@@ -68,8 +81,8 @@ class Frames:
 
     def open_all(self, index: int, frames: bytes, count: int) -> list[bytes]:
         """Open `count` frames of one size, laid end to end: all of them with different nonces, or `FrameError`."""
-        if not self._first <= index < self._until:
-            self._rekey(index)
+        if index not in self._contexts:
+            self._prepare(index)
         size, rest = divmod(len(frames), count)
         if rest or size < OVERHEAD:
             raise FrameError(f"expected {count} frames of one size, got {len(frames)} bytes.")
@@ -80,8 +93,7 @@ class Frames:
         if len(set(nonces)) != count:
             raise FrameError("two frames of one pass have the same nonce: one was sent twice.")
         try:
-            context = self._context + index.to_bytes(8, "little")
-            return list(map(self._decrypt, nonces, bodies, repeat(context)))
+            return list(map(self._decrypt, nonces, bodies, repeat(self._contexts[index])))
         except (InvalidTag, ValueError) as error:
             raise FrameError("a frame does not open: altered, or of another run, step, pass or direction.") from error
 

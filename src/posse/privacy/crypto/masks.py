@@ -1,9 +1,9 @@
 """The affine mask of level `standard`: an order-preserving mask with dither, 24 bytes.
 
-x' = alpha (x + 2^62) + beta + rho, where for one step and pass all owners share alpha = a 2^s (a of 64 bits with the top bit
-set, s uniform in 0..63) and beta uniform below 2^190, and each owner draws its own rho uniform in [0, alpha). Since x is
-an integer, x1 > x2 gives x1' > x2'. The dither is what makes it a mask: from exact multiples of alpha one gcd over a
-batch gives alpha back. What remains visible: scores up to an unknown scale and shift.
+x' = alpha (x + 2^62) + beta + rho, where for one step and pass all owners share alpha = a 2^s (a of 64 bits with the
+top bit set, s uniform in 0..63) and beta uniform below 2^190, and each owner draws its own rho uniform in [0, alpha).
+Since x is an integer, x1 > x2 gives x1' > x2'. The dither is what makes it a mask: from exact multiples of alpha one
+gcd over a batch gives alpha back. What remains visible: scores up to an unknown scale and shift.
 
 Numbers are little-endian 64-bit limbs, so that the compiled code builds a whole block of them.
 """
@@ -58,7 +58,7 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
     a = common[0] | _TOP
     s = common[1] & np.uint64(63)
     rest = np.uint64(64) - s
-    high, low = _multiply(a, np.uint64(np.int64(x)) + _OFFSET)  # type: ignore[arg-type, call-overload]
+    high, low = _multiply(a, np.uint64(np.int64(x)) + _OFFSET)
     # rho = floor(a R / 2^128) 2^s + s random bits, R of 128 bits: uniform in [0, alpha) up to 2^-64.
     part, _ = _multiply(a, own[2])
     top, bottom = _multiply(a, own[3])
@@ -69,14 +69,14 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
         p0, p1, p2 = low, high, _U0
         r0, r1 = dither, _U0
     else:
-        p0, p1, p2 = low << s, (high << s) | (low >> rest), high >> rest  # type: ignore[operator]
+        p0, p1, p2 = low << s, (high << s) | (low >> rest), high >> rest
         r0, r1 = (dither << s) | small, dither >> rest
-    y0, c = _carry(p0, common[2], 0)  # type: ignore[arg-type]
-    y1, c = _carry(p1, common[3], c)  # type: ignore[arg-type]
-    y2, _ = _carry(p2, common[4] & _LOW62, c)  # type: ignore[arg-type]
+    y0, c = _carry(p0, common[2], 0)
+    y1, c = _carry(p1, common[3], c)
+    y2, _ = _carry(p2, common[4] & _LOW62, c)
     out[0], c = _carry(y0, r0, 0)
     out[1], c = _carry(y1, r1, c)
-    out[2], _ = _carry(y2, _U0, c)  # type: ignore[arg-type]
+    out[2], _ = _carry(y2, _U0, c)
     out[3] = own[0]
     out[4] = own[1] if own[1] != own[0] else own[1] ^ _U1
 

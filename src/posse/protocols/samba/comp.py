@@ -18,7 +18,7 @@ from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import paper_frames
-from posse.protocols.samba.setup import COMP, CONTROLLER, Party, to_controller
+from posse.protocols.samba.setup import COMP, CONTROLLER, Handlers, Party
 
 
 class Comp(Party):
@@ -39,22 +39,22 @@ class Comp(Party):
         self._owners = 0
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
-        self._handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
+        self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
                           Explore: self._on_batch}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
-        return to_controller(self.join())
+        return self.to_controller(self.join())
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         handler = self._handlers.get(type(message))
         if handler is None or sender != CONTROLLER:
             return self.unexpected(sender, message)
-        return handler(message)  # type: ignore[operator, no-any-return]
+        return handler(message)
 
     def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        return to_controller(self.consider(offer))
+        return self.to_controller(self.consider(offer))
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -77,7 +77,7 @@ class Comp(Party):
         if self._answered is not None and message.index == self._answered[0].index:
             if message != self._answered[0]:
                 raise ProtocolError(f"pass {message.index} is answered; another set of frames for it is refused.")
-            return to_controller(self._answered[1])
+            return self.to_controller(self._answered[1])
         if self._frames is None or message.index != self._index:
             raise ProtocolError(f"expected the frames of pass {self._index}, got those of {message.index}.")
         if not self._paper:
@@ -90,7 +90,7 @@ class Comp(Party):
         choice = Choice(message.index, replies)
         self._answered = (message, choice)
         self._index += 1
-        return to_controller(choice)
+        return self.to_controller(choice)
 
     def _standard(self, message: Batch | Explore) -> bytes:
         """Check the set, find the winner, answer with reply tokens."""
@@ -101,7 +101,7 @@ class Comp(Party):
             raise ProtocolError("reply tokens must all differ; a set with repeated ones is refused.")
         selection = self._passes[message.index % len(self._passes)]
         if selection.choose is not None:
-            chosen = int(selection.choose(ranks(words), uniform(self._draws, SELECT, 0, message.index, 0)))  # type: ignore[arg-type]
+            chosen = int(selection.choose(ranks(words), uniform(self._draws, SELECT, 0, message.index, 0)))
         else:
             chosen = largest(words)
         tokens = words[:, 3].copy()
@@ -110,7 +110,7 @@ class Comp(Party):
 
     def _chosen_as_published(self, message: Batch | Explore) -> int:
         """Return comp's selection at level `paper`: on the masked floats, in permuted order."""
-        u = uniform(self._draws, SELECT, 0, message.index, 0)  # type: ignore[arg-type]
+        u = uniform(self._draws, SELECT, 0, message.index, 0)
         if isinstance(message, Explore):
             return int(u * self._owners)
         values = np.frombuffer(self._opened(message), "<f8")

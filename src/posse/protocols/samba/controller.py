@@ -39,7 +39,7 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Party
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Handlers, Party
 
 
 class Order(Protocol):
@@ -59,7 +59,7 @@ class WorldOrder:
     def at(self, index: int) -> NDArray[np.int64]:
         """Return the permutation of an index."""
         out = np.empty(self._size, np.int64)
-        shuffle(self._seed, ORDER, index, out)  # type: ignore[arg-type]
+        shuffle(self._seed, ORDER, index, out)
         return out
 
 
@@ -97,7 +97,7 @@ class Controller(Party):
         self._permuted: list[int] = []
         self._coin_seed: np.uint64 | None = None
         self._sums: dict[str, bytes] = {}
-        self._handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
+        self._handlers: Handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
                           Consent: self._on_consent, Go: self._on_go, Keys: self._on_keys, Choice: self._on_choice,
                           Close: self._on_close, Sum: self._on_sum}  # fmt: skip
 
@@ -115,7 +115,7 @@ class Controller(Party):
             self._frames[sender] = frame
             return () if awaited else self._forward()
         handler = self._handlers.get(type(message))
-        return self.unexpected(sender, message) if handler is None else handler(sender, message)  # type: ignore[operator, no-any-return]
+        return self.unexpected(sender, message) if handler is None else handler(sender, message)
 
     # Setup ------------------------------------------------------------------------------------------------------------
 
@@ -138,12 +138,12 @@ class Controller(Party):
     def _roster(self) -> Sequence[Action]:
         if not self._proposed or len(self._joins) < len(self._everyone):
             return ()
-        return ((CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
+        return ((CONTROLLER, CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
 
     def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
         self._consents[CONTROLLER] = self.consider(message)
-        return [(name, message) for name in self._everyone]
+        return [(CONTROLLER, name, message) for name in self._everyone]
 
     def _on_consent(self, sender: str, message: Consent) -> Sequence[Action]:
         self._expect(sender, *self._everyone)
@@ -152,7 +152,7 @@ class Controller(Party):
         self._consents[sender] = message
         if len(self._consents) < len(self._everyone) + 1:
             return ()
-        return ((CUSTOMER, Consents(tuple(self._consents.values()))),)
+        return ((CONTROLLER, CUSTOMER, Consents(tuple(self._consents.values()))),)
 
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -169,18 +169,18 @@ class Controller(Party):
             self._order = WorldOrder(self._world_seed, size)
         else:
             self._order = Permutations(os.urandom(32), size)
-        actions: list[Action] = [(name, message) for name in self._everyone]
+        actions: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
         if terms.level == "paper":
             seeds = [int.from_bytes(os.urandom(8), "little") for _ in range(2)]
             if self._world_seed is not None:
                 seeds = [self._world_seed, self._world_seed]
             self._coin_seed = np.uint64(seeds[1])
-            actions.extend((name, Masks(*seeds)) for name in self._owners)
+            actions.extend((CONTROLLER, name, Masks(*seeds)) for name in self._owners)
         return actions
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
-        relayed = [(name, message) for name in (COMP, *self._owners)]
+        relayed = [(CONTROLLER, name, message) for name in (COMP, *self._owners)]
         return [*relayed, *self._begin()]
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
@@ -188,7 +188,9 @@ class Controller(Party):
     def _forward(self) -> Sequence[Action]:
         """Permute the frames of a pass after the last has arrived (3)."""
         self._permuted = self._order.at(self._index).tolist()
-        return ((COMP, Batch(self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted]))),)
+        return (
+            (CONTROLLER, COMP, Batch(self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted]))),
+        )
 
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
@@ -200,14 +202,16 @@ class Controller(Party):
         replies = list(permuted)
         for reply, owner in zip(permuted, self._permuted, strict=True):
             replies[owner] = reply
-        actions: list[Action] = [(name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)]
+        actions: list[Action] = [
+            (CONTROLLER, name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)
+        ]
         self._index += 1
         self._awaited = set(self._owners)
         self._frames = {}
         self._permuted = []
         passes = self.manifest.terms.passes
         if self._index % passes == 0:
-            actions.append(Note("step", index // passes))
+            actions.append(Note(self.name, "step", index // passes))
         actions.extend(self._begin())
         return actions
 
@@ -215,7 +219,7 @@ class Controller(Party):
         """Before a pass: exploring at level `paper` needs no scores; after the last, ask for the sums."""
         terms = self.manifest.terms
         if self._index > self._last:
-            return ((CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
+            return ((CONTROLLER, CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
         last_pass = self._index % terms.passes == terms.passes - 1
         if self._coin_seed is None or not self._policy.explores or not last_pass:
             return ()
@@ -225,13 +229,13 @@ class Controller(Party):
             return ()
         self._awaited = set()
         self._permuted = self._order.at(self._index).tolist()
-        return ((COMP, Explore(self._index)),)
+        return ((CONTROLLER, COMP, Explore(self._index)),)
 
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
-        return [(name, message) for name in message.present]
+        return [(CONTROLLER, name, message) for name in message.present]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
         self._expect(sender, *self._owners)
@@ -246,9 +250,9 @@ class Controller(Party):
             return ()
         if clear:
             total = sum(int.from_bytes(value, "big") for value in self._sums.values())
-            return ((CUSTOMER, Total(total.to_bytes(32, "big"))),)
+            return ((CONTROLLER, CUSTOMER, Total(total.to_bytes(32, "big"))),)
         product = sum_of(Ciphertext.from_bytes(value, key) for value in self._sums.values())
-        return ((CUSTOMER, Total(product.rerandomise().to_bytes())),)
+        return ((CONTROLLER, CUSTOMER, Total(product.rerandomise().to_bytes())),)
 
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""

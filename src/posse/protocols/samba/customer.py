@@ -13,7 +13,7 @@ from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.protocols.samba.messages import Close, Consents, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
-from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, Party, Terms, join_bytes, make_manifest, to_controller
+from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, Handlers, Party, Terms, join_bytes, make_manifest
 
 
 class Customer(Party):
@@ -26,19 +26,19 @@ class Customer(Party):
         self._key = key
         self._closed = False
         self.total: float | None = None
-        self._handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
+        self._handlers: Handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
                           Total: self._on_total}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Say what is wanted (0)."""
-        return to_controller(Proposal(msgspec.msgpack.encode(self._terms)))
+        return self.to_controller(Proposal(msgspec.msgpack.encode(self._terms)))
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         handler = self._handlers.get(type(message))
         if handler is None or sender != CONTROLLER:
             return self.unexpected(sender, message)
-        return handler(message)  # type: ignore[operator, no-any-return]
+        return handler(message)
 
     def _on_roster(self, message: Roster) -> Sequence[Action]:
         """Admit exactly the identities the customer knows, and sign the manifest."""
@@ -57,7 +57,7 @@ class Customer(Party):
         body = msgspec.msgpack.encode(make_manifest(self._terms, joins))
         offer = Offer(body, self._identity.sign(b"manifest", body))
         self.consider(offer)
-        return to_controller(offer)
+        return self.to_controller(offer)
 
     def _on_consents(self, message: Consents) -> Sequence[Action]:
         """Start when everyone signed this manifest."""
@@ -70,7 +70,7 @@ class Customer(Party):
             verify(member.identity, b"consent", self._digest, consents[member.name].signature)
         go = Go(self._identity.sign(b"go", self._digest))
         self.go(go)
-        return to_controller(go)
+        return self.to_controller(go)
 
     def _on_spent(self, message: Spent) -> Sequence[Action]:
         """Ask the owners that are present for their sums, once."""
@@ -79,7 +79,7 @@ class Customer(Party):
         if sorted(message.present) != sorted(self.manifest.owners):
             raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
         self._closed = True
-        return to_controller(
+        return self.to_controller(
             Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest)))
         )
 
@@ -102,7 +102,7 @@ class Customer(Party):
         if not 0 <= units <= terms.budget * REWARD_ONE:
             raise ProtocolError("the total is outside its range: a sum was altered.")
         self.total = units / REWARD_ONE
-        return (Note("total", terms.budget, self.total),)
+        return (Note(self.name, "total", terms.budget, self.total),)
 
     def state(self) -> dict[str, object]:
         """What the customer may see: the total, when there is one."""

@@ -5,13 +5,12 @@ functions and compiles. Twin and owner evaluate the same expressions on the same
 numbers.
 """
 
-# mypy: disable-error-code="no-untyped-def, name-defined, no-untyped-call, no-any-return"
+# mypy: disable-error-code="no-untyped-def, name-defined, no-untyped-call, no-any-return, assignment"
 # ruff: noqa: F821
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numba
 import numpy as np
@@ -247,11 +246,16 @@ def _no_choice(values, u):
 def kernels(policy: Policy) -> Kernels:
     """Compiled functions of a policy; compiled at first use and kept."""
     choices = [selection.choose for selection in policy.passes() if selection.choose is not None]
-    return _kernels(type(policy), choices[0] if choices else _no_choice)
+    key = (type(policy), choices[0] if choices else _no_choice)
+    if key not in _compiled:
+        _compiled[key] = _compile(*key)
+    return _compiled[key]
 
 
-@cache
-def _kernels(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
+_compiled: dict[tuple[type[Policy], Callable[..., int]], Kernels] = {}
+
+
+def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
     name = f"{policy.__module__}.{policy.__qualname__}" if policy.__module__.startswith("posse.") else None
     functions = {
         "score": compile_user(policy.score),

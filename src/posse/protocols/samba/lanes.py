@@ -44,14 +44,14 @@ class Arm:
 class StandardLane:
     """Level `standard`: affine mask with dither, reply tokens, frames prepared in blocks.
 
-    While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in one
-    compiled call; being chosen discards the rest of it. A block is half as long as
-    the last time between two choices, and doubles until the next, within 8 to 64 passes.
+    While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in
+    one compiled call; being chosen discards the rest of it. A block is half as long as the time between the last two
+    choices, and doubles until the next, within 8 to 64 passes.
     """
 
     __slots__ = (
-        "_arm", "_at", "_bits", "_common", "_common_key", "_end", "_fill", "_frames", "_kinds", "_learnt",
-        "_memories", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words",
+        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learnt", "_memories", "_no",
+        "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words", "_yes",
     )  # fmt: skip
 
     def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:
@@ -68,49 +68,64 @@ class StandardLane:
         self._own = Words(os.urandom(32), b"posse tokens and dither", OWN_WORDS)
         self._words = np.zeros((LONGEST_BLOCK, FRAME_WORDS), np.uint64)
         self._memories = np.zeros(LONGEST_BLOCK)
-        self._plain = b""
-        self._at = self._end = 0
+        self._plain: tuple[bytes, ...] = ()
+        self._no: tuple[bytes, ...] = ()
+        self._yes: tuple[bytes, ...] = ()
+        self._at = 0
         self._size = SHORTEST_BLOCK
         self._since = 0
 
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""
-        if self._at == self._end:
+        if self._at == len(self._plain):
             self._block(index)
+        return self._frames.seal(index, self._plain[self._at])
+
+    def pass_by(self, index: int, reply: bytes) -> bytes | None:
+        """Return the next pass's frame if the reply to pass `index` says no and the block goes on, else None."""
         at = self._at
-        return self._frames.seal(index, self._plain[at : at + FRAME_BYTES])
+        if reply == self._no[at]:
+            at += 1
+            if at < len(self._plain):
+                self._at = at
+                return self._frames.seal(index + 1, self._plain[at])
+        return None
 
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether this owner is chosen in the pass it last composed; raise on a token it never sent."""
         at = self._at
-        if reply == self._plain[at + 24 : at + 32]:
-            self._at = at = at + FRAME_BYTES
-            if at == self._end:
-                self._remember(index, at - FRAME_BYTES, False)
+        if reply == self._no[at]:
+            self._at = at + 1
+            if self._at == len(self._plain):
+                self._remember(index, at, False)
             return False
-        if reply == self._plain[at + 32 : at + 40]:
-            self._remember(index, at, True)
-            self._at = self._end = 0
-            self._size = min(max((index - self._since) // 2, SHORTEST_BLOCK), LONGEST_BLOCK)
-            self._since = index
-            return True
-        raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
+        if reply != self._yes[at]:
+            raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
+        self._remember(index, at, True)
+        self._at, self._plain = 0, ()
+        self._size = min(max((index - self._since) // 2, SHORTEST_BLOCK), LONGEST_BLOCK)
+        self._since = index
+        return True
 
     def _remember(self, index: int, at: int, chosen: bool) -> None:
-        memory = float(self._memories[at // FRAME_BYTES])
+        memory = float(self._memories[at])
         self._arm.memory = self._learnt(index % self._passes, chosen, memory, self._parameters)
 
     def _block(self, index: int) -> None:
+        """Make the plaintexts of the next passes."""
         arm = self._arm
         common, own = self._common.rows(index, self._size), self._own.rows(index, self._size)
         count = min(len(common), len(own))
         self._fill(
-            index // self._passes, index % self._passes, count, arm.units, arm.pulls, arm.memory, arm.number, arm.owners,
-            self._bits, self._common_key, self._own_key, self._parameters, self._kinds, self._scales, common, own,
-            self._words, self._memories,
+            index // self._passes, index % self._passes, count, arm.units, arm.pulls, arm.memory, arm.number,
+            arm.owners, self._bits, self._common_key, self._own_key, self._parameters, self._kinds, self._scales,
+            common, own, self._words, self._memories,
         )  # fmt: skip
-        self._plain = self._words[:count].tobytes()
-        self._at, self._end = 0, count * FRAME_BYTES
+        raw = self._words[:count].tobytes()
+        self._plain = struct.unpack(f"{FRAME_BYTES}s" * count, raw)
+        tokens = struct.unpack("24x8s8s" * count, raw)
+        self._no, self._yes = tokens[::2], tokens[1::2]
+        self._at = 0
         self._size = min(2 * self._size, LONGEST_BLOCK)
 
 
@@ -150,6 +165,10 @@ class PaperLane:
         )  # fmt: skip
         alpha = 1.0 if self._mask_seed is None else paper_mask(self._mask_seed, index)
         return self._frames.seal(index, struct.pack("<d", alpha * value))
+
+    def pass_by(self, index: int, reply: bytes) -> bytes | None:
+        """Nothing is prepared ahead at this level."""
+        return None
 
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether the sealed bit is set."""

@@ -31,7 +31,7 @@ def check_level(level: str, switches: Switches) -> None:
     """Refuse switches anywhere but at level `paper`."""
     if level != "paper" and switches.off:
         raise ConfigError(
-            f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at level '{level}'."
+            f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
         )
 
 
@@ -55,7 +55,7 @@ _SHARED_LEAKS = (
     "The controller together with any one owner or comp learns every score and the pulled arm.",
     "Owners know the budget, the policy and its exploration schedule; an owner that taps the wire opens all scores.",
     "Timing can name the pulled arm: the chosen owner answers later because it pulls.",
-    "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to talk to each other.",
+    "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
 )
 
 _LEAKS = {

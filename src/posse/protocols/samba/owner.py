@@ -20,7 +20,7 @@ from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
-from posse.protocols.samba.setup import CONTROLLER, Party, to_controller
+from posse.protocols.samba.setup import CONTROLLER, Handlers, Party
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
@@ -51,17 +51,16 @@ class Owner(Party):
         self._keys: Keys | None = None
         self._index = 0
         self._last = 0
-        self._straight = 0  # up to this index a pass that is not won leads to the next one, without further question
         self._passes = 1
         self._pulling = self._listening = False
         self._early: list[Reply] = []
         self._closed: tuple[str, ...] | None = None
-        self._handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
+        self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
                           Close: self._on_close}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
-        return to_controller(self.join())
+        return self.to_controller(self.join())
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
@@ -69,18 +68,18 @@ class Owner(Party):
             index = self._index
             if message.index != index or not self._listening:
                 return self._off_beat(message)
-            lane = self._lane
-            chosen = lane.read(index, message.reply)  # type: ignore[union-attr]
-            self._index = index = index + 1
-            if chosen or index > self._straight:
-                return self._after(chosen)
-            return ((CONTROLLER, Score(index, lane.compose(index))),)  # type: ignore[union-attr]
+            if index < self._last:
+                frame = self._lane.pass_by(index, message.reply)  # type: ignore[union-attr]
+                if frame is not None:
+                    self._index = index + 1
+                    return ((self.name, CONTROLLER, Score(index + 1, frame)),)
+            return self._turn(index, message.reply)
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
         handler = self._handlers.get(type(message))
         if handler is None or sender != CONTROLLER:
             return self.unexpected(sender, message)
-        return handler(message)  # type: ignore[operator, no-any-return]
+        return handler(message)
 
     # Setup ------------------------------------------------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class Owner(Party):
             raise ProtocolError(
                 f"owner '{self.name}' was started for policy '{self._policy.name}', not '{terms.policy}'."
             )
-        return to_controller(consent)
+        return self.to_controller(consent)
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -101,7 +100,7 @@ class Owner(Party):
         self._passes = terms.passes
         self._index = (len(owners) + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
-        return to_controller(self.make_keys()) if self.name == owners[0] else ()
+        return self.to_controller(self.make_keys()) if self.name == owners[0] else ()
 
     def _on_masks(self, message: Masks) -> Sequence[Action]:
         if self._masks is not None or self.manifest.terms.level != "paper":
@@ -134,10 +133,9 @@ class Owner(Party):
             if common is None:
                 common = int.from_bytes(hkdf(s_own, b"posse coins and ties", 8), "little")
             frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
-            self._straight = self._last
             self._lane = StandardLane(self._arm, self._policy, frames, s_own, common, own_key)
         self._pulling = True
-        return (Pull(0),)
+        return (Pull(self.name, 0),)
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 
@@ -147,11 +145,13 @@ class Owner(Party):
             self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
         return ()
 
-    def _after(self, chosen: bool) -> Sequence[Action]:
-        """Pull if this owner was chosen in the last pass of a step (5), else go on."""
+    def _turn(self, index: int, reply: bytes) -> Sequence[Action]:
+        """Read a reply; pull if this owner was chosen in the last pass of a step (5), else go on."""
+        chosen = self._lane.read(index, reply)  # type: ignore[union-attr]
+        self._index = index + 1
         if chosen and self._index % self._passes == 0:
             self._pulling, self._listening = True, False
-            return (Pull(self._arm.pulls),)
+            return (Pull(self.name, self._arm.pulls),)
         return self._next()
 
     def _on_reward(self, message: Reward) -> Sequence[Action]:
@@ -176,7 +176,7 @@ class Owner(Party):
             return self._encrypted(self._arm.units) if self._masks is not None else ()
         if self._masks is not None and self._explores():
             return ()
-        return ((CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
+        return ((self.name, CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
 
     def _explores(self) -> bool:
         """Whether this pass needs no scores: at level `paper` owners then send nothing."""
@@ -221,8 +221,8 @@ class Owner(Party):
 
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
         if "paillier" in self.manifest.terms.off:
-            return to_controller(Sum(plaintext.to_bytes(16, "big")))
-        return to_controller(Sum(self._public.encrypt(plaintext).to_bytes()))
+            return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
+        return self.to_controller(Sum(self._public.encrypt(plaintext).to_bytes()))
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""

@@ -34,8 +34,8 @@ def federation(
 ) -> list[Role]:
     """Make the roles of a simulated run: one owner an arm, a controller, a comp and a customer.
 
-    `seed` is the world seed: rewards, coins, ties and own draws derive from it, so the run can be compared with its plain
-    twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the operating system all the same.
+    `seed` is the world seed: rewards, coins, ties and own draws derive from it, so that the run can be compared with
+    its plain twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the operating system.
     """
     switches = switches or Switches()
     check_level(level, switches)
@@ -89,9 +89,9 @@ class SimulatedWorld:
         self._missed = 0.0
         self._step = 0
 
-    def __call__(self, party: str, pull: Pull) -> Reward:
-        """Pull a party's arm."""
-        arm = self._number[party]
+    def __call__(self, pull: Pull) -> Reward:
+        """Pull an owner's arm."""
+        arm = self._number[pull.owner]
         units = self._arms.reward(self._seed, arm, pull.number)
         self.pulls[arm] += 1
         self.units[arm] += units

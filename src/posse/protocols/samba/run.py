@@ -20,6 +20,7 @@ from posse.protocols.samba.levels import Switches, check_level, leaks
 from posse.protocols.samba.plain import check_budget, checkpoints, simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
 from posse.results.record import RunRecord, Traffic
+from posse.results.values import JSON
 from posse.runtime.memory import MemoryRun
 
 
@@ -202,17 +203,18 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
     status = "finished"
     try:
         for first in range(0, settings.runs, batch):
+            seeds = settings.seeds[first : first + batch]
             outcomes.append(
                 simulate(
                     arms,
                     policy,
                     settings.budget,
-                    settings.seeds[first : first + batch],
+                    seeds,
                     level=settings.level,
                     permute=switches.permutation,
                     mask=switches.mask,
                     points=settings.points,
-                )  # fmt: skip
+                )
             )
             if watch is not None:
                 watch(Progress(min(first + batch, settings.runs), settings.runs, settings.budget, settings.budget))
@@ -245,9 +247,9 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
     return record
 
 
-def _config(settings: SambaSettings) -> dict[str, object]:
+def _config(settings: SambaSettings) -> dict[str, JSON]:
     return {**settings.resolved(), "policy": settings.make_policy().describe()}
 
 
-def _problem(settings: SambaSettings, arms: Arms) -> dict[str, object]:
+def _problem(settings: SambaSettings, arms: Arms) -> dict[str, JSON]:
     return {"name": settings.data if settings.means is None else "means given", **arms.describe()}

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,6 +24,9 @@ from posse.core.roles import Action, Message, Send
 from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
 from posse.version import PROTOCOL_VERSION, __version__
+
+Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
+"""Which method takes which message."""
 
 CONTROLLER, COMP, CUSTOMER = "controller", "comp", "customer"
 
@@ -179,11 +183,10 @@ class Party:
     def _keys_bytes(self, sealed: dict[str, bytes], frame: bytes, own: bytes) -> bytes:
         return msgspec.msgpack.encode((sorted(sealed.items()), frame, own, self._digest))
 
+    def to_controller(self, message: Message) -> tuple[Send]:
+        """Every party but the controller sends to the controller only."""
+        return ((self.name, CONTROLLER, message),)
+
     def unexpected(self, sender: str, message: Message) -> Sequence[Action]:
         """Refuse a message that this party does not take."""
         raise ProtocolError(f"{self.kind} '{self.name}' does not take a {type(message).__name__} from '{sender}'.")
-
-
-def to_controller(message: Message) -> tuple[Send]:
-    """Every party but the controller sends to the controller only."""
-    return ((CONTROLLER, message),)

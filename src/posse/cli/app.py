@@ -1,0 +1,72 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from posse.cli import demo, policies, problems, reproduce, run, runs
+from posse.cli.compare import compare
+from posse.cli.flags import settings_command
+from posse.cli.options import samba_settings
+from posse.cli.root import Root
+from posse.version import __version__
+
+# Locals in a traceback could print keys; markup in help texts would eat brackets.
+app = typer.Typer(
+    name="posse",
+    cls=Root,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Bandits across organisations that will not show each other their data.",
+    epilog="Start with: posse demo",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"posse {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    _help_when_alone(context)
+
+
+@run.app.callback(invoke_without_command=True)
+def _run(context: typer.Context) -> None:
+    _help_when_alone(context)
+
+
+@runs.app.callback(invoke_without_command=True)
+def _runs(context: typer.Context) -> None:
+    _help_when_alone(context)
+
+
+def _help_when_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        # With rich the help is printed while it is made, and what comes back is empty.
+        typer.echo(context.get_help(), nl=False)
+
+
+app.command("demo")(demo.demo)
+app.add_typer(run.app, name="run")
+app.command("simulate", cls=settings_command(samba_settings))(run.simulate)
+app.command("compare", cls=settings_command(samba_settings, skip=["policy"]))(compare)
+app.add_typer(runs.app, name="runs")
+app.command("policies")(policies.policies)
+app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
+app.command("reproduce")(reproduce.reproduce)
+
+
+def command() -> Any:
+    """Make the command that runs everything."""
+    return typer.main.get_command(app)

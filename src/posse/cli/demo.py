@@ -1,0 +1,108 @@
+"""`posse demo`: a secure federated bandit over ten data owners, beside its plain twin."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posse.cli.keep import Keeper
+from posse.cli.progress import Doing
+from posse.cli.screen import bullets, heading, remark, say
+from posse.core.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from posse.results.record import RunRecord
+
+POLICY, OWNERS, BUDGET = "thompson", 10, 10_000
+ENOUGH_SECONDS = 45.0
+"""When the first level took longer than this, the second is left out: a demo is short."""
+
+Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="FOLDER")]
+
+
+def demo(out: Out = Path("posse-demo")) -> None:
+    """See it work: ten data owners, no download, half a minute."""
+    keeper = Keeper(save=True)
+    _make(out)
+    say(
+        f"Ten owners hold one film each and learn together which is liked most: {BUDGET:,} pulls by Thompson sampling, "
+        "on means of MovieLens that ship with Posse. No owner sees the rewards of another."
+    )
+    with keeper.on_interrupt():
+        secure, plain = _both()
+    _tell(secure, plain)
+    records = [*secure, plain]
+    page = _report(records, out / "report.html")
+    keeper.keep(records)
+    _end(records, page)
+
+
+def _both() -> tuple[list[RunRecord], RunRecord]:
+    """Run the plain twin and the levels, saying what is being done."""
+    from posse.cli import work
+    from posse.cli.options import samba_settings
+    from posse.privacy.crypto.paillier import generate_key
+
+    started = time.monotonic()
+    make = samba_settings().make
+    settings = make({"policy": POLICY, "owners": OWNERS, "budget": BUDGET})
+    remark("1. the plain bandit, without protection (the first time, its code is compiled) ...")
+    plain = work.plain(settings)
+    remark(f"2. a Paillier key of {settings.paillier_bits} bits ...")
+    with Doing("making a key"):
+        key = generate_key(settings.paillier_bits)
+    remark("3. the federation at level 'standard': every message sealed ...")
+    secure = [work.secure(settings, key)]
+    if time.monotonic() - started < ENOUGH_SECONDS:
+        remark("4. the federation at level 'paper': the published protocol ...")
+        secure.append(work.secure(settings.model_copy(update={"level": "paper"}), key))
+    return secure, plain
+
+
+def _tell(secure: list[RunRecord], plain: RunRecord) -> None:
+    from posse.cli import tables
+
+    heading("What was earned, and what security cost")
+    tables.earned_and_cost([plain, *secure])
+    say("")
+    for record in secure:
+        say(tables.sameness(record, plain), style="bold")
+    tables.protection(secure[0])
+    for record in secure[1:]:
+        more = [leak for leak in record.leaks if leak not in secure[0].leaks]
+        heading(f"Level '{record.level}' leaks all of this, and more")
+        bullets(more, style="yellow")
+
+
+def _make(folder: Path) -> None:
+    from posse.results.faults import os_reason
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
+
+
+def _report(records: list[RunRecord], path: Path) -> Path | None:
+    """Write the page; without matplotlib the demo has said everything all the same."""
+    from posse.results import write_report
+
+    try:
+        with Doing("writing the report"):
+            return write_report(records, path)
+    except MissingExtraError as error:
+        remark(f"no report: {error}")
+        return None
+
+
+def _end(records: list[RunRecord], page: Path | None) -> None:
+    heading("Next")
+    lines = [
+        f"posse runs show {records[0].id}",
+        "posse run samba --help",
+        "posse compare --policy ucb --policy thompson",
+    ]
+    bullets([f"the report: {page}", *lines] if page else lines)

@@ -1,0 +1,119 @@
+"""Settings as flags: a command gets one flag for every field of a settings model, and no field is written twice.
+
+A flag that is not given is not passed on, so that what a file says, or the model's default, holds. Values go to the
+model as text: one place decides what is a number, for a flag, a TOML file and Python alike.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from posse.core.settings import Settings, read_toml
+
+S = TypeVar("S", bound=Settings)
+
+_META = "posse.settings"
+_METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+
+
+def settings_command(load: Callable[[], type[Settings]], *, skip: Sequence[str] = ()) -> type[TyperCommand]:
+    """Make a command class with a flag for every field of the model that `load` imports.
+
+    The model is imported when flags are first looked at: `posse --help` lists the command without it.
+    """
+
+    class Command(TyperCommand):
+        _flags: tuple[str, ...] | None = None
+
+        def get_params(self, ctx: Any) -> Any:
+            if self._flags is None:
+                model = load()
+                self._flags = tuple(name for name in model.model_fields if name not in skip)
+                self.params.extend(_options(model, self._flags))
+            return super().get_params(ctx)
+
+        def invoke(self, ctx: Any) -> Any:
+            values = {name: ctx.params.pop(name, None) for name in self._flags or ()}
+            ctx.meta[_META] = {name: _value(load(), name, value) for name, value in values.items() if _given(value)}
+            return super().invoke(ctx)
+
+    return Command
+
+
+def flags_given(context: typer.Context) -> dict[str, Any]:
+    """Give the settings that stood on the command line."""
+    return dict(context.meta.get(_META, {}))
+
+
+def settings_of(model: type[S], context: typer.Context, file: Path | None = None, **defaults: object) -> S:
+    """Build the settings: flags win over the file, the file over `defaults`, these over the model's own defaults."""
+    return model.make({**defaults, **(read_toml(file) if file is not None else {}), **flags_given(context)})
+
+
+def _options(model: type[Settings], names: Sequence[str]) -> list[Any]:
+    """Let typer make the options, from a function with one parameter a field."""
+
+    def stand_in(**_: object) -> None: ...
+
+    parameters = [_parameter(model, name) for name in names]
+    stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    scratch = typer.Typer(add_completion=False)
+    scratch.command()(stand_in)
+    made = typer.main.get_command(scratch).params
+    return [option for option in made if option.name in names]
+
+
+def _parameter(model: type[Settings], name: str) -> inspect.Parameter:
+    from posse.cli.helptext import help_of, panel_of
+
+    field = model.model_fields[name]
+    kind, metavar = _shape(field.annotation)
+    flag = name.replace("_", "-")
+    default = field.default
+    option = typer.Option(
+        None,
+        f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}",
+        help=help_of(model, name),
+        metavar=None if kind is bool else metavar,
+        show_default=False if default is None else _shown(default),
+        rich_help_panel=panel_of(model, name),
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+
+
+def _shape(annotation: Any) -> tuple[Any, str]:
+    """Give the type that typer parses, and the word that help shows for it."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        (kind,) = (argument for argument in arguments if argument is not types.NoneType)
+        return _shape(kind)
+    if origin is tuple:
+        return list[str], _shape(arguments[0])[1]
+    if origin is Literal:
+        return str, "|".join(str(argument) for argument in arguments)
+    return (bool, "") if annotation is bool else (str, _METAVARS.get(annotation, "TEXT"))
+
+
+def _shown(default: object) -> str:
+    return {True: "on", False: "off"}[default] if isinstance(default, bool) else str(default)
+
+
+def _given(value: object) -> bool:
+    return value is not None and value not in ((), [])
+
+
+def _value(model: type[Settings], name: str, value: Any) -> Any:
+    """Split a list of numbers at its commas; names may hold commas and stay whole."""
+    if isinstance(value, list | tuple):
+        numbers = _shape(model.model_fields[name].annotation)[1] != "TEXT"
+        return [part for item in value for part in (item.split(",") if numbers else [item])]
+    return value

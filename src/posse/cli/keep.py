@@ -1,0 +1,122 @@
+"""Keeping what came out: the store, reports and figures, tried before a long run and not only after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from posse.cli.root import INTERRUPTED
+from posse.cli.screen import remark
+from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.extras import require
+
+if TYPE_CHECKING:
+    from posse.results.record import RunRecord
+
+_PICTURES = (".pdf", ".png", ".svg")
+
+
+class Keeper:
+    """Where the records of one command go; built before the run, so that what cannot work fails at once."""
+
+    def __init__(
+        self, *, save: bool, label: str | None = None, report: Path | None = None, figure: Path | None = None
+    ) -> None:
+        self._label, self._report, self._figure = label, report, figure
+        if label is not None and not label.strip():
+            raise ConfigError("label must not be empty. Leave --label out, or give it a word.")
+        if figure is not None and figure.suffix.lower() not in _PICTURES:
+            raise ConfigError(f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.")
+        for path in (report, figure):
+            _check_place(path)
+        if report or figure:
+            require("matplotlib", extra="plot")
+        self._store = None
+        if save:
+            from posse.results.store import Store
+
+            self._store = Store()
+
+    @property
+    def saves(self) -> bool:
+        """Whether records are kept in the store."""
+        return self._store is not None
+
+    def name(self, record: RunRecord) -> RunRecord:
+        """Give a record the user's label."""
+        return record if self._label is None else replace(record, summary={**record.summary, "label": self._label})
+
+    def keep(self, records: Sequence[RunRecord], *, notes: Sequence[str] = ()) -> None:
+        """Save records, the first one last so that it is 'last', and write what was asked for."""
+        for record in reversed(records):
+            if self._store is not None:
+                self._store.save(record)
+        if self._report is not None:
+            from posse.results import write_report
+
+            write_report(records, self._report, notes)
+            remark(f"report: {self._report}")
+        if self._figure is not None:
+            write_figure(records, self._figure)
+            remark(f"figure: {self._figure}")
+
+    @contextmanager
+    def on_interrupt(self) -> Iterator[None]:
+        """Keep what an interrupted run had done, say its id, and leave with the code of Ctrl-C."""
+        from posse.protocols.samba.run import Interrupted
+
+        try:
+            yield
+        except Interrupted as stop:
+            record = self.name(stop.record)
+            if self._store is None:
+                remark("interrupted; nothing was saved (--no-save).")
+            else:
+                self._store.save(record)
+                remark(f"interrupted; what was done is saved as {record.id} (status: interrupted).")
+            raise typer.Exit(INTERRUPTED) from stop
+
+
+def write_figure(records: Sequence[RunRecord], path: Path) -> None:
+    """Draw regret over the steps, or reward where regret is not known, and write it whole or not at all."""
+    from posse.results import regret_curves, reward_curves
+    from posse.results.files import whole
+
+    known = all(record.regret is not None for record in records)
+    figure = regret_curves(records) if known else reward_curves(records)
+    with whole(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower())
+
+
+def label_of(record: RunRecord) -> str:
+    """Give the user's label, or an empty string."""
+    label = record.summary.get("label", "")
+    return label if isinstance(label, str) else ""
+
+
+def labels_of(ids: Sequence[str]) -> dict[str, str]:
+    """Give the labels of stored runs; a damaged record has none here, and `posse runs show` says why."""
+    from posse.results.store import Store
+
+    store, found = Store(), {}
+    for id in ids:
+        try:
+            found[id] = label_of(store.get(id))
+        except StoreError:
+            found[id] = ""
+    return found
+
+
+def _check_place(path: Path | None) -> None:
+    if path is None:
+        return
+    folder = path.expanduser().resolve().parent
+    if not folder.is_dir():
+        raise DataError(f"cannot write {path}: the folder {folder} does not exist. Create it first.")
+    if path.is_dir():
+        raise DataError(f"cannot write {path}: it is a folder. Give the name of a file.")

@@ -1,0 +1,104 @@
+"""How far it is: a bar with an estimate on a terminal, a line now and then elsewhere, nothing for quick work."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from posse.cli.screen import err, remark
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+QUIET_SECONDS = 1.0
+"""Work that ends sooner says nothing."""
+FIRST_LINE, NEXT_LINE = 3.0, 5.0
+"""Away from a terminal: when the first line comes, and how long until the next."""
+
+
+class Doing:
+    """Says on stderr what is being done, from a thread of its own, so that work tells its progress at no cost.
+
+    >>> with Doing("counting") as doing:
+    ...     for i in range(3):
+    ...         doing.at(i / 3)
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._fraction = what, 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True, name="posse-progress")
+
+    def at(self, fraction: float, what: str | None = None) -> None:
+        """Tell that this part of the work (0 to 1) is done, and what is being done now."""
+        self._fraction = min(max(fraction, 0.0), 1.0)
+        if what is not None:
+            self._what = what
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        # Nothing is imported or drawn in the first second: quick work is measured, and this thread would count.
+        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+            self._draw()
+        else:
+            self._write()
+
+    def _draw(self) -> None:
+        if self._done.wait(QUIET_SECONDS):
+            return
+        with _bar() as bar:
+            task = bar.add_task(self._what, total=None)
+            while not self._done.wait(0.25):
+                _show(bar, task, self._what, self._fraction)
+
+    def _write(self) -> None:
+        started = time.monotonic()
+        wait = FIRST_LINE
+        while not self._done.wait(wait):
+            remark(_sentence(self._what, self._fraction, time.monotonic() - started))
+            wait = NEXT_LINE
+
+
+def _bar() -> Bar:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = err()
+    # On a narrow terminal the words matter more than the bar.
+    bar = [BarColumn(bar_width=20)] if console.width >= 70 else []
+    return Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar,
+        TaskProgressColumn(), TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        console=console, transient=True, refresh_per_second=4,
+    )  # fmt: skip
+
+
+def _show(bar: Bar, task: TaskID, what: str, fraction: float) -> None:
+    # Until something is known to be done there is no total: the bar then moves without pretending to count.
+    bar.update(task, description=what, completed=fraction, total=1.0 if fraction > 0 else None)
+
+
+def _sentence(what: str, fraction: float, elapsed: float) -> str:
+    """Write one line of progress.
+
+    >>> _sentence("secure run", 0.25, 10.0), _sentence("compiling", 0.0, 3.2)
+    ('secure run: 25 %, about 30 s left', 'compiling ... (3 s)')
+    """
+    if fraction <= 0:
+        return f"{what} ... ({elapsed:.0f} s)"
+    left = elapsed * (1 - fraction) / fraction
+    about = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min" if left < 5400 else f"{left / 3600:.1f} h"
+    return f"{what}: {100 * fraction:.0f} %, about {about} left"

@@ -1,0 +1,124 @@
+"""`posse runs`: the records on this machine."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posse.cli import options
+from posse.cli.keep import label_of, labels_of
+from posse.cli.screen import heading, print_json, record_json, remark, say, table
+from posse.core.errors import ConfigError
+
+app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
+
+Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
+Kind = Annotated[str | None, typer.Option(help="Only runs of this kind (samba, simulate).", metavar="TEXT")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
+Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.", metavar="FILE")]
+
+
+@app.command("list")
+def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) -> None:
+    """List the runs, the last one first."""
+    from posse.results import words
+    from posse.results.store import Store
+
+    store = Store()
+    found = store.list(limit or None, kind)
+    labels = labels_of([row.id for row in found])
+    if json:
+        print_json([{**asdict(row), "label": labels[row.id]} for row in found])
+        return
+    if not found:
+        say(f"No runs yet in {store.path}. Make one with: posse demo")
+        return
+    rows = [
+        (
+            row.id, row.policy, row.level if row.status == "finished" else f"{row.level} ({row.status})",
+            f"{row.arms}", f"{row.budget:,}", f"{row.runs}", words.number(row.total_mean), labels[row.id],
+        )
+        for row in found
+    ]  # fmt: skip
+    columns = ["id", "policy", "level", "arms", "steps", "runs", "earned", "label"]
+    if not any(labels.values()):
+        columns.pop()
+    table(columns, [row[: len(columns)] for row in rows], numeric=(3, 4, 5, 6))
+    if len(found) == limit < len(store):
+        remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
+
+
+@app.command()
+def show(id: options.One, json: options.Json = False) -> None:
+    """Show one run: what was earned, what it cost, what leaks."""
+    from posse.cli import tables
+    from posse.results import words
+    from posse.results.store import Store
+
+    record = Store().get(id)
+    if json:
+        print_json(record_json(record))
+        return
+    heading(f"{record.id}: {tables.describe(record)}")
+    facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.status), ("made", record.created)]
+    say(" · ".join(f"{name} {value}" for name, value in facts if value))
+    tables.earned_and_cost([record])
+    heading("Pulls")
+    tables.pulls(record)
+    if record.traffic:
+        heading("Traffic")
+        rows = [(hop.hop, f"{hop.messages:,}", words.size(hop.bytes)) for hop in record.traffic]
+        table(("from -> to", "messages", "bytes"), rows, numeric=(1, 2))
+    if record.role_seconds:
+        heading("CPU time by role")
+        table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
+    tables.protection(record)
+
+
+@app.command()
+def delete(ids: options.Ids, yes: Yes = False) -> None:
+    """Delete runs; one unknown id, and none is deleted."""
+    from posse.results.store import Store
+
+    store = Store()
+    # Resolved before asking, so that the question names what would go.
+    names = list(dict.fromkeys(store.get(id).id for id in ids)) if not yes else ids
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise ConfigError("delete asks before it deletes, and this is not a terminal. Pass --yes to delete.")
+        if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
+            remark("nothing was deleted.")
+            raise typer.Exit(1)
+    remark(f"deleted {words_of(store.delete(names))}.")
+
+
+def words_of(count: int) -> str:
+    """Say how many runs."""
+    from posse.results import words
+
+    return words.count(count, "run")
+
+
+@app.command()
+def export(ids: options.Ids, out: Out) -> None:
+    """Write runs to a file; its suffix says how."""
+    from posse.results import export as export_records
+    from posse.results.store import Store
+
+    store = Store()
+    remark(f"wrote {export_records([store.get(id) for id in ids], out)}")
+
+
+@app.command()
+def report(ids: options.Ids, out: Page = Path("posse-report.html")) -> None:
+    """Write one HTML page about one run or several."""
+    from posse.results import write_report
+    from posse.results.store import Store
+
+    store = Store()
+    remark(f"wrote {write_report([store.get(id) for id in ids], out)}")

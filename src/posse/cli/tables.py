@@ -1,0 +1,129 @@
+"""Records as tables: what was earned, what it cost, what was protected and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from posse.cli.screen import bullets, heading, say, table
+
+if TYPE_CHECKING:
+    from posse.results.compare import Comparison
+    from posse.results.record import RunRecord
+
+
+def describe(record: RunRecord) -> str:
+    """Say in one line what was run."""
+    from posse.results import words
+
+    parts = (
+        record.policy, f"{record.problem_name}", words.count(record.arms, "owner"), words.count(record.budget, "step"),
+        words.count(record.runs, "run"),
+    )  # fmt: skip
+    return " · ".join(parts)
+
+
+def earned_and_cost(records: Sequence[RunRecord]) -> None:
+    """Print records side by side, a column each: what was earned, and what it cost."""
+    from posse.results import standard_error, words
+
+    first = records[0]
+
+    def row(name: str, cells: Sequence[str]) -> list[str]:
+        return [name, *cells]
+
+    def moved(record: RunRecord, text: str) -> str:
+        return text if record.traffic else "none"
+
+    rows = [
+        row("earned", [words.plus_minus(r.total_mean, standard_error(r.total)) for r in records]),
+        row("regret", [words.number(_regret(r)) for r in records]),
+        row("time", [words.seconds(r.seconds) for r in records]),
+        row("times as long", [words.ratio(r.seconds / first.seconds if first.seconds else None) for r in records]),
+        row("per step and owner", [words.seconds(per_step(r)) for r in records]),
+        row("messages", [moved(r, f"{r.messages:,}") for r in records]),
+        row("bytes", [moved(r, words.size(r.bytes)) for r in records]),
+    ]
+    table(["", *(record.level for record in records)], rows, numeric=range(1, len(records) + 1))
+
+
+def per_step(record: RunRecord) -> float | None:
+    """Seconds a step and owner."""
+    steps = record.runs * record.budget * record.arms
+    return record.seconds / steps if steps else None
+
+
+def sameness(secure: RunRecord, plain: RunRecord) -> str:
+    """Say plainly whether protection changed anything."""
+    from posse.results import identical, words
+
+    if secure.status != "finished" or plain.status != "finished":
+        return "One of the two was not finished: they cannot be compared."
+    if identical(secure, plain):
+        each = "" if secure.runs == 1 else f" in each of the {secure.runs} runs"
+        return (
+            f"Identical: the secure run ({secure.level}) pulled every arm as often as the plain one "
+            f"and earned the same {words.number(secure.total_mean)}, to the last bit{each}."
+        )
+    return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
+
+
+def protection(record: RunRecord) -> None:
+    """Print what a level protects, and what it does not."""
+    from posse.protocols.samba.levels import PROTECTS
+
+    off = [name for name in ("aes", "paillier", "permutation", "mask") if record.config.get(name) is False]
+    heading(f"Protection: {record.level}. What each role learns" if record.level in PROTECTS else "Protection: none")
+    if off:
+        say(f"OFF: {', '.join(off)}. What the level promises does not hold.", style="bold red")
+    elif record.level in PROTECTS:
+        bullets(PROTECTS[record.level], style="green")
+    heading("What is not protected")
+    bullets(record.leaks or ("This record does not say what leaks. Do not take that for nothing.",), style="yellow")
+
+
+def comparison(compared: Comparison) -> None:
+    """Print a comparison, and what to know when reading it."""
+    from posse.results import words
+
+    columns = ("run", "reward", "difference", "same", "time", "ratio")
+    rows = [
+        (
+            row.label, words.plus_minus(row.mean, row.error),
+            words.UNKNOWN if i == 0 else words.plus_minus(row.difference, row.difference_error),
+            words.UNKNOWN if i == 0 else "yes" if row.identical else "no",
+            words.seconds(row.seconds), words.ratio(row.ratio),
+        )
+        for i, row in enumerate(compared.rows)
+    ]  # fmt: skip
+    table(columns, rows, numeric=(1, 2, 4, 5))
+    say("Reward: mean of the runs ± its standard error. Difference and ratio: to the first line.", style="dim")
+    for note in compared.notes:
+        say(note, style="dim")
+
+
+def pulls(record: RunRecord, most: int = 10) -> None:
+    """Print the arms that were pulled most, with their means where they are known."""
+    from posse.results import words
+
+    share = record.pulls.sum(axis=0) / max(1, int(record.pulls.sum()))
+    means = record.problem.get("means")
+    known = means if isinstance(means, list) and len(means) == record.arms else [None] * record.arms
+    order = sorted(range(record.arms), key=lambda arm: -share[arm])[:most]
+    rows = [(record.arm_names[arm], words.number(known[arm], 3), f"{share[arm]:.1%}") for arm in order]
+    if record.arms > most:
+        rest = float(sum(share[arm] for arm in range(record.arms) if arm not in order))
+        rows.append((f"{record.arms - most} others", "", f"{rest:.1%}"))
+    table(("arm", "mean", "pulls"), rows, numeric=(1, 2))
+
+
+def saved(records: Sequence[RunRecord]) -> None:
+    """Say under which ids records were kept, and how to see them."""
+    names = ", ".join(f"{record.id} ({record.level})" for record in records)
+    say(f"\nSaved as {names}.\nSee it again: posse runs show {records[0].id}")
+
+
+def _regret(record: RunRecord) -> float | None:
+    if record.regret is None or not record.regret.size:
+        return None
+    return float(record.regret[:, -1].mean())

@@ -1,0 +1,58 @@
+"""Runs with their progress shown."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from posse.cli.progress import Doing
+
+if TYPE_CHECKING:
+    from posse.privacy.crypto.paillier import PrivateKey
+    from posse.protocols.samba.run import SambaSettings
+    from posse.results.record import RunRecord
+
+_BATCH_SCORES = 20_000_000
+"""Scores that a batch of plain runs computes: about a second, after which it can be interrupted."""
+
+
+def secure(settings: SambaSettings, key: PrivateKey | None = None) -> RunRecord:
+    """Run the federation in this process."""
+    from posse.protocols.samba.run import Progress, run_secure
+
+    _compile(settings)
+    whole = settings.runs * settings.budget
+    with Doing(f"secure run ({settings.level})") as doing:
+
+        def watch(progress: Progress) -> None:
+            what = f"secure run ({settings.level})"
+            if settings.runs > 1:
+                what += f" {progress.run + 1} of {settings.runs}"
+            doing.at((progress.run * settings.budget + progress.step) / whole, what)
+
+        return run_secure(settings, watch=watch, key=key)
+
+
+def plain(settings: SambaSettings) -> RunRecord:
+    """Run the plain twin."""
+    from posse.protocols.samba.run import Progress, run_plain
+
+    arms, policy, _ = settings.check()
+    _compile(settings)
+    scores = settings.budget * len(arms) * len(policy.passes())
+    batch = max(os.cpu_count() or 1, min(16, _BATCH_SCORES // scores))
+    with Doing(f"plain runs of {settings.policy}") as doing:
+
+        def watch(progress: Progress) -> None:
+            doing.at(progress.run / progress.runs, f"plain runs of {settings.policy}")
+
+        return run_plain(settings, watch=watch, batch=batch)
+
+
+def _compile(settings: SambaSettings) -> None:
+    """Compile what a run calls, which takes seconds the first time and nothing after."""
+    from posse.protocols.samba.run import warm_up
+
+    _, policy, _ = settings.check()
+    with Doing(f"compiling {settings.policy}, which is done once"):
+        warm_up(policy, settings.level)
