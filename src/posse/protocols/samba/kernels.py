@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -256,19 +257,17 @@ _compiled: dict[tuple[type[Policy], Callable[..., int]], Kernels] = {}
 
 
 def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
-    name = f"{policy.__module__}.{policy.__qualname__}" if policy.__module__.startswith("posse.") else None
+    ships = policy.__module__.startswith("posse.policies.") and choose is _no_choice
+    name = f"{policy.__module__}.{policy.__qualname__}" + ("" if ships else f"_{len(_compiled)}")
     functions = {
         "score": compile_user(policy.score),
         "learn": compile_user(policy.learn),
         "explore": compile_user(policy.explore),
         "choose": compile_user(choose),
     }
-    functions["largest"] = specialise(_largest, functions, name=name)
-    functions["published"] = specialise(_published, functions, name=name)
-    return Kernels(
-        frames=specialise(_frames, functions, name=name),
-        value=specialise(_value, functions, name=name),
-        learnt=specialise(_learnt, functions, name=name),
-        exploring=specialise(_exploring, functions, name=name),
-        twin=specialise(_twin, functions, name=name, parallel=True),
-    )
+
+    def bind(template: Callable[..., Any], parallel: bool = False) -> Callable[..., Any]:
+        return specialise(template, functions, name=name, keep=ships, parallel=parallel)
+
+    functions["largest"], functions["published"] = bind(_largest), bind(_published)
+    return Kernels(bind(_frames), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, parallel=True))

@@ -1,0 +1,119 @@
+"""Secure == plain, arm by arm and sum, bit for bit.
+
+The small form runs on every change; `make test-long` runs 50 seeds. Steps 0 to 5 are compared everywhere, the
+decrypted total of steps 6 and 7 on a dozen cells.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posse.policies import UCB, EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
+from posse.privacy.crypto.paillier import PrivateKey, generate_key
+from posse.problems import Arms, BernoulliArms, BetaArms, EmpiricalArms
+from posse.problems.datasets import embedded_arms
+from posse.protocols.samba.levels import Switches
+from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.runtime.memory import MemoryRun
+
+POLICIES: tuple[Policy, ...] = (
+    EpsilonGreedy(0.2), EpsilonDecreasing(), UCB(), Thompson(), Softmax(0.05), Pursuit(0.05),
+)  # fmt: skip
+LEVELS = ("standard", "paper")
+DATA = ("movielens", "jester")
+
+
+@pytest.fixture(scope="module")
+def key() -> PrivateKey:
+    return generate_key(2048)
+
+
+def pulled(arms: Arms, policy: Policy, budget: int, seed: int, level: str, key: PrivateKey) -> SimulatedWorld:
+    """Run steps 0 to 5 of a federation, without the Paillier encryption that every owner makes after them."""
+    world = SimulatedWorld(arms, seed, budget, keep_arms=True)
+    switches = Switches(paillier=level != "paper")
+    run = MemoryRun(federation(arms, policy, budget, seed=seed, level=level, switches=switches, key=key), world)
+    for note in run:
+        if note.kind == "step" and note.step == budget:
+            break
+    while world.reached < budget:
+        assert run.deliver() is not None
+    return world
+
+
+def compare(arms: Arms, policy: Policy, budget: int, seeds: range, level: str, key: PrivateKey) -> None:
+    twin = simulate(arms, policy, budget, list(seeds), level=level, keep_arms=True)
+    assert twin.arms is not None
+    for row, seed in enumerate(seeds):
+        world = pulled(arms, policy, budget, seed, level, key)
+        assert world.arms == twin.arms[row].tolist()
+        np.testing.assert_array_equal(world.units, twin.units[row])
+        np.testing.assert_array_equal(world.pulls, twin.pulls[row])
+        assert list(world.curve) == twin.reward[row].tolist()
+        assert world.regret == twin.regret[row].tolist()
+
+
+@pytest.mark.parametrize("owners", [2, 10, 100])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_arms_and_rewards(policy: Policy, level: str, owners: int, key: PrivateKey) -> None:
+    for data in DATA:
+        compare(embedded_arms(data, owners), policy, owners + 60, range(3), level, key)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("owners", [2, 10, 100])
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_arms_and_rewards_of_fifty_seeds(policy: Policy, level: str, data: str, owners: int, key: PrivateKey) -> None:
+    compare(embedded_arms(data, owners), policy, owners + 1000, range(100, 150), level, key)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_decrypted_total(policy: Policy, level: str, key: PrivateKey) -> None:
+    arms = embedded_arms("movielens", 5)
+    world = SimulatedWorld(arms, 11, 65)
+    run = MemoryRun(federation(arms, policy, 65, seed=11, level=level, key=key), world)
+    totals = [note.value for note in run if note.kind == "total"]
+    assert totals == [simulate(arms, policy, 65, [11], level=level).total[0]]
+    assert totals == [world.curve[-1]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_runs_made_of_ties(policy: Policy, mean: float, level: str, key: PrivateKey) -> None:
+    """Arms that never or always pay: all means are equal at every step."""
+    compare(BernoulliArms([mean] * 9), policy, 120, range(2), level, key)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_rewards_between_zero_and_one(policy: Policy, level: str, key: PrivateKey) -> None:
+    compare(BetaArms([0.2, 0.5, 0.7], concentration=3), policy, 80, range(2), level, key)
+    compare(EmpiricalArms([[0.1, 0.25], [0.5], [0.9, 0.3, 0.2]]), policy, 80, range(2), level, key)
+
+
+@pytest.mark.parametrize("off", ["aes", "paillier", "permutation", "mask"])
+def test_switches_of_level_paper(off: str, key: PrivateKey) -> None:
+    """A protection that is off changes what is seen, and the total is still the twin's."""
+    switches = Switches(**{off: False})
+    arms = embedded_arms("jester", 6)
+    for policy in (UCB(), EpsilonGreedy(0.3), Softmax(0.05)):
+        roles = federation(arms, policy, 60, seed=3, level="paper", switches=switches, key=key)
+        totals = [note.value for note in MemoryRun(roles, SimulatedWorld(arms, 3, 60)) if note.kind == "total"]
+        twin = simulate(arms, policy, 60, [3], level="paper", permute=switches.permutation, mask=switches.mask)
+        assert totals == list(twin.total)
+
+
+def test_secrets_do_not_change_results(key: PrivateKey) -> None:
+    """Two runs of one world with other keys, masks, nonces, permutations and tokens pull the same arms."""
+    arms = embedded_arms("movielens", 10)
+    worlds = [pulled(arms, Thompson(), 120, 5, "standard", key) for _ in range(2)]
+    assert worlds[0].arms == worlds[1].arms
+    other = pulled(arms, Thompson(), 120, 6, "standard", key)
+    assert other.arms != worlds[0].arms  # another world does
