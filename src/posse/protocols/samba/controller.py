@@ -88,7 +88,7 @@ class Controller(Party):
         self._everyone = (*self._owners, COMP)
         self._joins: dict[str, Join] = {}
         self._consents: dict[str, Consent] = {}
-        self._proposed = False
+        self._proposed = self._keyed = self._closed = False
         self._order: Order = NoOrder(0)
         self._index = self._last = 0
         self._awaited: set[str] = set()
@@ -180,6 +180,9 @@ class Controller(Party):
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
+        if self._keyed or not self._going:
+            raise ProtocolError("the keys are relayed once, after the start.")
+        self._keyed = True
         relayed = [(CONTROLLER, name, message) for name in (COMP, *self._owners)]
         return [*relayed, *self._begin()]
 
@@ -235,6 +238,9 @@ class Controller(Party):
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
+        if self._closed or self._index <= self._last:
+            raise ProtocolError("the sums are asked for once, after the budget is spent.")
+        self._closed = True
         return [(CONTROLLER, name, message) for name in message.present]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:

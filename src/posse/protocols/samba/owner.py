@@ -48,7 +48,7 @@ class Owner(Party):
         self._arm = Arm(0, 0)
         self._lane: StandardLane | PaperLane | None = None
         self._masks: Masks | None = None
-        self._keys: Keys | None = None
+        self._secrets: tuple[bytes, bytes] | None = None
         self._index = 0
         self._last = 0
         self._passes = 1
@@ -109,19 +109,18 @@ class Owner(Party):
         return self._ready()
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
-        if not self._going or self._lane is not None or self._keys is not None:
+        if not self._going or self._secrets is not None:
             raise ProtocolError("keys come once, after the start.")
-        self.open_keys(message)
-        self._keys = message
+        self._secrets = self.open_keys(message)
         return self._ready()
 
     def _ready(self) -> Sequence[Action]:
         """Open the lane when all secrets are there, and make the first pull (1)."""
         terms = self.manifest.terms
         paper = terms.level == "paper"
-        if self._keys is None or (paper and self._masks is None):
+        if self._secrets is None or (paper and self._masks is None):
             return ()
-        k_frame, s_own = self.open_keys(self._keys)
+        k_frame, s_own = self._secrets
         own_key = derive(self._own_draws, self._arm.number)
         if paper:
             assert self._masks is not None

@@ -1,0 +1,106 @@
+"""Steps 6 and 7: one set of owners a run, and a total that cannot be bent."""
+
+from __future__ import annotations
+
+import pytest
+
+from posse.core.errors import ProtocolError
+from posse.policies import UCB
+from posse.privacy.crypto.paillier import Ciphertext, PublicKey, generate_key
+from posse.protocols.samba.levels import Switches, leaks
+from posse.protocols.samba.messages import Close, Sum, Total
+from posse.protocols.samba.owner import close_bytes
+from posse.protocols.samba.plain import simulate
+from tests.protocols.harness import Federation, snapshot
+
+KEY = generate_key(2048)
+
+
+def closing(owners: int = 4) -> tuple[Federation, Close]:
+    federation = Federation(UCB(), KEY, owners=owners)
+    _, _, message = federation.until(
+        lambda sender, receiver, message: isinstance(message, Close) and receiver == "owner-1"
+    )
+    assert isinstance(message, Close)
+    return federation, message
+
+
+def signed(federation: Federation, present: tuple[str, ...]) -> Close:
+    """A close that the customer itself signed: for a set that it should not ask."""
+    customer = federation.roles["customer"]
+    return Close(present, customer._identity.sign(b"close", close_bytes(present, customer._digest)))  # type: ignore[attr-defined]
+
+
+def test_sums_are_masked_from_controller_and_customer_together() -> None:
+    """Each owner's decrypted plaintext is not its sum; only all of them together are."""
+    federation, _ = closing()
+    sums = {}
+    for sender, _, message in federation.deliveries():
+        if isinstance(message, Sum):
+            sums[sender] = message.ciphertext
+    plain = {name: KEY.decrypt(Ciphertext.from_bytes(data, KEY.public_key)) for name, data in sums.items()}
+    true = {name: int(federation.world.units[i]) << 64 for i, name in enumerate(sorted(plain))}
+    assert all(abs(plain[name] - true[name]) > 1 << 100 for name in plain)
+    total = sum(plain.values()) % (1 << 128)
+    assert total >> 64 == int(federation.world.units.sum())
+    assert total % (1 << 64) == 20
+
+
+@pytest.mark.parametrize("present", [("owner-1", "owner-2"), ("owner-1",), ("owner-2", "owner-3", "owner-4"),
+                                     ("owner-1", "owner-2", "owner-3", "mallory")])  # fmt: skip
+def test_an_owner_refuses_small_or_foreign_sets(present: tuple[str, ...]) -> None:
+    federation, _ = closing()
+    role = federation.roles["owner-1"]
+    before = snapshot(role)
+    with pytest.raises(ProtocolError):
+        role.receive("controller", signed(federation, present))
+    assert snapshot(role) == before
+
+
+def test_an_owner_answers_for_one_set_a_run() -> None:
+    federation, message = closing()
+    role = federation.roles["owner-1"]
+    role.receive("controller", message)
+    with pytest.raises(ProtocolError, match="one set"):
+        role.receive("controller", signed(federation, ("owner-1", "owner-2", "owner-3")))
+
+
+def test_no_sum_before_the_budget_is_spent() -> None:
+    federation = Federation(UCB(), KEY)
+    federation.until(lambda sender, receiver, message: type(message).__name__ == "Reply")
+    with pytest.raises(ProtocolError, match="before the budget"):
+        federation.roles["owner-1"].receive(
+            "controller", signed(federation, ("owner-1", "owner-2", "owner-3", "owner-4"))
+        )
+
+
+def test_an_altered_total_is_refused_by_its_pull_count() -> None:
+    federation = Federation(UCB(), KEY)
+    _, _, message = federation.until(lambda sender, receiver, message: isinstance(message, Total))
+    assert isinstance(message, Total)
+    key = PublicKey(KEY.public_key.n)
+    for forged in (
+        Ciphertext.from_bytes(message.ciphertext, key) + 1,
+        key.encrypt(12345),
+        key.encrypt((1 << 127) + 20),
+    ):
+        with pytest.raises(ProtocolError, match="altered"):
+            federation.roles["customer"].receive("controller", Total(forged.to_bytes()))
+    with pytest.raises(ProtocolError):
+        federation.roles["customer"].receive("controller", Total(message.ciphertext[:-1]))
+    assert federation.roles["customer"].state()["total"] is None
+
+
+def test_two_owners_are_allowed_and_told() -> None:
+    federation = Federation(UCB(), KEY, owners=2)
+    assert len(federation.finish()) == 1
+    assert "each owner together with the customer" in leaks("standard", Switches(), 2)[0]
+
+
+def test_the_whole_budget_may_be_the_first_pulls() -> None:
+    """N = K: every owner pulls once and nothing is chosen."""
+    federation = Federation(UCB(), KEY, owners=5, budget=5)
+    totals = federation.finish()
+    assert totals == [federation.world.curve[-1]]
+    assert federation.world.arms == [0, 1, 2, 3, 4]
+    assert simulate  # the twin's own test compares longer budgets
