@@ -79,11 +79,11 @@ def snapshot(value: object) -> object:
 
 
 def secrets_of(value: object, found: set[bytes] | None = None, depth: int = 0) -> set[bytes]:
-    """Byte strings of eight or more that a role holds in private attributes: keys, masks, tokens, plaintexts."""
+    """Byte strings of some entropy that a role holds in private attributes: keys, masks, tokens, plaintexts."""
     found = set() if found is None else found
     if isinstance(value, np.ndarray):
         value = value.tobytes()
-    if isinstance(value, bytes) and len(value) >= 8 and any(value):
+    if isinstance(value, bytes) and len(set(value)) >= 6:
         found.add(value)
     elif isinstance(value, (list, tuple)):
         for item in value:

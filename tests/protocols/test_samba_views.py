@@ -1,0 +1,186 @@
+"""What each role sees, what never leaves a role, and what a run costs in memory."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError
+from posse.policies import ARGMAX, UCB, EpsilonGreedy, Policy, Selection, Softmax
+from posse.policies.epsilon_greedy import mean
+from posse.privacy.crypto import frames
+from posse.privacy.crypto.paillier import generate_key
+from posse.problems import BernoulliArms
+from posse.problems.datasets import embedded_arms
+from posse.protocols.samba.levels import LEVELS, Switches, check_level, leaks
+from posse.protocols.samba.messages import Batch, Choice, Explore, Reply, Score
+from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.run import SambaSettings, run_plain, run_secure
+from posse.runtime.memory import MemoryRun
+from tests.protocols.harness import Federation, secrets_of
+
+KEY = generate_key(2048)
+
+
+def transcript(policy: Policy, level: str, budget: int = 60) -> MemoryRun:
+    arms = embedded_arms("movielens", 6)
+    run = MemoryRun(
+        federation(arms, policy, budget, seed=2, level=level, key=KEY),
+        SimulatedWorld(arms, 2, budget),
+        transcript=10**6,
+    )
+    run.finish()
+    assert run.transcript is not None
+    assert run.transcript.forgotten == 0
+    return run
+
+
+def test_exploring_looks_like_exploiting_on_the_wire_at_standard() -> None:
+    """Every pass has K scores, one batch, one choice and K replies of the same sizes, whatever the coin says."""
+    run = transcript(EpsilonGreedy(0.5), "standard")
+    assert run.transcript is not None
+    passes: dict[int, Counter[tuple[str, int]]] = {}
+    for entry in run.transcript:
+        if isinstance(entry.message, (Score, Batch, Choice, Reply)):
+            size = sum(len(getattr(entry.message, name, b"")) for name in ("frame", "frames", "replies", "reply"))
+            passes.setdefault(entry.message.index, Counter())[type(entry.message).__name__, size] += 1
+    assert len(passes) == 54
+    assert len({tuple(sorted(count.items())) for count in passes.values()}) == 1
+
+
+def test_exploring_is_visible_at_paper() -> None:
+    run = transcript(EpsilonGreedy(0.5), "paper")
+    assert run.transcript is not None
+    explored = [entry.message.index for entry in run.transcript if isinstance(entry.message, Explore)]
+    scored = {entry.message.index for entry in run.transcript if isinstance(entry.message, Score)}
+    assert 10 < len(explored) < 45
+    assert not scored & set(explored)
+
+
+def test_replies_hide_the_bit_and_differ_at_standard() -> None:
+    run = transcript(UCB(), "standard")
+    assert run.transcript is not None
+    replies = [entry.message.reply for entry in run.transcript if isinstance(entry.message, Reply)]
+    assert len(set(replies)) == len(replies) == 54 * 6
+    assert {len(reply) for reply in replies} == {8}
+
+
+def test_comp_sees_another_scale_and_order_every_pass() -> None:
+    """The same scores twice in a row (ties at zero) never give comp the same numbers or the same frames."""
+    run = transcript(UCB(), "standard")
+    assert run.transcript is not None
+    batches = [entry.message.frames for entry in run.transcript if isinstance(entry.message, Batch)]
+    chunks = [batch[i : i + 69] for batch in batches for i in range(0, len(batch), 69)]
+    assert len(set(chunks)) == len(chunks)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_secret_in_states_records_or_errors(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+    federation_ = Federation(Softmax(0.1), KEY, level=level, budget=40)
+    shown: list[str] = []
+    secrets: set[bytes] = set()
+    for count, (_, receiver, message) in enumerate(federation_.deliveries()):
+        if count % 7:
+            continue
+        for role in federation_.roles.values():
+            secrets |= secrets_of(role)
+            shown.append(repr(role.state()) + repr(role) + str(role))
+        try:
+            federation_.roles[receiver].receive("mallory", message)
+        except Exception as error:
+            shown.append(f"{error!r} {error}")
+    record = run_secure(SambaSettings(policy="softmax", owners=4, budget=30, level=level, seed=987654321), key=KEY)  # type: ignore[arg-type]
+    document = json.dumps(record.metadata())
+    assert "987654321" in document  # the world seed of a simulation is in the record, and nothing secret is
+    secrets |= {KEY._p.to_bytes(128, "big")} if hasattr(KEY, "_p") else set()
+    assert len(secrets) > 50
+    text = document + "".join(shown) + "".join(capsys.readouterr())
+    for secret in secrets:
+        assert secret.hex() not in text
+        assert repr(secret)[2:-1] not in text
+        if len(secret) <= 128:
+            assert str(int.from_bytes(secret, "big")) not in text
+            assert str(int.from_bytes(secret, "little")) not in text
+
+
+def test_memory_does_not_grow_with_the_budget() -> None:
+    arms = embedded_arms("movielens", 5)
+
+    def peak(budget: int) -> int:
+        run = MemoryRun(federation(arms, UCB(), budget, seed=1, key=KEY), SimulatedWorld(arms, 1, budget))
+        tracemalloc.start()
+        for note in run:
+            if note.step == budget:
+                break
+        top = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return top
+
+    peak(300)
+    # Twelve thousand steps more: a single number kept a step (28 bytes and more) would show as 336,000 bytes.
+    short, long = peak(4000), peak(16_000)
+    assert long < short + 100_000, (short, long)
+
+
+def test_keys_change_within_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a key for 64 indices only, a run passes through several keys and gives the same arms."""
+    monkeypatch.setattr(frames, "FRAMES_PER_KEY", 64 * 6)
+    arms = embedded_arms("movielens", 6)
+    for level in LEVELS:
+        world = SimulatedWorld(arms, 8, 300, keep_arms=True)
+        roles = federation(arms, UCB(), 300, seed=8, level=level, key=KEY)
+        MemoryRun(roles, world).finish()
+        comp = next(role for role in roles if role.kind == "comp")
+        assert comp._frames._epoch == 300 // 64  # type: ignore[attr-defined]
+        twin = simulate(arms, UCB(), 300, [8], level=level, keep_arms=True)
+        assert twin.arms is not None
+        assert world.arms == twin.arms[0].tolist()
+
+
+def second_best(scores: np.ndarray, u: float) -> int:
+    """Return the position of the second largest score."""
+    return int(np.argsort(scores)[-2])
+
+
+class SecondBest(Policy):
+    """A user's own policy with a selection of its own."""
+
+    name = "second-best"
+    score = staticmethod(mean)
+
+    def passes(self) -> tuple[Selection, ...]:
+        return (ARGMAX, Selection("custom", choose=second_best))
+
+
+def test_a_policy_of_ones_own() -> None:
+    arms = BernoulliArms([0.1, 0.5, 0.9, 0.4])
+    world = SimulatedWorld(arms, 4, 60, keep_arms=True)
+    MemoryRun(federation(arms, SecondBest(), 60, seed=4, key=KEY), world).finish()
+    twin = simulate(arms, SecondBest(), 60, [4], keep_arms=True)
+    assert twin.arms is not None
+    assert world.arms == twin.arms[0].tolist()
+    assert world.pulls[2] < 56  # it is not the argmax
+
+
+def test_switches_belong_to_level_paper() -> None:
+    with pytest.raises(ConfigError, match="level 'paper' only"):
+        check_level("standard", Switches(mask=False))
+    assert any("mask is OFF" in line for line in leaks("paper", Switches(mask=False), 5))
+
+
+def test_records_of_twins_are_identical_but_for_their_costs() -> None:
+    settings = SambaSettings(policy="pursuit", owners=4, budget=120, runs=2, seed=5)
+    secure, plain = run_secure(settings, key=KEY), run_plain(settings)
+    np.testing.assert_array_equal(secure.reward, plain.reward)
+    np.testing.assert_array_equal(secure.regret, plain.regret)
+    np.testing.assert_array_equal(secure.pulls, plain.pulls)
+    assert secure.total == plain.total
+    assert secure.level == "standard"
+    assert plain.level == "plain"
+    assert secure.bytes > 0
+    assert set(secure.role_seconds) == {"owner", "controller", "comp", "customer"}
