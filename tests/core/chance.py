@@ -1,6 +1,6 @@
 """What statistical tests share: limits that a true hypothesis passes with a stated rate of false alarms.
 
-Seeds are fixed where a test can fix them, so such a test gives the same answer every time; the rates say how it would do with others.
+Most seeds are fixed, and such a test gives the same answer every time; the rate says how often another seed would fail.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,9 @@ from posse.cli.flags import settings_command
 from posse.cli.options import samba_settings
 from posse.cli.root import Root
 from posse.version import __version__
+
+FRAMED = 70
+"""Columns from which on help is set in frames."""
 
 # Locals in a traceback could print keys; markup in help texts would eat brackets.
 app = typer.Typer(
@@ -68,5 +72,6 @@ app.command("reproduce")(reproduce.reproduce)
 
 
 def command() -> Any:
-    """Make the command that runs everything."""
+    """Make the command that runs everything; help in frames needs a terminal wide enough for them."""
+    app.rich_markup_mode = "rich" if shutil.get_terminal_size().columns >= FRAMED else None
     return typer.main.get_command(app)

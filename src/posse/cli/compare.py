@@ -16,6 +16,7 @@ from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from posse.protocols.samba.run import SambaSettings
+    from posse.results.compare import Comparison
     from posse.results.record import RunRecord
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Stored runs to compare.", metavar="[ID]...")]
@@ -46,16 +47,16 @@ def compare(
     with keeper.on_interrupt():
         records = [keeper.name(work.plain(setting)) for setting in settings] if chosen else _stored(ids or [])
     compared = compare_records(records)
-    if json:
-        metadata = [record.metadata() for record in records]
-        print_json({"rows": [asdict(row) for row in compared.rows], "notes": compared.notes, "records": metadata})
-    else:
-        _show(records)
-    keeper.keep(records)
+    with keeper.kept(records):
+        if json:
+            metadata = [record.metadata() for record in records]
+            print_json({"rows": [asdict(row) for row in compared.rows], "notes": compared.notes, "records": metadata})
+        else:
+            _show(records, compared)
     if keeper.saves and not json:
         from posse.cli.tables import saved
 
-        saved(records)
+        saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
 
 def _asked(context: typer.Context, ids: list[str], policies: list[str], file: bool) -> list[str]:
@@ -94,10 +95,9 @@ def _stored(ids: list[str]) -> list[RunRecord]:
     return [store.get(id) for id in ids]
 
 
-def _show(records: list[RunRecord]) -> None:
+def _show(records: list[RunRecord], compared: Comparison) -> None:
     from posse.cli import tables
-    from posse.results import compare as compare_records
 
     names = list(dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records))
     heading(names[0] if len(names) == 1 else f"{len(records)} runs")
-    tables.comparison(compare_records(records))
+    tables.comparison(compared)

@@ -33,10 +33,10 @@ def demo(out: Out = Path("posse-demo")) -> None:
     )
     with keeper.on_interrupt():
         secure, plain = _both()
-    _tell(secure, plain)
     records = [*secure, plain]
-    page = _report(records, out / "report.html")
-    keeper.keep(records)
+    with keeper.kept(records):
+        _tell(secure, plain)
+        page = _report(records, out / "report.html")
     _end(records, page)
 
 

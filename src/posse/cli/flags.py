@@ -82,9 +82,9 @@ def _parameter(model: type[Settings], name: str) -> inspect.Parameter:
     option = typer.Option(
         None,
         f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}",
-        help=help_of(model, name),
+        help=help_of(model, name) + ("" if default is None else f" (default: {_shown(default)})"),
         metavar=None if kind is bool else metavar,
-        show_default=False if default is None else _shown(default),
+        show_default=False,
         rich_help_panel=panel_of(model, name),
     )
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)

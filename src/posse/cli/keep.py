@@ -51,7 +51,15 @@ class Keeper:
         """Give a record the user's label."""
         return record if self._label is None else replace(record, summary={**record.summary, "label": self._label})
 
-    def keep(self, records: Sequence[RunRecord], *, notes: Sequence[str] = ()) -> None:
+    @contextmanager
+    def kept(self, records: Sequence[RunRecord]) -> Iterator[None]:
+        """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
+        try:
+            yield
+        finally:
+            self._keep(records)
+
+    def _keep(self, records: Sequence[RunRecord]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
         for record in reversed(records):
             if self._store is not None:
@@ -59,7 +67,7 @@ class Keeper:
         if self._report is not None:
             from posse.results import write_report
 
-            write_report(records, self._report, notes)
+            write_report(records, self._report)
             remark(f"report: {self._report}")
         if self._figure is not None:
             write_figure(records, self._figure)

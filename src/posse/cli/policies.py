@@ -44,7 +44,7 @@ def policies(check: Check = None, json: options.Json = False) -> None:
 
 
 def _parameters(policy: Policy) -> str:
-    return ", ".join(f"{field.name}={field.default}" for field in fields(policy)) or "none"
+    return ", ".join(f"{field.name} {field.default}" for field in fields(policy)) or "none"
 
 
 def _selection(policy: Policy) -> str:
@@ -79,6 +79,6 @@ def _check(where: str, json: bool) -> None:
         print_json({"policy": where, "passed": found.passed, "results": results})
     else:
         heading(f"{type(policy).__name__}: {'may run in a federation' if found.passed else 'refused'}")
-        table(("check", "", "why"), [(r.name, "ok" if r.passed else "FAILED", r.reason) for r in found.results])
+        table(("check", "result"), [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in found.results])
     if not found.passed:
         raise typer.Exit(1)

@@ -82,7 +82,9 @@ def _list(experiments: dict[str, Experiment], json: bool, *, asked: bool) -> Non
             {"id": e.id, "title": e.title, "reference": e.reference, "tags": list(e.tags)} for e in experiments.values()
         ])  # fmt: skip
         return
-    table(("id", "title", "reference"), [(e.id, e.title, e.reference) for e in experiments.values()])
+    table(("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()])
+    for reference in dict.fromkeys(e.reference for e in experiments.values()):
+        say(f"\n{reference}", style="dim")
     if not asked:
         say("\nRun one: posse reproduce ID --small (minutes), or without --small for the full size.")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -22,7 +23,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli.screen import complain
+from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
 
 ORDER = ("demo", "run", "simulate", "compare", "runs", "policies", "problems", "reproduce")
@@ -74,7 +75,7 @@ class Root(TyperGroup):
 
     def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            with self.make_context(name, args, **extra) as context:
+            with self.make_context(name, args, terminal_width=_narrow(), **extra) as context:
                 self.invoke(context)
         except typer.Exit as leave:
             return int(leave.exit_code)
@@ -82,12 +83,18 @@ class Root(TyperGroup):
             complain(str(error))
             return error.exit_code
         except (KeyboardInterrupt, typer.Abort):
-            complain("interrupted; nothing was saved.")
+            remark("interrupted; nothing was saved.")
             return INTERRUPTED
         except UsageError as error:
             complain(_usage(error))
             return int(getattr(error, "exit_code", PosseError.exit_code))
         return 0
+
+
+def _narrow() -> int | None:
+    """Width of help on a narrow terminal, which would otherwise be at least 50 columns."""
+    columns = shutil.get_terminal_size().columns
+    return columns - 1 if columns < 60 else None
 
 
 def _usage(error: Exception) -> str:

@@ -38,11 +38,11 @@ def samba(
     with keeper.on_interrupt():
         secure = keeper.name(work.secure(settings))
         records = [secure, keeper.name(work.plain(settings))] if plain_too else [secure]
-    if json:
-        _print_json(records, keeper)
-    else:
-        _show(records)
-    keeper.keep(records)
+    with keeper.kept(records):
+        if json:
+            _print_json(records, keeper)
+        else:
+            _show(records)
     if keeper.saves and not json:
         from posse.cli.tables import saved
 
@@ -64,11 +64,11 @@ def simulate(
     keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
     with keeper.on_interrupt():
         record = keeper.name(work.plain(settings))
-    if json:
-        _print_json([record], keeper)
-    else:
-        _show_plain(record)
-    keeper.keep([record])
+    with keeper.kept([record]):
+        if json:
+            _print_json([record], keeper)
+        else:
+            _show_plain(record)
     if keeper.saves and not json:
         from posse.cli.tables import saved
 

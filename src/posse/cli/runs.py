@@ -83,6 +83,7 @@ def show(id: options.One, json: options.Json = False) -> None:
 @app.command()
 def delete(ids: options.Ids, yes: Yes = False) -> None:
     """Delete runs; one unknown id, and none is deleted."""
+    from posse.results import words
     from posse.results.store import Store
 
     store = Store()
@@ -94,14 +95,7 @@ def delete(ids: options.Ids, yes: Yes = False) -> None:
         if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
             remark("nothing was deleted.")
             raise typer.Exit(1)
-    remark(f"deleted {words_of(store.delete(names))}.")
-
-
-def words_of(count: int) -> str:
-    """Say how many runs."""
-    from posse.results import words
-
-    return words.count(count, "run")
+    remark(f"deleted {words.count(store.delete(names), 'run')}.")
 
 
 @app.command()

@@ -83,23 +83,79 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = ()) -> None:
-    """Print a table; columns whose number is in `numeric` are aligned to the right."""
-    out().print(make_table(columns, rows, numeric=numeric))
+    """Print a table, or a block of lines a row where the terminal is too narrow for whole words.
+
+    Columns whose number is in `numeric` are aligned to the right.
+    """
+    kept = [tuple(row) for row in rows]
+    console = out()
+    # A wide gap reads better; a narrow one may be what makes the table fit.
+    for gap in (3, 1):
+        widths = _widths([columns, *kept], console.width - gap * (len(columns) - 1))
+        if widths:
+            console.print(_table(columns, kept, widths, numeric, gap))
+            return
+    for row in kept:
+        console.print(_block(columns, row))
 
 
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = ()) -> Table:
+def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:
+    """Share the space out among columns so that no word is broken; nothing where that cannot be.
+
+    >>> _widths([("id", "title"), ("a", "one two three")], 12)
+    [2, 10]
+    >>> _widths([("id", "title"), ("a", "one two three")], 6)
+    []
+    """
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    # A word longer than 40, such as an address, may be broken.
+    least = [
+        min(40, max(cell_len(word) for cell in col for word in (cell.split() or [""])))
+        for col in zip(*rows, strict=True)
+    ]
+    while sum(widths) > space:
+        room = [width - low for width, low in zip(widths, least, strict=True)]
+        if max(room) <= 0:
+            return []
+        widest = max((i for i, spare in enumerate(room) if spare > 0), key=lambda i: widths[i])
+        widths[widest] -= 1
+    return widths
+
+
+def _table(
+    columns: Sequence[str], rows: list[tuple[str, ...]], widths: list[int], numeric: Sequence[int], gap: int
+) -> Table:
     """Make a table without frames: what is copied from a terminal stays readable."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    # The box itself takes one column between two cells, the padding the rest of the gap.
+    padding = (0, (gap - 1) // 2)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False, padding=padding)
     for i, column in enumerate(columns):
-        # Folded, never cut: a narrow terminal costs lines, not letters.
-        made.add_column(column, justify="right" if i in numeric else "left", overflow="fold")
+        made.add_column(column, justify="right" if i in numeric else "left", width=widths[i], overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     return made
+
+
+def _block(columns: Sequence[str], row: tuple[str, ...]) -> Table:
+    """Make a block of one row: its first cell, and below it a line a column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(columns[0], style="bold"), Text(row[0], style="bold"))
+    for column, cell in zip(columns[1:], row[1:], strict=True):
+        if cell:
+            grid.add_row(Text(column), Text(cell))
+    grid.add_row()
+    return grid
 
 
 def print_json(document: object) -> None:

@@ -27,29 +27,24 @@ def earned_and_cost(records: Sequence[RunRecord]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
     from posse.results import standard_error, words
 
-    first = records[0]
-
-    def row(name: str, cells: Sequence[str]) -> list[str]:
-        return [name, *cells]
-
-    def moved(record: RunRecord, text: str) -> str:
-        return text if record.traffic else "none"
-
     rows = [
-        row("earned", [words.plus_minus(r.total_mean, standard_error(r.total)) for r in records]),
-        row("regret", [words.number(_regret(r)) for r in records]),
-        row("time", [words.seconds(r.seconds) for r in records]),
-        row("times as long", [words.ratio(r.seconds / first.seconds if first.seconds else None) for r in records]),
-        row("per step and owner", [words.seconds(per_step(r)) for r in records]),
-        row("messages", [moved(r, f"{r.messages:,}") for r in records]),
-        row("bytes", [moved(r, words.size(r.bytes)) for r in records]),
+        ("earned", *(words.plus_minus(r.total_mean, standard_error(r.total)) for r in records)),
+        ("regret", *(words.number(_regret(r)) for r in records)),
+        ("time", *(words.seconds(r.seconds) for r in records)),
+        ("per step and owner", *(words.seconds(per_step(r)) for r in records)),
     ]
+    if len(records) > 1:
+        first = records[0].seconds
+        rows.append(("times as long", *(words.ratio(r.seconds / first if first else None) for r in records)))
+    if any(record.traffic for record in records):
+        rows.append(("messages", *(f"{r.messages:,}" if r.traffic else "none" for r in records)))
+        rows.append(("bytes", *(words.size(r.bytes) if r.traffic else "none" for r in records)))
     table(["", *(record.level for record in records)], rows, numeric=range(1, len(records) + 1))
 
 
 def per_step(record: RunRecord) -> float | None:
-    """Seconds a step and owner."""
-    steps = record.runs * record.budget * record.arms
+    """Seconds a step and owner, over the steps that were taken: an interrupted run took fewer than its budget."""
+    steps = int(record.pulls.sum()) * record.arms
     return record.seconds / steps if steps else None
 
 
@@ -117,10 +112,11 @@ def pulls(record: RunRecord, most: int = 10) -> None:
     table(("arm", "mean", "pulls"), rows, numeric=(1, 2))
 
 
-def saved(records: Sequence[RunRecord]) -> None:
+def saved(records: Sequence[RunRecord], again: str = "") -> None:
     """Say under which ids records were kept, and how to see them."""
-    names = ", ".join(f"{record.id} ({record.level})" for record in records)
-    say(f"\nSaved as {names}.\nSee it again: posse runs show {records[0].id}")
+    heading("Saved")
+    bullets(f"{record.id}  {record.label}" for record in records)
+    say(f"See it again: {again or f'posse runs show {records[0].id}'}")
 
 
 def _regret(record: RunRecord) -> float | None:

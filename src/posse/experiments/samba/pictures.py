@@ -34,7 +34,7 @@ def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> F
         for j, dataset in enumerate(datasets):
             chosen = [p for p in points if p.dataset == dataset and arms in (0, p.arms)]
             _time_panel(grid[i][j], chosen, against, f"{TITLES[dataset]}, " + (f"K = {arms}" if arms else "N = 100000"))
-    _legend(figure)
+    _legend(figure, 3 if len(datasets) == 1 else 4)
     return figure
 
 
@@ -58,20 +58,22 @@ def _time_panel(ax: Axes, points: Sequence[Point], against: Literal["budget", "a
     ax.set_title(title, loc="left", color=INK, fontsize=9.5)
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, columns: int) -> None:
     line = require("matplotlib.lines", extra="plot").Line2D
     handles = [line([], [], color=COLOURS[n], marker=MARKERS[n], markersize=4.5, label=n) for n in POLICY_NAMES]
+    dots = {"color": INK, "marker": "o", "linestyle": "", "markersize": 4.5}
     handles += [
         line([], [], color=INK, linestyle="-", label="secure"),
         line([], [], color=INK, linestyle=":", label="plain"),
-        line([], [], color=INK, marker="o", linestyle="", markersize=4.5, label="ours, measured"),
-        line([], [], color=INK, marker="o", markerfacecolor="white", linestyle="", markersize=4.5, label="ours, extrapolated"),
+        line([], [], **dots, label="ours, measured"),
+        line([], [], **dots, markerfacecolor="white", label="ours, extrapolated"),
         line([], [], color=INK, alpha=FADED, linewidth=3.2, label="published, their machine"),
     ]  # fmt: skip
-    _outside(figure, handles, 4)
+    outside(figure, handles, columns)
 
 
-def _outside(figure: Figure, handles: list[object], columns: int) -> None:
+def outside(figure: Figure, handles: list[object], columns: int) -> None:
+    """Put a legend above all panels, where it covers no curve."""
     figure.legend(
         handles=handles, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=8.5,
         handlelength=2.2, columnspacing=1.4,
@@ -91,7 +93,7 @@ def share_figure(done: Sequence[Shares]) -> Figure:
     patch = require("matplotlib.patches", extra="plot").Patch
     roles = ("owner", "controller", "comp", "customer")
     words = {"owner": "all owners"}
-    _outside(figure, [patch(color=role_colour(role), label=words.get(role, role)) for role in roles], 4)
+    outside(figure, [patch(color=role_colour(role), label=words.get(role, role)) for role in roles], 4)
     return figure
 
 

@@ -16,7 +16,7 @@ MEASURED, EXTRAPOLATED = "measured", "extrapolated"
 
 @dataclass(frozen=True)
 class Point:
-    """One time of the figure; an extrapolated one has the standard error of its line, a measured one is a single run."""
+    """One time of the figure: extrapolated with the standard error of its line, or measured in a single run."""
 
     dataset: str
     policy: str
@@ -135,10 +135,11 @@ def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
     return (
         f"{measured} of {len(secure)} secure points are measured at full size, one run each; "
         f"{len(secure) - measured} are extrapolated: a line through {all_series[0].line.points} shorter measured runs "
-        "of the same policy, data and K, ± one standard error of its slope. All plain points are measured, one run each.",
+        "of the same policy, data and K, ± one standard error of its slope. All plain points are measured, one run "
+        "each.",
         "Times are CPU seconds of one process at level `standard`, all roles together, without generating the Paillier "
         "key (2048 bits as published). Published times are the authors' means over 50 runs on their machine (Xeon Gold "
-        "5118, 2.3 GHz). A ratio between the two is across machines, programs and years, not a speed-up of the protocol.",
+        "5118, 2.3 GHz). A ratio between the two is across machines, not a speed-up measured in one place.",
         "The plain twin is compiled and theirs is interpreted Python, so secure / plain ratios do not compare either.",
     )
 

@@ -1,0 +1,106 @@
+"""Samba in one process: microseconds per (step, owner), secure and plain, against the AEAD floor."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+from benchmarks.measure import cpu, line, seal_floor
+from benchmarks.plain_loop import LOOPS, run
+from posse.policies import POLICIES, Policy
+from posse.privacy.crypto.paillier import PrivateKey
+from posse.problems.datasets import embedded_arms
+from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.run import warm_up
+from posse.runtime.memory import MemoryRun
+
+AUTHORS_PLAIN = {"ucb": 1.8, "thompson": 12.0}
+"""The authors' plain code, us per (step, arm) at K=100, on a machine of this kind (not measured in this run)."""
+
+
+def secure_seconds(policy: Policy, owners: int, steps: int, key: PrivateKey) -> float:
+    """CPU seconds of steps 2 to 5 over `steps` time steps; setting up and Paillier are not in it."""
+    arms = embedded_arms("movielens", owners)
+    budget = owners + steps + 1
+    notes = iter(MemoryRun(federation(arms, policy, budget, seed=1, key=key), SimulatedWorld(arms, 1, budget)))
+    for note in notes:
+        if note.step == owners + 1:
+            break
+    started = time.thread_time()
+    for note in notes:
+        if note.step == budget:
+            break
+    return time.thread_time() - started
+
+
+def plain_seconds(policy: Policy, owners: int, steps: int, seeds: int) -> float:
+    """CPU seconds of the plain twin per seed; all threads count."""
+    arms = embedded_arms("movielens", owners)
+    started = time.process_time()
+    simulate(arms, policy, owners + steps, range(seeds))
+    return (time.process_time() - started) / seeds
+
+
+def costs(key: PrivateKey) -> None:
+    """The main table, and whether each policy is within 6 raw seals (12 for two passes)."""
+    print("policy               K   plain ns   secure us   secure/plain   floor us   secure in raw seals   target")
+    for name, make in POLICIES.items():
+        policy = make()
+        passes = len(policy.passes())
+        warm_up(policy, "standard", key=key)
+        for owners, steps in ((10, 3000), (100, 1000)):
+            floor = seal_floor(owners)
+            secure = min(secure_seconds(policy, owners, steps, key) for _ in range(3)) / steps / owners
+            floor = min(floor, seal_floor(owners))
+            plain = plain_seconds(policy, owners, 20_000, 20) / 20_000 / owners
+            seals = secure / floor
+            within = f"<= {6 * passes}: {'met' if seals <= 6 * passes else 'missed'}" if owners == 100 else ""
+            print(
+                f"{name:<18} {owners:>3} {plain * 1e9:>10.1f} {secure * 1e6:>11.2f} {secure / plain:>14.0f} "
+                f"{floor * 1e6:>10.3f} {seals:>21.2f}   {within}"
+            )
+
+
+def simulator() -> None:
+    """The plain simulator against a plain Python loop in this run and the authors' published cost."""
+    print("\nplain simulation at K=100, ns per (step, arm)")
+    arms = embedded_arms("movielens", 100)
+    means = [float(mean) for mean in arms.means]
+    for name, loop in LOOPS.items():
+        ours = plain_seconds(POLICIES[name](), 100, 20_000, 20) / 20_000 / 100
+        python = cpu(lambda loop=loop: run(means, 1100, loop), 2) / 1000 / 100  # type: ignore[misc]
+        text = f"  {name:<16} ours {ours * 1e9:>6.1f}   Python loop {python * 1e9:>8.0f}   {python / ours:>5.0f} times faster"
+        if name in AUTHORS_PLAIN:
+            text += f"; authors' code {AUTHORS_PLAIN[name] * 1e3:.0f} (not in this run): {AUTHORS_PLAIN[name] * 1e-6 / ours:.0f} times"
+        print(text)
+
+
+def scaling(key: PrivateKey) -> None:
+    """Cost is linear in N and in K."""
+    policy = POLICIES["ucb"]()
+    steps = [500.0, 1000.0, 2000.0, 4000.0]
+    times = [min(secure_seconds(policy, 20, int(n), key) for _ in range(2)) for n in steps]
+    slope, intercept, fit = line(steps, times)
+    print(f"\nlinear in N (ucb, K=20):   {slope * 1e6:.1f} us a step + {intercept * 1e3:.1f} ms, R^2 = {fit:.5f}")
+    owners = [10.0, 25.0, 50.0, 75.0, 100.0]
+    times = [min(secure_seconds(policy, int(k), 500, key) for _ in range(2)) / 500 for k in owners]
+    slope, intercept, fit = line(owners, times)
+    print(
+        f"linear in K (ucb):         {slope * 1e6:.2f} us a step and owner + {intercept * 1e6:.1f} us a step, R^2 = {fit:.5f}"
+    )
+
+
+def memory(key: PrivateKey) -> None:
+    """Peak memory of the steps, by tracemalloc: without a transcript it does not depend on N."""
+    print("\npeak memory of a secure run without transcript (K=10):", end="")
+    for budget in (2000, 8000, 32_000):
+        arms = embedded_arms("movielens", 10)
+        notes = MemoryRun(federation(arms, POLICIES["ucb"](), budget, seed=1, key=key), SimulatedWorld(arms, 1, budget))
+        tracemalloc.start()
+        for note in notes:
+            if note.step == budget:
+                break
+        print(f"  N={budget}: {tracemalloc.get_traced_memory()[1] / 1e6:.2f} MB", end="")
+        tracemalloc.stop()
+    print()

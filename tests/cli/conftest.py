@@ -1,0 +1,75 @@
+"""What the tests of the command line share: a store of their own, and two ways to call it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from posse.cli.app import app
+
+Call = Callable[..., "Outcome"]
+SMALL = ("--owners", "3", "--budget", "60", "--paillier-bits", "2048")
+
+
+class Outcome:
+    """What a call gave."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store in a fresh folder; the user's own is never touched."""
+    for name in ("POSSE_DATA", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    monkeypatch.setenv("POSSE_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    return home
+
+
+@pytest.fixture
+def posse() -> Call:
+    """Call the command line in this process."""
+
+    def call(*args: str, **env: str) -> Outcome:
+        result = CliRunner(env=env).invoke(app, list(args))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Outcome(result.exit_code, result.stdout, result.stderr)
+
+    return call
+
+
+@pytest.fixture
+def process(home: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Start the command line as a process of its own."""
+
+    def start(*args: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "POSSE_HOME": str(home)}
+        pipes: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "stdin": subprocess.DEVNULL,
+            **options,
+        }
+        return subprocess.Popen([sys.executable, "-m", "posse", *args], text=True, env=environment, **pipes)
+
+    return start
+
+
+def one_line(outcome: Outcome) -> str:
+    """The one line of a refusal: exit code 2, nothing on stdout, no traceback."""
+    assert outcome.code == 2, outcome.err
+    assert outcome.out == ""
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("error: ")
+    return line

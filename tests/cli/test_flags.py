@@ -1,0 +1,59 @@
+"""Flags are the fields of the settings: none written twice, none missing, each with help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posse.cli.helptext import help_of
+from posse.problems.settings import ProblemSettings
+from posse.protocols.samba.run import SambaSettings
+from tests.cli.conftest import SMALL, Call
+
+
+@pytest.mark.parametrize("name", list(SambaSettings.model_fields))
+def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
+    assert help_of(SambaSettings, name)
+    assert f"--{name.replace('_', '-')}" in posse("run", "samba", "--help", COLUMNS="200").out
+
+
+def test_other_commands_take_their_settings(posse: Call) -> None:
+    shown = posse("problems", "--help", COLUMNS="200").out
+    for name in ProblemSettings.model_fields:
+        assert (f"--{name.replace('_', '-')} " in shown) == (name != "data")
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(posse: Call) -> None:
+    Path("run.toml").write_text('owners = 4\nbudget = 80\nlevel = "paper"\nmask = false\npaillier_bits = 2048\n')
+    outcome = posse("run", "samba", "--config", "run.toml", "--budget", "70", "--mask", "--json", "--no-save")
+    config = json.loads(outcome.out)["records"][0]["config"]
+    assert (config["owners"], config["budget"], config["level"], config["mask"]) == (4, 70, "paper", True)
+    assert config["seed"] == SambaSettings().seed
+
+
+def test_file_flags_and_python_give_the_same_run(posse: Call) -> None:
+    Path("run.toml").write_text('owners = 3\nbudget = 60\nreward = "beta"\nseed = 9\nruns = 2\n')
+    flags = ("--owners", "3", "--budget", "60", "--reward", "beta", "--seed", "9", "--runs", "2")
+    by_file = json.loads(posse("simulate", "--config", "run.toml", "--json").out)["records"][0]
+    by_flags = json.loads(posse("simulate", *flags, "--json").out)["records"][0]
+    expected = SambaSettings(owners=3, budget=60, reward="beta", seed=9, runs=2)
+    assert by_file["total"] == by_flags["total"]
+    assert by_file["config"] == by_flags["config"]
+    assert by_file["config"]["runs"] == expected.runs
+
+
+def test_lists_are_given_by_commas_or_by_repeating(posse: Call) -> None:
+    for flags in (("--means", "0.1,0.5,0.9"), ("--means", "0.1", "--means", "0.5,0.9")):
+        outcome = posse("simulate", *flags, "--budget", "30", "--runs", "2", "--no-save", "--json")
+        assert json.loads(outcome.out)["records"][0]["problem"]["means"] == [0.1, 0.5, 0.9]
+    Path("data.csv").write_text('item,rating\n"Matrix, The",5\nHeat,1\nAlien,4\nHeat,5\n')
+    items = ("--items", "Matrix, The", "--items", "Heat")
+    outcome = posse("problems", "--show", "data.csv", "--threshold", "3", *items, "--json")
+    assert json.loads(outcome.out)["names"] == ["Matrix, The", "Heat"]
+
+
+def test_simulate_makes_fifty_runs_unless_told(posse: Call) -> None:
+    runs = json.loads(posse("simulate", *SMALL, "--no-save", "--json").out)["records"][0]["runs"]
+    assert runs == 50

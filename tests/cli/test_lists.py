@@ -1,0 +1,128 @@
+"""What there is: policies, problems, experiments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import posse.experiments
+import posse.policies.checks
+from posse.policies import POLICIES
+from posse.policies.checks import CheckResult, Report
+from tests.cli.conftest import Call, one_line
+
+MINE = """
+from dataclasses import dataclass
+from posse.policies.ucb import UCB
+
+@dataclass(frozen=True)
+class Mine(UCB):
+    coefficient: float = 0.5
+
+class Needs:
+    pass
+"""
+
+
+def test_policies(posse: Call) -> None:
+    out = posse("policies").out
+    for name, policy in POLICIES.items():
+        assert name in out
+        assert policy.reference.split()[0] in out
+    facts = json.loads(posse("policies", "--json").out)
+    assert {fact["name"] for fact in facts} == set(POLICIES)
+    assert facts[0]["parameters"] == {"epsilon": 0.1}
+
+
+def test_a_policy_of_ones_own_is_checked(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text(MINE)
+    outcome = posse("policies", "--check", "mine.py:Mine")
+    assert outcome.code == 0
+    assert "may run in a federation" in outcome.out
+
+    refused = Report("mine", (CheckResult("purity", False, "score gives two values"),))
+    monkeypatch.setattr(posse_checks, "check", lambda policy: refused)
+    outcome = posse("policies", "--check", "mine:Mine")
+    assert outcome.code == 1
+    assert "FAILED: score gives two values" in " ".join(outcome.out.split())
+    assert json.loads(posse("policies", "--check", "mine:Mine", "--json").out)["passed"] is False
+
+
+posse_checks = posse.policies.checks
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "says"),
+    [
+        ("mine", "", "expected module:Class"),
+        ("gone.py:Mine", "", "there is no file gone.py"),
+        ("no_such_module:Mine", "", "there is no module 'no_such_module'"),
+        ("own.py:Mnie", MINE, "Did you mean 'Mine'"),
+        ("own.py:Needs", MINE, "must be a subclass of posse.policies.Policy"),
+        ("own.py:Mine", "class Mine(:", "SyntaxError"),
+        ("own.py:Mine", "x = undefined", "NameError: name 'undefined' is not defined (own.py, line 1)"),
+    ],
+)
+def test_a_policy_that_cannot_be_loaded(posse: Call, where: str, text: str, says: str) -> None:
+    Path("own.py").write_text(text)
+    assert says in one_line(posse("policies", "--check", where))
+
+
+def test_problems(posse: Call) -> None:
+    outcome = posse("problems")
+    assert outcome.code == 0
+    assert "embedded:movielens" in outcome.out
+    assert "POSSE_DATA" in outcome.out
+    ready = {one["name"]: one["ready"] for one in json.loads(posse("problems", "--json").out)}
+    assert ready["embedded:jester"]
+    assert not ready["steam"]
+
+
+def test_problems_with_files(posse: Call, data_dir: Path) -> None:
+    found = json.loads(posse("problems", "--json", "--data-dir", str(data_dir)).out)
+    assert next(one for one in found if one["name"] == "movielens")["ready"]
+
+
+def test_show_a_problem(posse: Call) -> None:
+    out = posse("problems", "--show", "embedded:jester", "--owners", "3").out
+    assert "joke 3" in out
+    assert "joke 4" not in out
+    assert "there is no data file" in one_line(posse("problems", "--show", "nothing"))
+
+
+@dataclass(frozen=True)
+class Pretended:
+    id: str
+    title: str = "a title"
+    reference: str = "a paper"
+    tags: tuple[str, ...] = ("tag",)
+
+    def run(self, small: bool, out: Path, watch: object) -> posse.experiments.Analysis:
+        out.mkdir(parents=True)
+        watch("half of it", 0.5)  # type: ignore[operator]
+        table = posse.experiments.Table("numbers", ("a", "b"), (("1", "2"),))
+        return posse.experiments.Analysis(f"found it, {small=}", (table,), ("a note",), (out / "rows.csv",))
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posse.experiments, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")})
+
+
+@pytest.mark.usefixtures("pretended")
+def test_reproduce(posse: Call, tmp_path: Path) -> None:
+    assert "two/a" in posse("reproduce", "--list").out
+    assert "posse reproduce ID --small" in posse("reproduce").out
+    outcome = posse("reproduce", "one/*", "--small", "--out", "found")
+    assert outcome.code == 0
+    for word in ("found it, small=True", "numbers", "a note", "rows.csv"):
+        assert word in outcome.out
+    assert {path.name for path in (tmp_path / "found" / "one").iterdir()} == {"a", "b"}
+    document = json.loads(posse("reproduce", "two/a", "--json", "--out", "json").out)
+    assert document[0]["tables"][0]["rows"] == [["1", "2"]]
+    assert "Did you mean 'two/a'" in one_line(posse("reproduce", "two/x"))
+    (tmp_path / "file").write_text("")
+    assert "is a file" in one_line(posse("reproduce", "two/a", "--out", "file/under"))

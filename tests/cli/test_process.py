@@ -1,0 +1,134 @@
+"""As a process: exit codes, Ctrl-C, closed pipes, a full disk, a fast start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posse.cli import root
+from posse.results import Store
+from posse.version import __version__
+from tests.cli.conftest import SMALL, Call
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_version_and_help(process: Start) -> None:
+    out, err = process("--version").communicate(timeout=60)
+    assert (out, err) == (f"posse {__version__}\n", "")
+    started = process()
+    assert "Commands" in started.communicate(timeout=60)[0]
+    assert started.returncode == 0
+
+
+def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
+    started = process("run", "samba", "--owners", "1")
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (2, "")
+    assert err == "error: [P100] owners must be at least 2, got 1.\n"
+
+
+def test_json_alone_on_stdout(process: Start) -> None:
+    started = process("simulate", *SMALL, "--runs", "2", "--json")
+    assert json.loads(started.communicate(timeout=120)[0])["records"][0]["runs"] == 2
+    assert started.returncode == 0
+
+
+def test_a_closed_pipe_is_quiet(process: Start) -> None:
+    started = process("problems", "--show", "embedded:jester", "--owners", "100")
+    assert started.stdout is not None
+    assert started.stderr is not None
+    started.stdout.close()
+    assert started.stderr.read() == ""
+    assert started.wait(60) == root.CLOSED
+    started.stderr.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout(process: Start) -> None:
+    with open("/dev/full", "w") as full:
+        started = process("problems", "--show", "embedded:jester", stdout=full)
+        _, err = started.communicate(timeout=60)
+    assert started.returncode == 2
+    assert err == "error: cannot write the output: No space left on device. Free some space, or write elsewhere.\n"
+
+
+def test_ctrl_c_keeps_what_was_done(process: Start) -> None:
+    started = process(
+        "run", "samba", "--owners", "3", "--budget", "5000000", "--paillier-bits", "2048",
+        # A shell that runs tests in the background may have told its children to ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert started.stderr is not None
+    while "secure run" not in (line := started.stderr.readline()):
+        assert line, "ended before it was interrupted"
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (root.INTERRUPTED, "")
+    record = Store().get("last")
+    assert f"saved as {record.id}" in err
+    assert "Traceback" not in err
+    assert record.status == "interrupted"
+    assert 0 < record.pulls.sum() < 5_000_000
+
+
+def test_a_bug_keeps_its_traceback(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Store, "list", broken)
+    with pytest.raises(ZeroDivisionError):
+        posse("runs", "list")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["--wrong"], ["runs", "--help"], ["wrong"]])
+def test_starting_needs_no_compiler(args: list[str]) -> None:
+    code = (
+        "import sys; from posse.cli.app import command\n"
+        f"try: command().main({args!r})\n"
+        "except SystemExit: print('numba' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False False"
+
+
+def test_a_closed_pipe_loses_no_run(process: Start) -> None:
+    started = process("simulate", *SMALL, "--runs", "2")
+    assert started.stdout is not None
+    assert started.stderr is not None
+    started.stdout.close()
+    assert "Traceback" not in started.stderr.read()
+    assert started.wait(60) == root.CLOSED
+    started.stderr.close()
+    assert Store().get("last").runs == 2
+
+
+def test_ctrl_c_in_a_simulation_keeps_whole_runs(process: Start) -> None:
+    started = process(
+        "simulate", "--budget", "1000000", "--runs", "5000",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert started.stderr is not None
+    while "plain runs" not in (line := started.stderr.readline()):
+        assert line, "ended before it was interrupted"
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == root.INTERRUPTED
+    record = Store().get("last")
+    assert f"saved as {record.id}" in err
+    assert record.status == "interrupted"
+    assert (record.pulls.sum(axis=1) == 1_000_000).all()
+
+
+def test_a_terminal_without_unicode(process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    started = process("simulate", *SMALL, "--runs", "3", "--no-save")
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 0, err
+    assert "earned" in out

@@ -1,0 +1,100 @@
+"""Running: secure beside plain, simulations, comparisons, the demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posse.cli import demo
+from posse.results import Store
+from tests.cli.conftest import SMALL, Call
+
+
+def strict(text: str) -> dict[str, Any]:
+    """Read JSON that must not hold NaN or Infinity."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    document: dict[str, Any] = json.loads(text, parse_constant=refuse)
+    return document
+
+
+def test_samba_says_that_both_are_the_same_and_what_leaks(posse: Call) -> None:
+    outcome = posse("run", "samba", *SMALL, "--label", "first try")
+    assert outcome.code == 0
+    for word in ("earned", "Identical", "Protection: standard", "What is not protected", "honest but", "bytes"):
+        assert word in outcome.out
+    store = Store()
+    assert [row.level for row in store.list()] == ["standard", "plain"]
+    assert store.get("last").summary["label"] == "first try"
+    assert store.get("last").id in outcome.out
+
+
+def test_json_is_one_strict_document(posse: Call) -> None:
+    outcome = posse("run", "samba", *SMALL, "--json")
+    document = strict(outcome.out)
+    assert document["identical"] is True
+    secure, plain = document["records"]
+    assert (secure["level"], plain["level"]) == ("standard", "plain")
+    assert secure["pulls"] == plain["pulls"]
+    assert secure["total"] == plain["total"]
+
+
+def test_no_save_and_no_plain_twin(posse: Call, home: Path) -> None:
+    outcome = posse("run", "samba", *SMALL, "--no-save", "--no-plain-too", "--json")
+    assert len(strict(outcome.out)["records"]) == 1
+    assert not home.exists()
+
+
+def test_a_protection_that_is_off_is_said_aloud(posse: Call) -> None:
+    outcome = posse("run", "samba", *SMALL, "--level", "paper", "--no-aes", "--no-save")
+    assert outcome.code == 0
+    assert "OFF: aes" in outcome.out
+    assert "AES is OFF" in outcome.out
+
+
+def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:
+    outcome = posse("simulate", *SMALL, "--runs", "3", "--report", "r.html", "--figure", "f.svg")
+    assert outcome.code == 0
+    assert "±" in outcome.out
+    assert "<html" in (tmp_path / "r.html").read_text()
+    assert "<svg" in (tmp_path / "f.svg").read_text()
+    assert Store().get("last").runs == 3
+
+
+def test_compare_policies_and_then_their_ids(posse: Call) -> None:
+    flags = ("--policy", "ucb", "--policy", "epsilon-greedy", "--epsilon", "0.2", "--runs", "4", *SMALL)
+    outcome = posse("compare", *flags)
+    assert outcome.code == 0
+    assert "differences are paired" in outcome.out
+    ids = [row.id for row in Store().list()]
+    assert len(ids) == 2
+    document = strict(posse("compare", *ids, "--json").out)
+    assert [row["id"] for row in document["rows"]] == ids
+    assert document["records"][1]["config"]["policy"] == {"name": "epsilon-greedy", "epsilon": 0.2}
+    assert len(Store()) == 2
+
+
+def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(demo, "POLICY", "ucb")
+    monkeypatch.setattr(demo, "BUDGET", 200)
+    outcome = posse("demo")
+    assert outcome.code == 0
+    assert outcome.out.count("Identical") == 2
+    for word in ("standard", "paper", "times as long", "per step and owner", "messages", "What each role learns"):
+        assert word in outcome.out
+    assert "4. the federation at level 'paper'" in outcome.err
+    assert "<html" in (tmp_path / "posse-demo" / "report.html").read_text()
+    assert [row.level for row in Store().list()] == ["standard", "paper", "plain"]
+    assert all(len(line.rstrip()) <= 80 for line in outcome.out.splitlines())
+
+
+def test_a_slow_demo_leaves_the_second_level_out(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "POLICY", "ucb")
+    monkeypatch.setattr(demo, "BUDGET", 200)
+    monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
+    assert posse("demo").out.count("Identical") == 1

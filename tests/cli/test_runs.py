@@ -1,0 +1,75 @@
+"""The store from the command line."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from posse.results import Store
+from posse.results.example import example_record
+from tests.cli.conftest import Call, one_line
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store()
+    store.save(example_record(id="0a-first"))
+    store.save(example_record(id="0b-second", level="plain", summary={"label": "mine"}))
+    return store
+
+
+def test_an_empty_list_says_how_to_begin(posse: Call) -> None:
+    assert "posse demo" in posse("runs", "list").out
+    assert json.loads(posse("runs", "list", "--json").out) == []
+    assert "no run in" in one_line(posse("runs", "show", "last"))
+
+
+@pytest.mark.usefixtures("store")
+def test_list(posse: Call) -> None:
+    out = posse("runs", "list").out
+    assert out.index("0b-second") < out.index("0a-first")
+    assert "mine" in out
+    rows = json.loads(posse("runs", "list", "--json", "--limit", "1").out)
+    assert [(row["id"], row["label"]) for row in rows] == [("0b-second", "mine")]
+    assert "the last 1 of 2" in posse("runs", "list", "--limit", "1").err
+
+
+def test_a_damaged_record_is_listed_and_named(posse: Call, store: Store) -> None:
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE arrays SET data = x'00ff' WHERE name = 'pulls' AND run = '0a-first'")
+    db.close()
+    assert "0a-first" in posse("runs", "list").out
+    assert "run 0a-first" in one_line(posse("runs", "show", "0a"))
+    assert posse("runs", "delete", "0a", "--yes").code == 0
+
+
+@pytest.mark.usefixtures("store")
+def test_show_by_prefix_and_last(posse: Call) -> None:
+    shown = posse("runs", "show", "0a").out
+    for word in ("0a-first", "clinic-c", "owner -> controller", "CPU time by role", "What is not protected"):
+        assert word in shown
+    assert json.loads(posse("runs", "show", "last", "--json").out)["id"] == "0b-second"
+    assert "begins several ids" in one_line(posse("runs", "show", "0"))
+    assert "no run 'zz'" in one_line(posse("runs", "show", "zz"))
+
+
+def test_delete_never_asks_where_nobody_answers(posse: Call, store: Store) -> None:
+    assert "Pass --yes" in one_line(posse("runs", "delete", "0a"))
+    assert len(store) == 2
+    assert "no run 'zz'" in one_line(posse("runs", "delete", "0a", "zz", "--yes"))
+    assert len(store) == 2
+    assert "deleted 2 runs" in posse("runs", "delete", "0a", "last", "--yes").err
+    assert len(store) == 0
+
+
+@pytest.mark.usefixtures("store")
+def test_export_and_report(posse: Call, tmp_path: Path) -> None:
+    assert posse("runs", "export", "0a", "0b", "--out", "curves.csv").code == 0
+    assert (tmp_path / "curves.csv").read_text().count("\n") > 100
+    assert "cannot export to '.xlsx'" in one_line(posse("runs", "export", "0a", "--out", "curves.xlsx"))
+    assert posse("runs", "report", "0a", "0b").code == 0
+    assert "<html" in (tmp_path / "posse-report.html").read_text()
+    assert "does not exist" in one_line(posse("runs", "report", "0a", "--out", "nowhere/r.html"))
