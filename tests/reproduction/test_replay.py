@@ -13,6 +13,7 @@ from posse.experiments.samba.agreement import estimate, z_score
 from posse.experiments.samba.problem import EpsilonLog
 from posse.experiments.samba.replay import replay
 from posse.experiments.samba.rewards import draw_correlation, our_rewards
+from posse.experiments.samba.their_thompson import SEEDS, their_beta, their_stream, their_thompson
 from posse.policies import UCB, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
 from posse.protocols.samba.plain import simulate
@@ -84,3 +85,26 @@ def test_rewards_at_smaller_budgets_are_the_beginning_of_the_run() -> None:
     alone = our_rewards("jester", "ucb", 10, (300,), runs=12)
     assert several[:, 0].tolist() == alone[:, 0].tolist()
     assert (several[:, 1] > several[:, 0]).all()
+
+
+def test_their_sampler_is_that_of_the_library() -> None:
+    stream = their_stream(300)
+    for seed in range(300):
+        for a, b in ((1.0, 1.0), (1.0, 7.0), (6.0, 1.0), (31.0, 52.0), (900.0, 801.0)):
+            assert their_beta(a, b, stream[seed]) == pytest.approx(random.Random(seed).betavariate(a, b), rel=1e-12)
+
+
+def test_their_thompson_against_plain_python() -> None:
+    means, budget, runs = [0.53, 0.43, 0.1], 400, 3
+    chooser = random.Random(runs)
+    expected = []
+    for run in range(1, runs + 1):
+        seed = chooser.randint(*SEEDS)
+        total, pulls = [0, 0, 0], [0, 0, 0]
+        for t in range(1, budget + 1):
+            draws = [random.Random(seed + t).betavariate(s + 1, n - s + 1) for s, n in zip(total, pulls, strict=True)]
+            chosen = t - 1 if t <= 3 else draws.index(max(draws))
+            total[chosen] += authors(run + t) < means[chosen]
+            pulls[chosen] += 1
+        expected.append(sum(total))
+    assert their_thompson(np.array(means), (budget,), runs)[:, 0].tolist() == expected

@@ -33,7 +33,7 @@ def test_messages_move_first_in_first_out() -> None:
     one_round = [
         *(("caller", worker, Ask(0)) for worker in WORKERS),
         *((WORLD, worker, Reward(0, 10 * i)) for i, worker in enumerate(WORKERS)),
-        *((worker, "caller", Answer(0, bytes([10 * i]))) for i, worker in enumerate(WORKERS)),
+        *((worker, "caller", Answer(0, bytes(10 * i))) for i, worker in enumerate(WORKERS)),
     ]
     assert moved(run)[:9] == one_round
     assert [sender for sender, _ in caller.heard] == list(WORKERS) * ROUNDS

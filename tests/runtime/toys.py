@@ -64,7 +64,7 @@ class Caller:
 
 
 class Worker:
-    """Pulls when asked, and answers with as many bytes as it has pulled."""
+    """Pulls when asked, and answers with as many bytes as it was paid units."""
 
     kind = "worker"
 
@@ -83,7 +83,7 @@ class Worker:
             return (Pull(self.name, self.pulls),)
         if isinstance(message, Reward) and sender == WORLD:
             self.pulls += 1
-            return ((self.name, "caller", Answer(message.number, bytes([message.units]) * self.pulls)),)
+            return ((self.name, "caller", Answer(message.number, bytes(message.units))),)
         raise ProtocolError(f"a worker does not take a {type(message).__name__}.")
 
     def state(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ class Worker:
 
 
 def world(pull: Pull) -> Reward:
-    """Pay by name and number, so that answers differ."""
+    """Pay by name and number, so that answers and their sizes differ."""
     return Reward(pull.number, (WORKERS.index(pull.owner) * 10 + pull.number) % 256)
 
 

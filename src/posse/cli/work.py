@@ -44,7 +44,7 @@ def plain(settings: SambaSettings) -> RunRecord:
     with Doing(f"plain runs of {settings.policy}") as doing:
 
         def watch(progress: Progress) -> None:
-            doing.at(progress.run / progress.runs, f"plain runs of {settings.policy}")
+            doing.at((progress.run + 1) / progress.runs, f"plain runs of {settings.policy}")
 
         return run_plain(settings, watch=watch, batch=batch)
 

@@ -19,7 +19,7 @@ from posse.core.errors import ConfigError, DataError
 class Settings(BaseModel):
     """Base of every configuration: frozen, strict about unknown keys, errors in one line."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:

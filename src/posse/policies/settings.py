@@ -13,6 +13,7 @@ class PolicySettings(Settings):
     """A policy by name; a parameter that it does not have is an error, one left out has the policy's default."""
 
     policy: str = "ucb"
+    """How to choose (see 'posse policies')."""
     epsilon: float | None = None
     schedule: str | None = None
     scale: float | None = None

@@ -21,11 +21,16 @@ class ProblemSettings(Settings):
     """
 
     data: str = "embedded:movielens"
+    """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with columns name,mean or
+    item,rating."""
     data_dir: Path | None = None
+    """Folder of the data sets; else the one that POSSE_DATA names."""
     means: tuple[float, ...] | None = None
+    """The means themselves, such as 0.2,0.5,0.8."""
     owners: int | None = None
     """Number of arms, one an owner; 10 of the embedded means, or all that `items` or a file name."""
     items: tuple[str, ...] | None = None
+    """Items of the data set to take as arms, in this order."""
     threshold: float | None = None
     """A rating above it is a reward of 1."""
     minimum: int | None = None
@@ -42,7 +47,7 @@ class ProblemSettings(Settings):
         [0.18, 0.19, 0.17]
         """
         if self.owners is not None and self.owners < 2:
-            raise ConfigError(f"owners must be at least 2, got {self.owners}.")
+            raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
         arms = self._plain_arms()
         if self.reward == "beta":
             return BetaArms(arms.means, self.concentration, arms.names, arms.source)

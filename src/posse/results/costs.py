@@ -41,7 +41,7 @@ def secure_against_plain(secure: RunRecord, plain: RunRecord) -> Figure:
     draw_band(left, plain.steps, plain.reward_band(), 1, theme.text(plain.label))
     same = identical(secure, plain)
     theme.legend(figure, left, "identical: every pull, every total" if same else "not identical")
-    right = theme.style(figure.add_subplot(grid[1]), x="", y="wall-clock time (s)", grid="y")
+    right = theme.style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
     _time_bars(right, secure, plain)
     return figure
 
@@ -96,6 +96,6 @@ def _time_bars(ax: Axes, secure: RunRecord, plain: RunRecord) -> None:
     if min(times) > 0 and max(times) > 20 * min(times):
         ax.set_yscale("log")
         ax.set_ylim(min(times) / 3, max(times) * 8)
-        ax.set_ylabel("wall-clock time (s, logarithmic)")
+        ax.set_ylabel("CPU time (s, logarithmic)")
     else:
         ax.margins(y=0.25)

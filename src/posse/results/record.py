@@ -79,7 +79,7 @@ class RunRecord:
     traffic: tuple[Traffic, ...] = ()
     """Messages and bytes by hop."""
     seconds: float = 0.0
-    """Wall-clock seconds of the whole experiment."""
+    """CPU seconds of the whole experiment, all threads; compiling is not in it."""
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def _cards(record: RunRecord) -> list[Safe]:
     hops = f"{words.count(record.messages, 'message')}" if record.traffic else "no messages recorded"
     return [
         _card(earned, "cumulative reward, mean ± standard error"),
-        _card(words.seconds(record.seconds), f"wall-clock, {words.count(record.runs, 'run')}"),
+        _card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}"),
         _card(words.size(record.bytes), hops),
         _card(_level(record), "level of protection", warn=record.level == "plain"),
     ]

@@ -123,7 +123,8 @@ def test_nonces_do_not_depend_on_the_owner(seen: Seen) -> None:
 
 
 def test_ciphertexts_do_not_depend_on_the_owner(seen: Seen) -> None:
-    sealed = seen.frames[:, :, 13:]
+    """Tags are left out: they depend on the parties' long-term keys, which no stream of ours fixes."""
+    sealed = seen.frames[:, :, 13:-16]
     assert not names_its_sender(sealed)
     assert names_its_sender(leaking(sealed))
 

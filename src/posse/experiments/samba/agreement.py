@@ -2,8 +2,8 @@
 
 Three differences are taken. `z` counts the published runs as independent. They are not (see `replay`): they share one
 world, so their mean is uncertain by that world's luck as well. `z_world` adds it: where independent runs vary by
-sd_ours and runs in one world only by sd_theirs, the world's own variance is sd_ours^2 - sd_theirs^2. `z_replay` instead
-puts our runs into the same world, where that luck cancels.
+sd_ours and the same runs replayed in their one world only by sd_replayed, the world's own variance is the difference
+sd_ours^2 - sd_replayed^2. `z_replay` instead compares the replayed runs themselves, where that luck cancels.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def z_score(ours: Estimate, theirs: Estimate, *, world: float = 0.0) -> float:
     return (ours.mean - theirs.mean) / math.sqrt(ours.error**2 + theirs.error**2 + world**2)
 
 
-def world_sd(ours: Estimate, theirs: Estimate) -> float:
-    """Standard deviation of the mean of a world, from independent runs (ours) and runs in one world (theirs)."""
-    return math.sqrt(max(0.0, ours.sd**2 - theirs.sd**2))
+def world_sd(independent: Estimate, together: Estimate) -> float:
+    """Standard deviation of the luck of a world, from runs in worlds of their own and runs together in one."""
+    return math.sqrt(max(0.0, independent.sd**2 - together.sd**2))
 
 
 def verdict(z: float) -> str:
@@ -89,7 +89,7 @@ class Comparison:
     @property
     def z_world(self) -> float:
         """Our world against theirs, with the luck of their one world in the error."""
-        return z_score(self.ours, self.theirs, world=world_sd(self.ours, self.theirs))
+        return z_score(self.ours, self.theirs, world=world_sd(self.ours, self.replayed))
 
     @property
     def z_replay(self) -> float:

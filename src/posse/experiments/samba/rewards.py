@@ -12,6 +12,7 @@ from posse.experiments.samba.agreement import Comparison, Estimate, estimate
 from posse.experiments.samba.problem import policy, top_arms, top_means
 from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
+from posse.experiments.samba.their_thompson import their_thompson
 from posse.policies import Thompson
 from posse.protocols.samba.plain import simulate
 
@@ -37,7 +38,11 @@ def compare_cells(dataset: str, name: str, arms: int, budgets: Sequence[int], ru
     """Put every published reward of a policy at K arms beside ours."""
     theirs = cells(dataset, name, arms, tuple(budgets))
     ours = our_rewards(dataset, name, arms, budgets, runs)
-    again = replay(top_means(dataset, arms), policy(name, dataset), budgets, runs, shared_draws=name == "thompson")
+    means = top_means(dataset, arms)
+    if name == "thompson":
+        again = their_thompson(means, budgets, runs)
+    else:
+        again = replay(means, policy(name, dataset), budgets, runs)
     found = []
     for cell in theirs:
         place = list(budgets).index(cell.budget)
@@ -54,35 +59,37 @@ def compare_cells(dataset: str, name: str, arms: int, budgets: Sequence[int], ru
 
 @dataclass(frozen=True)
 class Variant:
-    """Thompson sampling with one or both of the authors' shared streams."""
+    """Thompson sampling with some of what the authors' code does: its world, one stream for all owners, its sampler."""
 
     dataset: str
     arms: int
     budget: int
     their_world: bool
-    shared_draws: bool
+    draws: str
     reward: Estimate
     theirs: Estimate
 
 
+OWN, SHARED, THEIRS = "own streams", "one stream", "one stream, their sampler"
+
+
 def thompson_variants(known: Comparison) -> list[Variant]:
-    """Run Thompson sampling with one of the two shared streams; with neither and with both is known already."""
+    """Switch on what the authors' code does one by one; with nothing and with everything is known already."""
     means, runs = top_means(known.dataset, known.arms), known.ours.runs
 
-    def variant(their_world: bool, shared: bool, reward: Estimate | None = None) -> Variant:
-        if reward is None:
-            rewards = replay(
-                means, Thompson(), (known.budget,), runs, their_world=their_world, shared_draws=shared
-            )  # fmt: skip
-            reward = estimate(rewards[:, 0])
-        return Variant(known.dataset, known.arms, known.budget, their_world, shared, reward, known.theirs)
+    def again(their_world: bool, shared: bool) -> Estimate:
+        budgets = (known.budget,)
+        rewards = replay(means, Thompson(), budgets, runs, their_world=their_world, shared_draws=shared)
+        return estimate(rewards[:, 0])
 
-    return [
-        variant(False, False, known.ours),
-        variant(False, True),
-        variant(True, False),
-        variant(True, True, known.replayed),
+    found = [
+        (False, OWN, known.ours),
+        (False, SHARED, again(False, True)),
+        (True, OWN, again(True, False)),
+        (True, SHARED, again(True, True)),
+        (True, THEIRS, known.replayed),
     ]
+    return [Variant(known.dataset, known.arms, known.budget, *one, known.theirs) for one in found]
 
 
 def draw_correlation(shared: bool, *, steps: int = 2_000) -> tuple[float, float]:

@@ -67,11 +67,13 @@ def selections(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64], 
 def check_budget(arms: int, budget: int) -> None:
     """Refuse a budget that does not even pull every arm once."""
     if arms < 2:
-        raise ConfigError(f"owners must be at least 2, got {arms}.")
+        raise ConfigError(f"owners must be at least 2, got {arms}. Ask for 2 or more.")
     if arms > MAX_OWNERS:
         raise ConfigError(f"owners must be at most {MAX_OWNERS}, got {arms}.")
     if budget < arms:
-        raise ConfigError(f"budget must be at least the number of owners, got {budget} for {arms} owners.")
+        raise ConfigError(
+            f"budget must be at least the number of owners, got {budget} for {arms} owners. Raise it to {arms} or more."
+        )
     if budget >= 1 << 29:
         raise ConfigError(f"budget must be below 2^29, got {budget}.")
 

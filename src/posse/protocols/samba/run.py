@@ -30,10 +30,15 @@ class SambaSettings(ProblemSettings, PolicySettings):
     budget: int = 10_000
     """Number of pulls N."""
     level: Literal["standard", "paper"] = "standard"
+    """Level of protection: 'standard', or 'paper' as published."""
     aes: bool = True
+    """AES-GCM on what owners send (can be off at level paper only)."""
     paillier: bool = True
+    """Paillier on the sums (can be off at level paper only)."""
     permutation: bool = True
+    """Permute the owners before comp sees scores (can be off at level paper only)."""
     mask: bool = True
+    """Mask the scores that comp compares (can be off at level paper only)."""
     seed: int = 1
     """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
     runs: int = 1
@@ -41,6 +46,7 @@ class SambaSettings(ProblemSettings, PolicySettings):
     points: int = 200
     """Points of a curve."""
     paillier_bits: int = DEFAULT_BITS
+    """Size of the Paillier key."""
 
     def check(self) -> tuple[Arms, Policy, Switches]:
         """Check everything before anything starts, and return what it makes."""
@@ -65,7 +71,7 @@ class SambaSettings(ProblemSettings, PolicySettings):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a record is: the run, its step, and the budget."""
+    """How far a record is: the number of the run (from 0), its step, and the budget."""
 
     run: int
     runs: int
@@ -94,14 +100,15 @@ def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: Priv
     True
     """
     arms, policy, switches = settings.check()
-    started = time.process_time()
-    key = key or generate_key(settings.paillier_bits)
-    key_seconds = time.process_time() - started
+    summary: dict[str, str | float | int] = {}
+    if key is None:
+        started = time.process_time()
+        key = generate_key(settings.paillier_bits)
+        summary["key_seconds"] = time.process_time() - started
+    summary["paillier_bits"] = key.public_key.bits
     warm_up(policy, settings.level, key=key)
     started = time.process_time()
-    tally = _Tally(settings, arms, switches)
-    tally.summary["paillier_bits"] = key.public_key.bits
-    tally.summary["key_seconds"] = key_seconds
+    tally = _Tally(settings, arms, switches, summary)
     try:
         for number, seed in enumerate(settings.seeds):
             world = SimulatedWorld(arms, seed, settings.budget, points=settings.points)
@@ -136,13 +143,13 @@ def warm_up(policy: Policy, level: str, *, key: PrivateKey | None = None) -> Non
 class _Tally:
     """Adds up the runs of one record."""
 
-    def __init__(self, settings: SambaSettings, arms: Arms, switches: Switches) -> None:
-        self._settings, self._arms, self._switches = settings, arms, switches
+    def __init__(
+        self, settings: SambaSettings, arms: Arms, switches: Switches, summary: dict[str, str | float | int]
+    ) -> None:
+        self._settings, self._arms, self._switches, self._summary = settings, arms, switches, summary
         self._worlds: list[SimulatedWorld] = []
         self._runs: list[MemoryRun] = []
-        self._totals: list[float] = []
         self._seeds: list[int] = []
-        self.summary: dict[str, str | float | int] = {}
 
     def begin(self, seed: int, world: SimulatedWorld, run: MemoryRun) -> None:
         self._seeds.append(seed)
@@ -156,7 +163,6 @@ class _Tally:
             raise ProtocolError(
                 "the decrypted total is not what the owners earned: this is a defect, please report it."
             )
-        self._totals.append(float(world.units.sum()) / REWARD_ONE)
 
     def record(self, status: str, seconds: float) -> RunRecord:
         settings, arms = self._settings, self._arms
@@ -190,7 +196,7 @@ class _Tally:
             role_seconds=role_seconds,
             traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(hops.items())),
             seconds=seconds,
-            summary=self.summary,
+            summary=self._summary,
         )
 
 
@@ -217,7 +223,7 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
                 )
             )
             if watch is not None:
-                watch(Progress(min(first + batch, settings.runs), settings.runs, settings.budget, settings.budget))
+                watch(Progress(min(first + batch, settings.runs) - 1, settings.runs, settings.budget, settings.budget))
     except KeyboardInterrupt:
         status = "interrupted"
     seconds = time.process_time() - started
