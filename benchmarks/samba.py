@@ -48,7 +48,7 @@ def costs(key: PrivateKey) -> None:
     for name, make in POLICIES.items():
         policy = make()
         passes = len(policy.passes())
-        warm_up(policy, "standard", key=key)
+        warm_up(policy, "standard", secure=True)
         for owners, steps in ((10, 3000), (100, 1000)):
             floor = seal_floor(owners)
             secure = min(secure_seconds(policy, owners, steps, key) for _ in range(3)) / steps / owners
@@ -70,9 +70,10 @@ def simulator() -> None:
     for name, loop in LOOPS.items():
         ours = plain_seconds(POLICIES[name](), 100, 20_000, 20) / 20_000 / 100
         python = cpu(lambda loop=loop: run(means, 1100, loop), 2) / 1000 / 100  # type: ignore[misc]
-        text = f"  {name:<16} ours {ours * 1e9:>6.1f}   Python loop {python * 1e9:>8.0f}   {python / ours:>5.0f} times faster"
+        text = f"  {name:<16} ours {ours * 1e9:>6.1f}   Python loop {python * 1e9:>8.0f}   {python / ours:>5.0f} times"
         if name in AUTHORS_PLAIN:
-            text += f"; authors' code {AUTHORS_PLAIN[name] * 1e3:.0f} (not in this run): {AUTHORS_PLAIN[name] * 1e-6 / ours:.0f} times"
+            theirs = AUTHORS_PLAIN[name] * 1e3
+            text += f"; authors' code {theirs:.0f} (not in this run): {theirs * 1e-9 / ours:.0f} times"
         print(text)
 
 
@@ -87,7 +88,8 @@ def scaling(key: PrivateKey) -> None:
     times = [min(secure_seconds(policy, int(k), 500, key) for _ in range(2)) / 500 for k in owners]
     slope, intercept, fit = line(owners, times)
     print(
-        f"linear in K (ucb):         {slope * 1e6:.2f} us a step and owner + {intercept * 1e6:.1f} us a step, R^2 = {fit:.5f}"
+        f"linear in K (ucb):         {slope * 1e6:.2f} us a step and owner + {intercept * 1e6:.1f} us a step, "
+        f"R^2 = {fit:.5f}"
     )
 
 

@@ -31,7 +31,7 @@ def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
     started = process("run", "samba", "--owners", "1")
     out, err = started.communicate(timeout=60)
     assert (started.returncode, out) == (2, "")
-    assert err == "error: [P100] owners must be at least 2, got 1.\n"
+    assert err == "error: [P100] owners must be at least 2, got 1. Ask for 2 or more.\n"
 
 
 def test_json_alone_on_stdout(process: Start) -> None:

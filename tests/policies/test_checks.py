@@ -7,7 +7,7 @@ import pytest
 from posse.core.errors import PolicyError
 from posse.policies import POLICIES, EpsilonDecreasing, Policy, Pursuit, Softmax
 from posse.policies.checks import CHECKS, check, refuse
-from tests.policies import users
+from tests.policies import counterexamples, users
 
 LOCALITY, OBLIVIOUS, MASKS, PURITY, PICKLABLE, COMPILES, FINITE = CHECKS
 
@@ -41,26 +41,26 @@ def test_extreme_parameters_and_sound_policies_of_users_pass(policy: Policy) -> 
 
 REFUSED = [
     # Reinforcement Comparison needs the reference reward over all arms, however it gets it.
-    (users.ComparisonAsked(), LOCALITY, "score asks for 'reference'"),
-    (users.ComparisonGlobal(), LOCALITY, "score writes 'reference'"),
-    (users.ComparisonList(), LOCALITY, "score reads 'REFERENCES', a list"),
-    (users.ComparisonHelper(), LOCALITY, "score reads 'ARRAY', a ndarray"),
-    (users.ComparisonHidden(), LOCALITY, "changes when other arms are scored in between"),
-    (users.ComparisonNonlocal(), LOCALITY, "score writes 'value'"),
-    (users.ComparisonClosure(), LOCALITY, "score reads 'cell', a dict"),
-    (users.ComparisonDefault(), LOCALITY, "score asks for 'seen'"),
-    (users.NosyLearner(), LOCALITY, "learn asks for 'all_totals'"),
+    (counterexamples.ComparisonAsked(), LOCALITY, "score asks for 'reference'"),
+    (counterexamples.ComparisonGlobal(), LOCALITY, "score writes 'reference'"),
+    (counterexamples.ComparisonList(), LOCALITY, "score reads 'REFERENCES', a list"),
+    (counterexamples.ComparisonHelper(), LOCALITY, "score reads 'ARRAY', a ndarray"),
+    (counterexamples.ComparisonHidden(), LOCALITY, "changes when other arms are scored in between"),
+    (counterexamples.ComparisonNonlocal(), LOCALITY, "score writes 'value'"),
+    (counterexamples.ComparisonClosure(), LOCALITY, "score reads 'cell', a dict"),
+    (counterexamples.ComparisonDefault(), LOCALITY, "score asks for 'seen'"),
+    (counterexamples.NosyLearner(), LOCALITY, "learn asks for 'all_totals'"),
     (users.Scoreless(), LOCALITY, "there is no score"),
     (users.Method(), LOCALITY, "make it a staticmethod"),
     # The filter by index, by time and by value.
-    (users.OddFilter(), OBLIVIOUS, "depends on positions"),
-    (users.CoinFilter(), OBLIVIOUS, "depends on positions"),
-    (users.ValueFilter(), OBLIVIOUS, "depends on values"),
-    (users.LargeValueFilter(), OBLIVIOUS, "depends on values"),
-    (users.ProportionalFilter(), OBLIVIOUS, "depends on values"),
-    (users.TimedFilter(), OBLIVIOUS, "asks for 't'"),
-    (users.FarFilter(), OBLIVIOUS, "must give a position"),
-    (users.NoChoose(), OBLIVIOUS, "kind 'custom'"),
+    (counterexamples.OddFilter(), OBLIVIOUS, "depends on positions"),
+    (counterexamples.CoinFilter(), OBLIVIOUS, "depends on positions"),
+    (counterexamples.ValueFilter(), OBLIVIOUS, "depends on values"),
+    (counterexamples.LargeValueFilter(), OBLIVIOUS, "depends on values"),
+    (counterexamples.ProportionalFilter(), OBLIVIOUS, "depends on values"),
+    (counterexamples.TimedFilter(), OBLIVIOUS, "asks for 't'"),
+    (counterexamples.FarFilter(), OBLIVIOUS, "must give a position"),
+    (counterexamples.NoChoose(), OBLIVIOUS, "kind 'custom'"),
     (users.Huge(), MASKS, r"below 2\^19 in size"),
     (users.Tiny(), MASKS, r"differ by more than 2\^-40"),
     (users.Dicing(), PURITY, "two results for the same arguments"),
@@ -100,17 +100,17 @@ def test_what_the_policy_itself_raises_is_a_finding() -> None:
 
 
 def test_after_a_wrong_signature_the_other_checks_are_left_out() -> None:
-    report = check(users.ComparisonAsked())
+    report = check(counterexamples.ComparisonAsked())
     assert [result.name for result in report.results] == [LOCALITY]
     assert len(check(users.Endless()).results) == len(CHECKS)
 
 
 def test_state_is_found_in_the_source_for_numba_freezes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled function sees a global array as it was when it was compiled: calling it would show nothing."""
-    policy = users.Compiled()
+    policy = counterexamples.Compiled()
     state = (20, 0, 1.0, 2, 0.0, 7, (0.0,))
     before = policy.score(*state)
-    monkeypatch.setattr(users, "ARRAY", users.ARRAY + 9.0)
+    monkeypatch.setattr(counterexamples, "ARRAY", counterexamples.ARRAY + 9.0)
     assert policy.score(*state) == before
     with pytest.raises(PolicyError, match="violates arm score locality: score reads 'ARRAY'"):
         refuse(policy)

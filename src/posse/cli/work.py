@@ -20,7 +20,7 @@ def secure(settings: SambaSettings, key: PrivateKey | None = None) -> RunRecord:
     """Run the federation in this process."""
     from posse.protocols.samba.run import Progress, run_secure
 
-    _compile(settings)
+    _compile(settings, secure=True)
     whole = settings.runs * settings.budget
     with Doing(f"secure run ({settings.level})") as doing:
 
@@ -49,10 +49,10 @@ def plain(settings: SambaSettings) -> RunRecord:
         return run_plain(settings, watch=watch, batch=batch)
 
 
-def _compile(settings: SambaSettings) -> None:
+def _compile(settings: SambaSettings, *, secure: bool = False) -> None:
     """Compile what a run calls, which takes seconds the first time and nothing after."""
     from posse.protocols.samba.run import warm_up
 
     _, policy, _ = settings.check()
     with Doing(f"compiling {settings.policy}, which is done once"):
-        warm_up(policy, settings.level)
+        warm_up(policy, settings.level, secure=secure)

@@ -100,8 +100,8 @@ def reward_notes(comparisons: Sequence[Comparison], variants: Sequence[Variant])
         "They are not independent: budgets of one run share its beginning, here and there.",
         "Parameters and the decreasing schedule (epsilon = 1 / log2 t) are those of the authors' repository; the paper "
         "does not print them. Which values the published rewards allow by themselves is checked at K = 10 alone (more "
-        "than one, often), so agreement at the other K is not circular. Arms are the K largest of the authors' means, as in their "
-        "benchmark; these means divide by all users.",
+        "than one, often), so agreement at the other K is not circular. Arms are the K largest of the authors' means, "
+        "as in their benchmark; these means divide by all users.",
         "The authors' runs are not independent: all arms of a step are compared with one number, and run r + 1 sees "
         f"the numbers of run r one step earlier. UCB's published standard deviation is {ratio:.2f} of that of "
         "independent runs. Counted as independent, their mean looks more certain than it is; `replayed` puts our "
@@ -123,9 +123,9 @@ def _thompson_words(variants: Sequence[Variant]) -> str:
     both, exact = distance(True, SHARED), distance(True, THEIRS)
     nearer = "nearer to" if exact < min(own, world) else "not nearer to"
     return (
-        f"Mean distance from the published reward at K = {largest}: {own:.0f} with independent rewards and own streams, "
-        f"{stream:.0f} with one stream alone, {world:.0f} in their world alone, {both:.0f} with both, and {exact:.0f} "
+        f"Mean distance from the published reward at K = {largest}: {own:.0f} with independent rewards and own "
+        f"streams, {stream:.0f} with one stream alone, {world:.0f} in their world alone, {both:.0f} with both, and {exact:.0f} "
         f"with their sampler of Beta as well (that is `replayed`): what their code does lands {nearer} the published "
-        "reward. A shared stream is not Thompson sampling: it ties the owners' samples together, explores less, and "
-        "earns more on these arms by luck of the problem."
+        "reward. With one stream the samples of the arms are not independent, as Thompson sampling asks: the published "
+        "numbers are those of another policy."
     )

@@ -70,7 +70,7 @@ def their_beta(a, b, numbers):
     return x / (x + y)
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+@numba.njit(parallel=True)
 def _play(world, stream, means, beta_seeds, budgets, out):
     owners = means.shape[0]
     for run in numba.prange(beta_seeds.shape[0]):
@@ -97,7 +97,7 @@ def _play(world, stream, means, beta_seeds, budgets, out):
 
 
 def their_thompson(means: NDArray[np.float64], budgets: Sequence[int], runs: int) -> NDArray[np.float64]:
-    """Give the cumulative reward of runs 1, 2, ... at every budget; the beta seeds are drawn as theirs were, not theirs."""
+    """Give the cumulative reward of runs 1, 2, ... at every budget; beta seeds are new ones, drawn as theirs were."""
     chooser = random.Random(runs)
     beta_seeds = np.array([chooser.randint(*SEEDS) for _ in range(runs)], np.int64)
     last = int(budgets[-1])

@@ -106,7 +106,7 @@ def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: Priv
         key = generate_key(settings.paillier_bits)
         summary["key_seconds"] = time.process_time() - started
     summary["paillier_bits"] = key.public_key.bits
-    warm_up(policy, settings.level, key=key)
+    warm_up(policy, settings.level, secure=True)
     started = time.process_time()
     tally = _Tally(settings, arms, switches, summary)
     try:
@@ -127,17 +127,20 @@ def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: Priv
     return tally.record("finished", time.process_time() - started)
 
 
-def warm_up(policy: Policy, level: str, *, key: PrivateKey | None = None) -> None:
-    """Compile what a run will call, so that compiling is not counted as running."""
+def warm_up(policy: Policy, level: str, *, secure: bool = False) -> None:
+    """Compile what a plain or a secure run will call, so that compiling is not counted as running."""
     arms = BernoulliArms([0.5, 0.5])
     budget = 4
     simulate(arms, policy, budget, [0], level=level)
-    if key is not None:
-        for event in MemoryRun(
-            federation(arms, policy, budget, seed=0, level=level, key=key), SimulatedWorld(arms, 0, budget)
-        ):
-            if event.step == budget:
-                return
+    if not secure:
+        return
+    # It ends before the sums, so no number is ever encrypted under this key.
+    key = generate_key(256, insecure_small_keys=True)
+    switches = Switches(paillier=level != "paper")
+    roles = federation(arms, policy, budget, seed=0, level=level, switches=switches, key=key)
+    for event in MemoryRun(roles, SimulatedWorld(arms, 0, budget)):
+        if event.step == budget:
+            return
 
 
 class _Tally:
