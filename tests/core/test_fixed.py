@@ -60,7 +60,7 @@ def test_tie_bits_hold_every_owner(owners: int, bits: int) -> None:
 @settings(deadline=None, max_examples=150)
 @given(keys, st.integers(0, 2**32 - 1), bits_of)
 def test_tie_is_a_bijection(key: int, index: int, bits: int) -> None:
-    assert sorted(tie(key, index, owner, bits) for owner in range(1 << bits)) == list(range(1 << bits))
+    assert sorted(tie(key, index, owner, 1 << bits, bits) for owner in range(1 << bits)) == list(range(1 << bits))
 
 
 @settings(deadline=None)
@@ -70,30 +70,29 @@ def test_tie_is_its_place_by_the_words_of_the_step_and_the_source_agrees(
 ) -> None:
     owner = data.draw(st.integers(0, (1 << bits) - 1))
     first, second = (np.uint64(word) for word in words(key, TIE, 0, index, 0))
-    place = tie_place(first, second, owner, bits)
-    assert tie(key, index, owner, bits) == place
+    place = tie_place(first, second, owner, 1 << bits, bits)
+    assert tie(key, index, owner, 1 << bits, bits) == place
     with np.errstate(over="ignore"):  # multiplication modulo 2^64 is meant
-        assert tie_place.py_func(first, second, owner, bits) == place
+        assert tie_place.py_func(first, second, owner, 1 << bits, bits) == place
 
 
-def test_a_tie_of_two_is_fair_exactly_and_of_three_within_four_percent() -> None:
-    """All words that a tie order of two bits can see: 8 multipliers and addends in each of four rounds."""
-    orders = []
-    for parts in itertools.product(itertools.product((0, 2), range(4)), repeat=4):
-        first = sum(part[0] << 16 * r for r, part in enumerate(parts))
-        second = sum(part[1] << 16 * r for r, part in enumerate(parts))
-        orders.append([tie_place(np.uint64(first), np.uint64(second), owner, 2) for owner in range(4)])
-    places = np.array(orders)
-    for one, other in itertools.combinations(range(4), 2):
-        assert np.mean(places[:, one] > places[:, other]) == 0.5
-    winners = np.bincount(places[:, :3].argmax(axis=1), minlength=3) / len(places)
-    assert np.abs(3 * winners - 1).max() < 0.04
-    assert (np.bincount(places.argmax(axis=1)) == len(places) // 4).all()
+@pytest.mark.parametrize("owners", [2, 3, 4, 5, 7, 10])
+def test_ties_of_any_two_three_or_all_go_to_each_alike(owners: int) -> None:
+    """20,000 steps: a share off by 6 % of itself is found with power above .999, and each test of a subset raises a
+    false alarm with probability below 1e-5 (the limit is 4.5 standard deviations)."""
+    steps, bits = 20_000, tie_bits(owners)
+    places = np.array([[tie(7, step, owner, owners, bits) for owner in range(owners)] for step in range(steps)])
+    assert all(len(set(row)) == owners for row in places[:100].tolist())
+    for size in {2, min(3, owners), owners}:
+        for subset in itertools.combinations(range(owners), size):
+            wins = np.bincount(places[:, subset].argmax(axis=1), minlength=size)
+            limit = 4.5 * math.sqrt(steps / size * (1 - 1 / size))
+            assert np.abs(wins - steps / size).max() < limit, subset
 
 
 def test_tie_orders_change_with_the_step_and_the_key() -> None:
     def order(key: int, index: int) -> tuple[int, ...]:
-        return tuple(tie(np.uint64(key), index, owner, 4) for owner in range(16))
+        return tuple(tie(np.uint64(key), index, owner, 16, 4) for owner in range(16))
 
     assert len({order(1, index) for index in range(500)}) > 490
     assert len({order(key, 1) for key in range(500)}) > 490
@@ -125,12 +124,7 @@ def test_a_bounded_score_fits_and_one_that_fits_is_left_alone(score: float, bits
     assert bounded.py_func(score, bits) == held
 
 
-def rounded_up(bits: int) -> pytest.MarkDecorator:
-    reason = "2^(22 - bits) - 2^-40 is no float from 2^14 on and rounds up to the power itself"
-    return pytest.mark.xfail(bits <= 8, reason=reason, strict=True)
-
-
-@pytest.mark.parametrize("bits", [pytest.param(bits, marks=rounded_up(bits)) for bits in range(1, 13)])
+@pytest.mark.parametrize("bits", range(1, 13))
 def test_the_largest_integer_is_below_its_documented_bound(bits: int) -> None:
     assert comparable(bounded(1e300, bits), (1 << bits) - 1, bits) < 1 << 62
 

@@ -132,7 +132,7 @@ def test_arms_describe_themselves() -> None:
         (lambda: BernoulliArms([0.5, 0.6], names=["a", "a"]), "got 'a' twice"),
         (lambda: BetaArms([0.0, 0.5]), "strictly between 0 and 1"),
         (lambda: BetaArms([0.5, 1.0]), "strictly between 0 and 1"),
-        (lambda: BetaArms([0.5, 0.6], concentration=0.0), "concentration must be a finite number above 0, got 0.0"),
+        (lambda: BetaArms([0.5, 0.6], concentration=0.0), "concentration must be at least 0.05, got 0.0"),
         (lambda: BetaArms([0.5, 0.6], concentration=math.inf), "concentration must be"),
         (lambda: BetaArms([0.5, 0.6], concentration=math.nan), "concentration must be"),
         (lambda: EmpiricalArms([]), "at least 2 arms, got 0"),

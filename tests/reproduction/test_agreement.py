@@ -38,16 +38,15 @@ def test_estimate_by_hand() -> None:
     assert one.error == pytest.approx(one.sd / 2)
 
 
-def test_a_world_has_the_variance_that_its_runs_lack() -> None:
-    assert world_sd(Estimate(0.0, 13.0, 50), Estimate(0.0, 5.0, 50)) == pytest.approx(12.0)
-    assert world_sd(Estimate(0.0, 5.0, 50), Estimate(0.0, 13.0, 50)) == 0.0
+def test_the_luck_of_a_world_is_binomial() -> None:
+    assert world_sd(Estimate(40_000.0, 1.0, 50), 50_000) == pytest.approx(math.sqrt(50_000 * 0.8 * 0.2))
 
 
 def test_the_three_differences_of_a_cell() -> None:
     one = cell(ours=1010.0, replayed=1000.0 + 4.0 * math.sqrt(2.0))
     assert one.z == pytest.approx(2.0)
-    # Alone a run varies by 30, in one world by 20: the world by the rest.
-    assert one.z_world == pytest.approx(10.0 / math.sqrt(25.0 + 900.0 - 400.0))
+    # 1,000 of 50,000 pulls pay: luck of variance 980, beside 25 of the errors.
+    assert one.z_world == pytest.approx(10.0 / math.sqrt(25.0 + 980.0))
     assert one.z_replay == pytest.approx(1.0)
 
 

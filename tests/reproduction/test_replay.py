@@ -12,7 +12,7 @@ from posse.core.random import SELECT, uniform
 from posse.experiments.samba.agreement import estimate, z_score
 from posse.experiments.samba.problem import EpsilonLog
 from posse.experiments.samba.replay import replay
-from posse.experiments.samba.rewards import draw_correlation, our_rewards
+from posse.experiments.samba.rewards import OWN, SHARED, THEIRS, draw_correlation, our_rewards
 from posse.experiments.samba.their_thompson import SEEDS, their_beta, their_stream, their_thompson
 from posse.policies import UCB, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
@@ -67,10 +67,11 @@ def test_in_independent_worlds_it_earns_what_the_twin_earns(policy: object) -> N
 
 
 def test_one_stream_correlates_the_arms_and_own_streams_do_not() -> None:
-    low, high = draw_correlation(shared=True)
-    assert 0.5 < low <= high <= 1.0
+    for draws in (SHARED, THEIRS):
+        low, high = draw_correlation(draws)
+        assert 0.5 < low <= high <= 1.0
     # 2,000 draws: the standard error of a correlation of independent samples is .022.
-    assert max(abs(value) for value in draw_correlation(shared=False)) < 0.1
+    assert max(abs(value) for value in draw_correlation(OWN)) < 0.1
 
 
 def test_streams_matter_to_thompson_and_to_no_policy_without_draws() -> None:

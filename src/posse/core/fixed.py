@@ -43,24 +43,28 @@ def tie_bits(owners: int) -> int:
 
 
 @elementary
-def tie(key: int, index: int, owner: int, bits: int) -> int:
-    """Place of an owner in the tie order of one step: a keyed bijection of [0, 2^bits).
+def tie(key: int, index: int, owner: int, owners: int, bits: int) -> int:
+    """Place of an owner in the tie order of one step: different for every owner, below 2^bits.
 
-    Four rounds of odd multiplication, addition and xor-shift modulo 2^bits, each a bijection, so two owners never
-    have the same place. Cost: two counter draws and a dozen integer operations; no owner needs the others' places.
+    Cost: one counter draw and some thirty integer operations; no owner needs the others' places.
     """
     first, second = words(key, TIE, 0, index, 0)
-    return tie_place(first, second, owner, bits)
+    return tie_place(first, second, owner, owners, bits)
 
 
 @elementary
-def tie_place(first: int, second: int, owner: int, bits: int) -> int:
-    """`tie` with the two words of the step drawn before: the loop over owners draws them once."""
+def tie_place(first: int, second: int, owner: int, owners: int, bits: int) -> int:
+    """`tie` with the two words of the step drawn before: the loop over owners draws them once.
+
+    The owners are rotated by a random number, so that a tie of all goes to each alike; then eight rounds of odd
+    multiplication, addition and xor-shift modulo 2^bits mix them, each a bijection.
+    """
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     half = np.uint64((bits + 1) // 2)
-    place = np.uint64(owner)
-    for r in range(4):
-        shift = np.uint64(16 * r)
+    turn = ((np.uint64(first) >> np.uint64(32)) * np.uint64(owners)) >> np.uint64(32)
+    place = (np.uint64(owner) + turn) % np.uint64(owners)
+    for r in range(8):
+        shift = np.uint64(8 * r)
         place = (place * ((np.uint64(first) >> shift) | np.uint64(1)) + (np.uint64(second) >> shift)) & mask
         place = place ^ (place >> half)
     return np.int64(place)  # type: ignore[return-value]
@@ -69,7 +73,7 @@ def tie_place(first: int, second: int, owner: int, bits: int) -> int:
 @elementary
 def bounded(score: float, bits: int) -> float:
     """Clip a score to what x can hold: |score| < 2^(22 - bits)."""
-    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits)) - 2.0**-SCORE_BITS
+    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits)) * (1.0 - 2.0**-53)
     return min(max(score, -limit), limit)
 
 

@@ -21,14 +21,15 @@ from posse.core.compiled import elementary
 class Selection:
     """How one pass selects an arm from the scores.
 
-    `argmax`: the largest score. `match`: with probability proportional to exp(score / scale); scores are at most
-    `ceiling`. Away from level `paper` matching is Gumbel-max: every owner adds scale * G to its own score and the
-    largest wins, which has the same distribution. `custom`: `choose(scores, u)` returns the position selected; it may
-    depend on the order of the scores only, and u in [0, 1) is its coin.
+    `argmax`: the largest score. `match`: with probability proportional to exp(score / scale); scores are between
+    `floor` and `ceiling`. Away from level `paper` matching is Gumbel-max: every owner adds scale * G to its own score
+    and the largest wins, which has the same distribution. `custom`: `choose(scores, u)` returns the position selected;
+    it may depend on the order of the scores only, and u in [0, 1) is its coin.
     """
 
     kind: Literal["argmax", "match", "custom"]
     scale: float = 1.0
+    floor: float = 0.0
     ceiling: float = 0.0
     choose: Callable[..., int] | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,7 +48,7 @@ class Pursuit(Policy):
 
     def passes(self) -> tuple[Selection, ...]:
         """The best mean, then a probability matching on p."""
-        return (ARGMAX, Selection("match", scale=1.0, ceiling=0.0))
+        return (ARGMAX, Selection("match", scale=1.0, floor=math.log(FLOOR), ceiling=0.0))
 
     def parameters(self) -> tuple[float, ...]:
         """The rate beta."""

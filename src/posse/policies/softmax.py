@@ -25,5 +25,5 @@ class Softmax(Policy):
         check.between(0, 20, open_low=True, tau=self.tau)
 
     def passes(self) -> tuple[Selection, ...]:
-        """One probability matching of temperature tau; a mean is at most 1."""
-        return (Selection("match", scale=float(self.tau), ceiling=1.0),)
+        """One probability matching of temperature tau; a mean is in [0, 1]."""
+        return (Selection("match", scale=float(self.tau), floor=0.0, ceiling=1.0),)

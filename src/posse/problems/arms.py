@@ -126,8 +126,8 @@ def BetaArms(
 ) -> Arms:
     """Arms that pay a Beta(mean c, (1 - mean) c) number, c the concentration; means strictly inside (0, 1)."""
     array = _valid(means, "means")
-    if not (concentration > 0 and math.isfinite(concentration)):
-        raise ConfigError(f"concentration must be a finite number above 0, got {concentration}.")
+    if not (concentration >= 0.05 and math.isfinite(concentration)):
+        raise ConfigError(f"concentration must be at least 0.05, got {concentration}. Use BernoulliArms for 0 and 1.")
     if np.any((array <= 0) | (array >= 1)):
         raise ConfigError(
             "means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that never vary."

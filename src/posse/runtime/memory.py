@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +23,7 @@ World = Callable[[Pull], Message]
 
 
 class Delivery(NamedTuple):
-    """One message that was delivered, and the events it caused."""
+    """One message that was delivered, and the events up to the next."""
 
     sender: str
     receiver: str
@@ -46,6 +47,9 @@ class MemoryRun:
     raises passes through, with that role's state as it was. `transcript` keeps the last so many messages; without it,
     memory does not grow with the length of the run.
 
+    An interrupt (Ctrl-C) ends a run: what was done can be read and recorded, but the message that was being handled is
+    lost.
+
     Bytes are the encoded size of each message (msgpack); seconds are this thread's CPU time inside each kind of role.
     """
 
@@ -55,8 +59,7 @@ class MemoryRun:
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
         self.hops: dict[tuple[str, str], Hop] = {}
         self._world = world
-        self._wave: Iterator[Action] = iter(())
-        self._asked: list[Action] = []
+        self._queue: deque[Action] = deque()
         self._last: Send | None = None
         self._started = False
 
@@ -69,55 +72,60 @@ class MemoryRun:
             pass
 
     def deliver(self) -> Delivery | None:
-        """Carry out actions until one message has moved; return it, or None when nothing is left to do."""
-        self._last = None
+        """Move one message and carry out what is not a message up to the next one; None when nothing is left."""
         events = tuple(self._pump(1))
-        return Delivery(*self._last, events) if self._last is not None else None
+        return None if self._last is None else Delivery(*self._last, events)
 
     def _pump(self, limit: int | None) -> Iterator[Note]:
         """Carry out actions in the order they were asked for, until `limit` messages have moved.
 
-        Actions come in waves: what the actions of one wave ask for is the next. Consecutive messages of one fixed-size
-        type go to one kind of role and are accounted together: the clock is read and the size computed once for all.
+        Consecutive messages of one fixed-size type go to one kind of role and are accounted together: the clock is
+        read and the size computed once for all.
         """
+        self._last = None
+        queue, transcript = self._queue, self.transcript
         if not self._started:
             self._started = True
-            self._asked = [action for role in self.roles.values() for action in role.start()]
+            for role in self.roles.values():
+                queue.extend(role.start())
         receivers = {name: role.receive for name, role in self.roles.items()}
-        careful = limit is not None or self.transcript is not None
+        careful = limit is not None or transcript is not None
         stretch = _Stretch(self.roles, self.seconds, self.hops)
         alike: type[Message] | None = None
         moved = 0
-        asked = self._asked
         try:
-            while True:
-                for action in self._wave:
-                    if type(action) is tuple:
-                        sender, name, message = action
-                        if type(message) is not alike:
-                            stretch.end(moved)
-                            alike = stretch.begin(sender, name, message)
-                            moved = 0
-                        moved += 1
-                        if careful and self.transcript is not None:
-                            self.transcript.add(sender, name, message)
-                        asked += receivers[name](sender, message)
-                        if careful and limit is not None:
-                            self._last = action
+            while queue:
+                action = queue.popleft()
+                if type(action) is tuple:
+                    sender, name, message = action
+                    if careful:
+                        if limit == 0:
+                            queue.appendleft(action)
+                            return
+                        if limit is not None:
                             limit -= 1
-                            if limit == 0:
-                                return
-                    elif isinstance(action, Note):
-                        yield action
-                    elif isinstance(action, Pull):
-                        reward = self._world(action)
-                        if self.transcript is not None:
-                            self.transcript.add(WORLD, action.owner, reward)
-                        asked += receivers[action.owner](WORLD, reward)
-                if not asked:
-                    return
-                self._wave, self._asked = iter(asked), []
-                asked = self._asked
+                            self._last = action
+                        if transcript is not None:
+                            transcript.add(sender, name, message)
+                    if type(message) is not alike:
+                        stretch.end(moved)
+                        moved = 0
+                        alike = stretch.begin(sender, name, message)
+                    moved += 1
+                    queue.extend(receivers[name](sender, message))
+                    continue
+                # The clocks of roles stand still while the world pulls and while a caller reads an event.
+                stretch.end(moved)
+                moved, alike = 0, None
+                if isinstance(action, Note):
+                    yield action
+                elif isinstance(action, Pull):
+                    reward = self._world(action)
+                    if transcript is not None:
+                        transcript.add(WORLD, action.owner, reward)
+                    started = time.thread_time()
+                    queue.extend(receivers[action.owner](WORLD, reward))
+                    self.seconds[self.roles[action.owner].kind] += time.thread_time() - started
         finally:
             stretch.end(moved)
 

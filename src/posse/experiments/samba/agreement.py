@@ -1,9 +1,9 @@
 """Whether two mean rewards agree: differences in standard errors.
 
 Three differences are taken. `z` counts the published runs as independent. They are not (see `replay`): they share one
-world, so their mean is uncertain by that world's luck as well. `z_world` adds it: where independent runs vary by
-sd_ours and the same runs replayed in their one world only by sd_replayed, the world's own variance is the difference
-sd_ours^2 - sd_replayed^2. `z_replay` instead compares the replayed runs themselves, where that luck cancels.
+world, so their mean is uncertain by that world's luck as well. `z_world` adds it: N numbers that all runs are paid by,
+of which a share p pays, vary by sqrt(N p (1 - p)). `z_replay` instead replays our policies in their world, where that
+luck cancels.
 """
 
 from __future__ import annotations
@@ -58,9 +58,14 @@ def z_score(ours: Estimate, theirs: Estimate, *, world: float = 0.0) -> float:
     return (ours.mean - theirs.mean) / math.sqrt(ours.error**2 + theirs.error**2 + world**2)
 
 
-def world_sd(independent: Estimate, together: Estimate) -> float:
-    """Standard deviation of the luck of a world, from runs in worlds of their own and runs together in one."""
-    return math.sqrt(max(0.0, independent.sd**2 - together.sd**2))
+def world_sd(theirs: Estimate, budget: int) -> float:
+    """Luck of a world that all runs share: sqrt(N p (1 - p)), p their reward a pull.
+
+    >>> world_sd(Estimate(20.0, 1.0, 50), 100)
+    4.0
+    """
+    share = theirs.mean / budget
+    return math.sqrt(budget * share * (1.0 - share))
 
 
 def verdict(z: float) -> str:
@@ -89,7 +94,7 @@ class Comparison:
     @property
     def z_world(self) -> float:
         """Our world against theirs, with the luck of their one world in the error."""
-        return z_score(self.ours, self.theirs, world=world_sd(self.ours, self.replayed))
+        return z_score(self.ours, self.theirs, world=world_sd(self.theirs, self.budget))
 
     @property
     def z_replay(self) -> float:

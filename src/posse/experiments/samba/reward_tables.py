@@ -88,8 +88,8 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 
 def reward_notes(comparisons: Sequence[Comparison], variants: Sequence[Variant]) -> tuple[str, ...]:
     """What a reader must know about the rewards."""
-    low, high = draw_correlation(shared=True)
-    own = max(abs(value) for value in draw_correlation(shared=False))
+    low, high = draw_correlation(THEIRS)
+    own = max(abs(value) for value in draw_correlation(OWN))
     tight = [one for one in comparisons if one.policy == "ucb"]
     ratio = sum(one.theirs.sd / one.ours.sd for one in tight) / len(tight)
     count = len(comparisons)
@@ -124,8 +124,8 @@ def _thompson_words(variants: Sequence[Variant]) -> str:
     nearer = "nearer to" if exact < min(own, world) else "not nearer to"
     return (
         f"Mean distance from the published reward at K = {largest}: {own:.0f} with independent rewards and own "
-        f"streams, {stream:.0f} with one stream alone, {world:.0f} in their world alone, {both:.0f} with both, and {exact:.0f} "
-        f"with their sampler of Beta as well (that is `replayed`): what their code does lands {nearer} the published "
-        "reward. With one stream the samples of the arms are not independent, as Thompson sampling asks: the published "
+        f"streams, {stream:.0f} with one stream alone, {world:.0f} in their world alone, {both:.0f} with both, and "
+        f"{exact:.0f} with their sampler of Beta as well (that is `replayed`): what their code does lands {nearer} the "
+        "published reward. With one stream the samples of the arms are not independent, as Thompson sampling asks: the published "
         "numbers are those of another policy."
     )

@@ -12,10 +12,12 @@ from posse.experiments.samba.agreement import Comparison, Estimate, estimate
 from posse.experiments.samba.problem import policy, top_arms, top_means
 from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
-from posse.experiments.samba.their_thompson import their_thompson
+from posse.experiments.samba.their_thompson import their_beta, their_stream, their_thompson
 from posse.policies import Thompson
 from posse.protocols.samba.plain import simulate
 
+STEPS = 2_000
+"""Draws from which a correlation is measured: its standard error is .022 where there is none."""
 BATCH = 10
 """Runs simulated at a time: the whole curve of each is kept, and memory should not grow with the number of runs."""
 
@@ -92,14 +94,15 @@ def thompson_variants(known: Comparison) -> list[Variant]:
     return [Variant(known.dataset, known.arms, known.budget, *one, known.theirs) for one in found]
 
 
-def draw_correlation(shared: bool, *, steps: int = 2_000) -> tuple[float, float]:
+def draw_correlation(draws: str) -> tuple[float, float]:
     """Smallest and largest correlation between the samples of five arms with fixed posteriors, over steps."""
     posteriors = ((530, 1000), (60, 140), (20, 60), (900, 1700), (5, 15))
-    draw = Thompson.score
-    keys = [np.uint64(1 if shared else 1 + arm) for arm in range(len(posteriors))]
-    samples = np.array([
-        [draw(t, 0, float(total), pulls, 0.0, key, (0.0,)) for t in range(1, steps + 1)]
-        for (total, pulls), key in zip(posteriors, keys, strict=True)
-    ])  # fmt: skip
+    samples = np.array([[_sample(draws, arm, t, *one) for t in range(STEPS)] for arm, one in enumerate(posteriors)])
     pairs = np.corrcoef(samples)[np.triu_indices(len(posteriors), 1)]
     return float(pairs.min()), float(pairs.max())
+
+
+def _sample(draws: str, arm: int, t: int, total: int, pulls: int) -> float:
+    if draws == THEIRS:
+        return float(their_beta(total + 1.0, pulls - total + 1.0, their_stream(STEPS)[t]))
+    return Thompson.score(t, 0, float(total), pulls, 0.0, np.uint64(1 if draws == SHARED else 1 + arm), (0.0,))

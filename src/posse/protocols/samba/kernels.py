@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from posse.core.compiled import compile_user, elementary, specialise
+from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, words
@@ -103,7 +104,7 @@ def _frames(
             if kinds[turn] == MATCH:
                 value += scales[turn] * gumbel(uniform(own_key, GUMBEL, turn, t, 0))
         first, second = words(common_key, TIE, 0, t * passes + turn, 0)
-        x = comparable(bounded(value, bits), tie_place(first, second, owner, bits), bits)
+        x = comparable(bounded(value, bits), tie_place(first, second, owner, owners, bits), bits)
         mask_into(x, common[j], own[j], out[j])
         memory = learn(turn, False, memory, parameters)
         turn += 1
@@ -147,7 +148,7 @@ def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parame
         value = bounded(value, bits)
         if kind != CUSTOM and value < lowest:
             continue
-        x = comparable(value, tie_place(first, second, i, bits), bits)
+        x = comparable(value, tie_place(first, second, i, keys.shape[0], bits), bits)
         xs[i] = x
         if x > best:
             best = x
@@ -246,8 +247,10 @@ def _no_choice(values, u):
 
 def kernels(policy: Policy) -> Kernels:
     """Compiled functions of a policy; compiled at first use and kept."""
-    choices = [selection.choose for selection in policy.passes() if selection.choose is not None]
-    key = (type(policy), choices[0] if choices else _no_choice)
+    choices = {selection.choose for selection in policy.passes() if selection.choose is not None}
+    if len(choices) > 1:
+        raise PolicyError(f"policy '{policy.name}' has {len(choices)} 'choose' functions; use the same in all passes.")
+    key = (type(policy), choices.pop() if choices else _no_choice)
     if key not in _compiled:
         _compiled[key] = _compile(*key)
     return _compiled[key]

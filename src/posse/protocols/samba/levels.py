@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from posse.core import check
 from posse.core.errors import ConfigError
+from posse.policies.base import Policy
 
 LEVELS = ("standard", "paper")
 
@@ -27,12 +29,21 @@ class Switches:
         return tuple(name for name in ("aes", "paillier", "permutation", "mask") if not getattr(self, name))
 
 
-def check_level(level: str, switches: Switches) -> None:
-    """Refuse switches anywhere but at level `paper`."""
+def check_level(level: str, switches: Switches, policy: Policy) -> None:
+    """Refuse switches anywhere but at level `paper`, and there what floats cannot hold."""
+    check.one_of(LEVELS, level=level)
     if level != "paper" and switches.off:
         raise ConfigError(
             f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
         )
+
+    for selection in policy.passes():
+        smallest = (selection.ceiling - selection.floor) / 700
+        if level == "paper" and selection.kind == "match" and selection.scale < smallest:
+            raise ConfigError(
+                f"level 'paper' sends exp(score / scale), which floats hold for a scale of {smallest:.4f} or more, "
+                f"got {selection.scale}. Use level 'standard'."
+            )
 
 
 PROTECTS = {

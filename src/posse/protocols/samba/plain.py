@@ -18,6 +18,7 @@ from posse.core.random import derive
 from posse.policies.base import Policy
 from posse.problems.arms import Arms
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
+from posse.protocols.samba.levels import Switches, check_level
 
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 
@@ -103,6 +104,7 @@ def simulate(
     """
     owners = len(arms)
     check_budget(owners, budget)
+    check_level(level, Switches(), policy)
     kinds, scales, ceilings = selections(policy)
     steps = checkpoints(budget, points)
     runs = len(seeds)

@@ -38,7 +38,7 @@ def federation(
     its plain twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the operating system.
     """
     switches = switches or Switches()
-    check_level(level, switches)
+    check_level(level, switches, policy)
     check_budget(len(arms), budget)
     key = key or generate_key()
     customer = Identity()

@@ -52,7 +52,7 @@ class SambaSettings(ProblemSettings, PolicySettings):
         """Check everything before anything starts, and return what it makes."""
         policy = self.make_policy()
         switches = Switches(self.aes, self.paillier, self.permutation, self.mask)
-        check_level(self.level, switches)
+        check_level(self.level, switches, policy)
         if self.runs < 1 or self.points < 2:
             raise ConfigError(f"runs must be at least 1 and points at least 2, got {self.runs} and {self.points}.")
         if not 0 <= self.seed < 2**63 - self.runs:
