@@ -88,10 +88,10 @@ def analyse(done: list[Shares], out: Path) -> Analysis:
         f"{of('ours', 'controller')} % and {of('published', 'controller')} %."
     )
     notes = (
-        "Comp is the busiest single party in the published runs, where it opens K scores and seals K answers a step. "
-        "Here it seals nothing (it answers with tokens), so its share is smaller, and the controller, which here "
-        "draws its permutations from a keyed stream and relays tokens, has a larger one.",
-        "Ours is one measured run a row at the N given, in one process; CPU time inside each kind of role. The sum at "
+        "In the published runs comp opens K scores and seals K answers a step, and is the busiest single party. Here it "
+        "opens K scores and answers with tokens, without sealing; its share is smaller and the controller's larger.",
+        "Ours is one measured run a row at the N given, in one process, so a single row can be off by what else the "
+        "machine did; CPU time inside each kind of role. The sum at "
         "the end (Paillier, owners and customer) weighs more at a smaller N. Published shares are means of 50 runs at "
         "N = 100000 on the authors' machine; shares, unlike times, can be compared across machines.",
     )

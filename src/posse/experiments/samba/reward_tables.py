@@ -126,6 +126,6 @@ def _thompson_words(variants: Sequence[Variant]) -> str:
         f"Mean distance from the published reward at K = {largest}: {own:.0f} with independent rewards and own "
         f"streams, {stream:.0f} with one stream alone, {world:.0f} in their world alone, {both:.0f} with both, and "
         f"{exact:.0f} with their sampler of Beta as well (that is `replayed`): what their code does lands {nearer} the "
-        "published reward. With one stream the samples of the arms are not independent, as Thompson sampling asks: the published "
-        "numbers are those of another policy."
+        "published reward. With one stream the samples of the arms are not independent, as Thompson sampling asks: "
+        "the published numbers are those of another policy."
     )

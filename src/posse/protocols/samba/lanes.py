@@ -51,7 +51,7 @@ class StandardLane:
 
     __slots__ = (
         "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learnt", "_memories", "_no",
-        "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words", "_yes",
+        "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words",
     )  # fmt: skip
 
     def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:
@@ -70,7 +70,6 @@ class StandardLane:
         self._memories = np.zeros(LONGEST_BLOCK)
         self._plain: tuple[bytes, ...] = ()
         self._no: tuple[bytes, ...] = ()
-        self._yes: tuple[bytes, ...] = ()
         self._at = 0
         self._size = SHORTEST_BLOCK
         self._since = 0
@@ -99,7 +98,7 @@ class StandardLane:
             if self._at == len(self._plain):
                 self._remember(index, at, False)
             return False
-        if reply != self._yes[at]:
+        if reply != self._plain[at][32:]:
             raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
         self._remember(index, at, True)
         self._at, self._plain = 0, ()
@@ -123,8 +122,7 @@ class StandardLane:
         )  # fmt: skip
         raw = self._words[:count].tobytes()
         self._plain = struct.unpack(f"{FRAME_BYTES}s" * count, raw)
-        tokens = struct.unpack("24x8s8s" * count, raw)
-        self._no, self._yes = tokens[::2], tokens[1::2]
+        self._no = struct.unpack("24x8s8x" * count, raw)
         self._at = 0
         self._size = min(2 * self._size, LONGEST_BLOCK)
 
