@@ -15,7 +15,7 @@ from posse.experiments.samba.reward_tables import headline, reward_notes, reward
 from posse.experiments.samba.rewards import Variant, compare_cells, thompson_variants
 
 RUNS = 50
-SMALL_RUNS = 20
+SMALL_RUNS = 12
 
 
 @dataclass(frozen=True)
