@@ -60,4 +60,7 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
     # The full-size run took no part in the line, and shows that it is wrong.
     assert math.isclose(one.line.step, 0.01)
     assert float(times.held_out([one]).rows[0][-1].rstrip(" %")) == pytest.approx(-50, abs=1)
-    assert "1 of 3 secure points are measured" in times.time_notes([one])[0]
+    notes = times.time_notes([one])
+    assert "1 of 3 secure points are measured" in notes[0]
+    assert "in 1 of them by more than three" in notes[1]
+    assert "Take 50 % as the error" in notes[1]

@@ -128,6 +128,34 @@ def held_out(all_series: Sequence[Series]) -> Table:
     return Table("Full-size runs, not used by the lines", columns, tuple(rows))
 
 
+def span(values: Sequence[float], digits: int = 2) -> str:
+    """Smallest to largest, for a sentence.
+
+    >>> span([3.14159, 2.71828])
+    '2.7 to 3.1'
+    """
+    return f"{min(values):.{digits}g} to {max(values):.{digits}g}"
+
+
+def _misses(all_series: Sequence[Series]) -> str:
+    """Say how far the lines were off at full size: that, and not the error of a slope, is what they are worth."""
+    misses = [
+        (100 * abs(one.line.seconds(point.budget) / point.seconds - 1), one.line.error(point.budget) / point.seconds)
+        for one in all_series
+        for point in one.points
+        if point.form == "secure" and point.how == MEASURED
+    ]
+    if not misses:
+        return "No full-size secure run tests the lines here: the error of an extrapolated point is that of its slope."
+    off = [miss for miss, _ in misses]
+    wider = sum(miss > 300 * error for miss, error in misses)
+    return (
+        f"At full size the lines were off by {span(off)} % ({len(off)} runs), in {wider} of them by more than three of "
+        "the line's own standard errors: a machine's speed drifts, which three short runs in a row do not show. "
+        f"Take {max(off):.0f} % as the error of an extrapolated point where its own is smaller."
+    )
+
+
 def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
     """What a reader must know about the times."""
     secure = [point for one in all_series for point in one.points if point.form == "secure"]
@@ -137,17 +165,9 @@ def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
         f"{len(secure) - measured} are extrapolated: a line through {all_series[0].line.points} shorter measured runs "
         "of the same policy, data and K, ± one standard error of its slope. All plain points are measured, one run "
         "each.",
+        _misses(all_series),
         "Times are CPU seconds of one process at level `standard`, all roles together, without generating the Paillier "
         "key (2048 bits as published). Published times are the authors' means over 50 runs on their machine (Xeon Gold "
         "5118, 2.3 GHz). A ratio between the two is across machines, not a speed-up measured in one place.",
         "The plain twin is compiled and theirs is interpreted Python, so secure / plain ratios do not compare either.",
     )
-
-
-def span(values: Sequence[float], digits: int = 2) -> str:
-    """Smallest to largest, for a sentence.
-
-    >>> span([3.14159, 2.71828])
-    '2.7 to 3.1'
-    """
-    return f"{min(values):.{digits}g} to {max(values):.{digits}g}"
