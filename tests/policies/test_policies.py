@@ -121,6 +121,7 @@ def test_epsilon_greedy_scores_by_the_mean_and_explores_at_a_fixed_rate() -> Non
         ("inverse", 2.0, {1: 1.0, 4: 0.5, 1000: 0.002}),
         ("inverse-sqrt", 2.0, {1: 1.0, 16: 0.5, 10_000: 0.02}),
         ("inverse-arms", 0.5, {5: 1.0, 20: 0.25, 1000: 0.005}),
+        ("inverse-log", 1.0, {2: 1.0, 16: 0.25, 1024: 0.1}),
     ],
 )
 def test_epsilon_falls_by_its_schedule(schedule: str, scale: float, expected: dict[int, float]) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from posse.core.random import SELECT, uniform
 from posse.experiments.samba.agreement import estimate, z_score
-from posse.experiments.samba.problem import EpsilonLog
 from posse.experiments.samba.replay import replay
 from posse.experiments.samba.rewards import OWN, SHARED, THEIRS, draw_correlation, our_rewards
 from posse.experiments.samba.their_thompson import SEEDS, their_beta, their_stream, their_thompson
-from posse.policies import UCB, Pursuit, Softmax, Thompson
+from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
 from posse.protocols.samba.plain import simulate
 
@@ -52,7 +51,9 @@ def test_ucb_against_plain_python() -> None:
     assert rewards[:, 0].tolist() == [plain_ucb(means, 600, run) for run in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("policy", [Softmax(0.06), Pursuit(0.1), EpsilonLog(), Thompson()], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "policy", [Softmax(0.06), Pursuit(0.1), EpsilonDecreasing("inverse-log"), Thompson()], ids=lambda p: p.name
+)
 def test_in_independent_worlds_it_earns_what_the_twin_earns(policy: object) -> None:
     """Two implementations of each policy: their means over 400 runs differ by less than 4 standard errors.
 

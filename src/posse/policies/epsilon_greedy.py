@@ -8,7 +8,10 @@ from typing import ClassVar
 
 from posse.core import check
 from posse.core.compiled import elementary
+from posse.core.exact import log
 from posse.policies.base import Policy
+
+_LN2 = math.log(2.0)
 
 
 @elementary
@@ -25,12 +28,14 @@ def fixed(t: int, owners: int, parameters: tuple[float, ...]) -> float:
 
 @elementary
 def decreasing(t: int, owners: int, parameters: tuple[float, ...]) -> float:
-    """Exploration probability min(1, scale / t), min(1, scale / sqrt t) or min(1, scale K / t), by schedule number."""
+    """Exploration probability of the schedule with this number in `SCHEDULES`, at most 1."""
     if parameters[1] == 0.0:
         return min(1.0, parameters[0] / t)
     if parameters[1] == 1.0:
         return min(1.0, parameters[0] / math.sqrt(t))
-    return min(1.0, parameters[0] * owners / t)
+    if parameters[1] == 2.0:
+        return min(1.0, parameters[0] * owners / t)
+    return min(1.0, parameters[0] * _LN2 / log(float(t)))
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class EpsilonGreedy(Policy):
         return (float(self.epsilon),)
 
 
-SCHEDULES = ("inverse", "inverse-sqrt", "inverse-arms")
-"""scale / t, scale / sqrt t, scale K / t."""
+SCHEDULES = ("inverse", "inverse-sqrt", "inverse-arms", "inverse-log")
+"""scale / t, scale / sqrt t, scale K / t, scale / log2 t (the schedule of the Samba authors' code, with scale 1)."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class ProblemSettings(Settings):
         """Make the arms.
 
         >>> ProblemSettings(data="embedded:jester", owners=3).arms().means.round(2).tolist()
-        [0.18, 0.19, 0.17]
+        [0.5, 0.47, 0.46]
         """
         if self.owners is not None and self.owners < 2:
             raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")

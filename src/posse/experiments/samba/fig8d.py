@@ -8,10 +8,11 @@ from pathlib import Path
 from posse.experiments.base import Analysis, Experiment, Table, Watch
 from posse.experiments.output import Row, write_figure, write_rows
 from posse.experiments.samba.pictures import share_figure
-from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, REFERENCE, TITLES, policy, top_arms
+from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, REFERENCE, TITLES, policy
 from posse.experiments.samba.published import published
 from posse.experiments.samba.times import span
 from posse.experiments.samba.timing import measure_secure
+from posse.problems.datasets import embedded_arms
 
 KINDS = ("owner", "controller", "comp", "customer")
 MEASURED_BUDGET = {10: 20_000, 100: 10_000}
@@ -46,7 +47,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     done: list[Shares] = []
     for number, (dataset, arms, name) in enumerate(plan):
         watch(f"{dataset}, K = {arms}, {name}", number / len(plan))
-        run = measure_secure(top_arms(dataset, arms), policy(name, dataset), budgets[arms])
+        run = measure_secure(embedded_arms(dataset, arms), policy(name, dataset), budgets[arms])
         done.append(Shares("ours", dataset, name, arms, budgets[arms], percent(run.roles)))
         done.append(their_shares(dataset, name, arms))
     watch("figure and analysis", 1.0)

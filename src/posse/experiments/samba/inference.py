@@ -12,19 +12,20 @@ from dataclasses import dataclass
 
 from posse.experiments.base import Table
 from posse.experiments.samba.agreement import Estimate, estimate, verdict, z_score
-from posse.experiments.samba.problem import PARAMETERS, TITLES, EpsilonLog, top_means
+from posse.experiments.samba.problem import PARAMETERS, TITLES
 from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
 from posse.policies import EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax
+from posse.problems.datasets import embedded_arms
 
 ARMS = 10
 EPSILONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 TAUS = (0.001, 0.007, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1)
 BETAS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 SCHEDULES: dict[str, Policy] = {
-    "1 / log2 t": EpsilonLog(),
-    "0.5 / log2 t": EpsilonLog(0.5),
-    "2 / log2 t": EpsilonLog(2.0),
+    "1 / log2 t": EpsilonDecreasing("inverse-log"),
+    "0.5 / log2 t": EpsilonDecreasing("inverse-log", 0.5),
+    "2 / log2 t": EpsilonDecreasing("inverse-log", 2.0),
     "10 / t": EpsilonDecreasing("inverse", 10.0),
     "100 / t": EpsilonDecreasing("inverse", 100.0),
     "1 / sqrt t": EpsilonDecreasing("inverse-sqrt", 1.0),
@@ -60,14 +61,14 @@ def candidates(dataset: str, *, small: bool) -> list[tuple[str, str, dict[str, P
         found += [
             ("tau", "softmax", {f"{tau:g}": Softmax(tau) for tau in TAUS}, f"{known['tau']:g}"),
             ("beta", "pursuit", {f"{beta:g}": Pursuit(beta) for beta in BETAS}, f"{known['beta']:g}"),
-            ("schedule", "epsilon-log", SCHEDULES, "1 / log2 t"),
+            ("schedule", "epsilon-decreasing", SCHEDULES, "1 / log2 t"),
         ]
     return found
 
 
 def imply(dataset: str, budgets: Sequence[int], runs: int, *, small: bool) -> list[Implied]:
     """Replay every candidate at K = 10."""
-    means = top_means(dataset, ARMS)
+    means = embedded_arms(dataset, ARMS).means
     found = []
     for parameter, name, policies, repository in candidates(dataset, small=small):
         theirs = [

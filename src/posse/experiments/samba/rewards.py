@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.experiments.samba.agreement import Comparison, Estimate, estimate
-from posse.experiments.samba.problem import policy, top_arms, top_means
+from posse.experiments.samba.problem import policy
 from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
 from posse.experiments.samba.their_thompson import their_beta, their_stream, their_thompson
 from posse.policies import Thompson
+from posse.problems.datasets import embedded_arms
 from posse.protocols.samba.plain import simulate
 
 STEPS = 2_000
@@ -27,7 +28,7 @@ def our_rewards(dataset: str, name: str, arms: int, budgets: Sequence[int], runs
 
     Every policy here is told t and never N, so a run of N steps begins with the runs of all smaller budgets.
     """
-    problem, chosen = top_arms(dataset, arms), policy(name, dataset)
+    problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
     parts = []
     for first in range(1, runs + 1, BATCH):
         seeds = range(first, min(first + BATCH, runs + 1))
@@ -40,7 +41,7 @@ def compare_cells(dataset: str, name: str, arms: int, budgets: Sequence[int], ru
     """Put every published reward of a policy at K arms beside ours."""
     theirs = cells(dataset, name, arms, tuple(budgets))
     ours = our_rewards(dataset, name, arms, budgets, runs)
-    means = top_means(dataset, arms)
+    means = embedded_arms(dataset, arms).means
     if name == "thompson":
         again = their_thompson(means, budgets, runs)
     else:
@@ -77,7 +78,7 @@ OWN, SHARED, THEIRS = "own streams", "one stream", "one stream, their sampler"
 
 def thompson_variants(known: Comparison) -> list[Variant]:
     """Switch on what the authors' code does one by one; with nothing and with everything is known already."""
-    means, runs = top_means(known.dataset, known.arms), known.ours.runs
+    means, runs = embedded_arms(known.dataset, known.arms).means, known.ours.runs
 
     def again(their_world: bool, shared: bool) -> Estimate:
         budgets = (known.budget,)

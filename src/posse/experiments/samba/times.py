@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from posse.experiments.base import Table
 from posse.experiments.output import Row
-from posse.experiments.samba.problem import TITLES, policy, top_arms
+from posse.experiments.samba.problem import TITLES, policy
 from posse.experiments.samba.published import published
 from posse.experiments.samba.timing import Line, Measured, fit, measure_plain, measure_secure
+from posse.problems.datasets import embedded_arms
 
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
 
@@ -57,7 +58,7 @@ def series(
     Secure runs of the budgets in `ladder` give the line; those in `real` are run in full and take no part in it, so
     that they test it; other budgets are extrapolated. Plain runs are all run in full.
     """
-    problem, chosen = top_arms(dataset, arms), policy(name, dataset)
+    problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
     runs = tuple(measure_secure(problem, chosen, budget) for budget in ladder)
     line = fit(runs)
     points = []

@@ -2,7 +2,7 @@
 
 Only numbers, from the authors' public repository. Their means divide the ratings above a threshold by all users, not
 by the ratings received as their paper says, so they are smaller than `Ratings.means`; the Jester list is exactly
-that quotient for the threshold 4.5. The authors take the first K means of a list for K arms.
+that quotient for the threshold 4.5. For K arms the authors take the K largest means, as their paper says.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ SIZE = 100
 _WORD = {"jester": "joke", "movielens": "movie"}
 
 
-def embedded_means(name: str, arms: int = SIZE) -> NDArray[np.float64]:
-    """Give the first `arms` means of the authors' list, in its order.
+def embedded_means(name: str) -> NDArray[np.float64]:
+    """Give the authors' 100 means, in the order of their list.
 
-    >>> embedded_means("jester", arms=2).round(3).tolist()
+    >>> embedded_means("jester")[:2].round(3).tolist()
     [0.183, 0.195]
     """
     check.one_of(EMBEDDED, name=name)
-    check.at_least(1, arms=arms)
-    if arms > SIZE:
-        raise DataError(f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or fewer.")
-    return mean_list(packaged(f"{name}-100.txt"))[:arms]
+    return mean_list(packaged(f"{name}-100.txt"))
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
-    """Make Bernoulli arms of them.
+    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the list.
 
     >>> embedded_arms("movielens", arms=2).names
-    ('movie 1', 'movie 2')
+    ('movie 50', 'movie 100')
     """
-    means = embedded_means(name, arms)
-    names = [f"{_WORD[name]} {number}" for number in range(1, arms + 1)]
-    return BernoulliArms(means, names=names, source=f"embedded {name}: the Samba authors' first {arms} means")
+    means = embedded_means(name)
+    check.at_least(1, arms=arms)
+    if arms > SIZE:
+        raise DataError(f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or fewer.")
+    order = np.argsort(-means, kind="stable")[:arms]
+    names = [f"{_WORD[name]} {number + 1}" for number in order]
+    source = f"embedded {name}: the {arms} largest of the Samba authors' {SIZE} means"
+    return BernoulliArms(means[order], names=names, source=source)
 
 
 def packaged(file: str) -> Document:
