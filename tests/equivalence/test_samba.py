@@ -83,6 +83,17 @@ def test_decrypted_total(policy: Policy, level: str, key: PrivateKey) -> None:
     assert totals == [world.curve[-1]]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("owners", [2, 10, 100])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_decrypted_total_of_many_owners(policy: Policy, level: str, owners: int, key: PrivateKey) -> None:
+    arms, budget = embedded_arms("jester", owners), owners + 200
+    run = MemoryRun(federation(arms, policy, budget, seed=21, level=level, key=key), SimulatedWorld(arms, 21, budget))
+    totals = [note.value for note in run if note.kind == "total"]
+    assert totals == [simulate(arms, policy, budget, [21], level=level).total[0]]
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("mean", [0.0, 1.0])
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
