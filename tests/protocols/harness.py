@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.roles import WORLD, Action, Message, Note, Pull, Role
+from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Role
 from posse.policies import Policy
 from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.paillier import PrivateKey
@@ -38,6 +38,8 @@ class Federation:
                 yield action
                 sender, receiver, message = action
                 self.queue.extend(self.roles[receiver].receive(sender, message))
+            elif isinstance(action, Many):
+                self.queue.extendleft(reversed(action.sends))
             elif isinstance(action, Pull):
                 self.queue.extend(self.roles[action.owner].receive(WORLD, self.world(action)))
             else:

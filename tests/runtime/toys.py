@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import WORLD, Action, Message, Note, Pull, Reward
+from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Reward
 from posse.runtime.memory import MemoryRun
 
 WORKERS = ("ann", "bob", "cyd")
@@ -17,7 +16,6 @@ ROUNDS = 4
 class Ask(Message, frozen=True, array_like=True, tag=True, gc=False):
     """A question; every one of a round has the same size."""
 
-    fixed_size: ClassVar[bool] = True
     round: int
 
 
@@ -44,7 +42,7 @@ class Caller:
 
     def _ask(self) -> list[Action]:
         self.awaited = set(WORKERS)
-        return [(self.name, worker, Ask(self.round)) for worker in WORKERS]
+        return [Many([(self.name, worker, Ask(self.round)) for worker in WORKERS])]
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         if not isinstance(message, Answer) or sender not in self.awaited:

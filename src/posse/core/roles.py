@@ -9,7 +9,7 @@ over a network, one message at a time, and under injected faults.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -20,12 +20,15 @@ WORLD = "world"
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """What travels between parties; encoded as a tagged msgpack array."""
 
-    fixed_size: ClassVar[bool] = False
-    """Whether messages of this type that follow one another go to one kind of role and have one encoded size."""
-
 
 Send: TypeAlias = tuple[str, str, Message]
 """Sender, receiver, message."""
+
+
+class Many(msgspec.Struct, frozen=True, gc=False):
+    """Messages asked for together: of one type and one encoded size, to roles of one class."""
+
+    sends: list[Send]
 
 
 class Pull(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +54,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     value: object = None
 
 
-Action: TypeAlias = Send | Pull | Note
+Action: TypeAlias = Send | Many | Pull | Note
 
 
 class Role(Protocol):
@@ -70,6 +73,9 @@ class Role(Protocol):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; raise `ProtocolError`, with the state as it was, if the protocol does not allow it."""
+
+    # A class of roles may also have `receive_all(roles, sends, asked)`: take these messages one after the other, as
+    # `receive` of each would, and append what they ask for. Runtimes that hold many roles in one process use it.
 
     def state(self) -> dict[str, object]:
         """Return what an operator standing at this party may see; never keys, masks, tokens or seeds."""

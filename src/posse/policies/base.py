@@ -83,6 +83,11 @@ class Policy:
         """Whether some steps ignore the scores."""
         return type(self).explore is not never_explore
 
+    @property
+    def learns(self) -> bool:
+        """Whether arms remember more than their sum and their pulls."""
+        return type(self).learn is not no_memory
+
     def describe(self) -> dict[str, Any]:
         """Name and parameters, as a record keeps them."""
         return {"name": self.name, **asdict(self)}

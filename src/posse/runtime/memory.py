@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from posse.core.roles import WORLD, Action, Message, Note, Pull, Role, Send
+from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Role, Send
 from posse.runtime.transcript import Transcript
 
 World = Callable[[Pull], Message]
@@ -60,6 +60,7 @@ class MemoryRun:
         self.hops: dict[tuple[str, str], Hop] = {}
         self._world = world
         self._queue: deque[Action] = deque()
+        self._encode = msgspec.msgpack.Encoder().encode
         self._last: Send | None = None
         self._started = False
 
@@ -77,82 +78,68 @@ class MemoryRun:
         return None if self._last is None else Delivery(*self._last, events)
 
     def _pump(self, limit: int | None) -> Iterator[Note]:
-        """Carry out actions in the order they were asked for, until `limit` messages have moved.
-
-        Consecutive messages of one fixed-size type go to one kind of role and are accounted together: the clock is
-        read and the size computed once for all.
-        """
+        """Carry out actions in the order they were asked for, until `limit` messages have moved."""
         self._last = None
-        queue, transcript = self._queue, self.transcript
+        queue = self._queue
         if not self._started:
             self._started = True
             for role in self.roles.values():
                 queue.extend(role.start())
-        receivers = {name: role.receive for name, role in self.roles.items()}
-        careful = limit is not None or transcript is not None
-        stretch = _Stretch(self.roles, self.seconds, self.hops)
-        alike: type[Message] | None = None
-        moved = 0
+        while queue:
+            action = queue.popleft()
+            if isinstance(action, tuple):
+                if limit == 0:
+                    queue.appendleft(action)
+                    return
+                if limit is not None:
+                    limit -= 1
+                    self._last = action
+                self._move([action])
+            elif isinstance(action, Many):
+                if limit is None and self.transcript is None:
+                    self._move(action.sends)
+                else:
+                    queue.extendleft(reversed(action.sends))
+            elif isinstance(action, Note):
+                yield action
+            else:
+                self._pull(action)
+
+    def _move(self, sends: list[Send]) -> None:
+        """Move messages of one type and size to roles of one class.
+
+        When a role refuses one, the messages behind it stay in the queue.
+        """
+        sender, name, message = sends[0]
+        role = self.roles[name]
+        together = getattr(role, "receive_all", None)
+        rest, asked = iter(sends), list[Action]()
+        started = time.thread_time()
         try:
-            while queue:
-                action = queue.popleft()
-                if type(action) is tuple:
-                    sender, name, message = action
-                    if careful:
-                        if limit == 0:
-                            queue.appendleft(action)
-                            return
-                        if limit is not None:
-                            limit -= 1
-                            self._last = action
-                        if transcript is not None:
-                            transcript.add(sender, name, message)
-                    if type(message) is not alike:
-                        stretch.end(moved)
-                        moved = 0
-                        alike = stretch.begin(sender, name, message)
-                    moved += 1
-                    queue.extend(receivers[name](sender, message))
-                    continue
-                # The clocks of roles stand still while the world pulls and while a caller reads an event.
-                stretch.end(moved)
-                moved, alike = 0, None
-                if isinstance(action, Note):
-                    yield action
-                elif isinstance(action, Pull):
-                    reward = self._world(action)
-                    if transcript is not None:
-                        transcript.add(WORLD, action.owner, reward)
-                    started = time.thread_time()
-                    queue.extend(receivers[action.owner](WORLD, reward))
-                    self.seconds[self.roles[action.owner].kind] += time.thread_time() - started
+            if together is not None and len(sends) > 1:
+                together(self.roles, rest, asked)
+            else:
+                for sender, name, message in rest:
+                    if self.transcript is not None:
+                        self.transcript.add(sender, name, message)
+                    asked.extend(self.roles[name].receive(sender, message))
         finally:
-            stretch.end(moved)
+            self.seconds[role.kind] += time.thread_time() - started
+            left = list(rest)
+            hop = self.hops.setdefault((self.roles[sender].kind, role.kind), Hop())
+            hop.messages += len(sends) - len(left)
+            hop.bytes += (len(sends) - len(left)) * len(self._encode(message))
+            self._queue.extend(asked)
+            self._queue.extendleft(reversed(left))
 
-
-class _Stretch:
-    """Time and traffic of consecutive messages of one type to one kind of role."""
-
-    def __init__(self, roles: dict[str, Role], seconds: dict[str, float], hops: dict[tuple[str, str], Hop]) -> None:
-        self._roles, self._seconds, self._hops = roles, seconds, hops
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._hop: tuple[str, str] | None = None
-        self._since = 0.0
-        self._size = 0
-
-    def begin(self, sender: str, receiver: str, message: Message) -> type[Message] | None:
-        """Start a stretch with this message; return its type if more of it can follow in the stretch."""
-        self._hop = (self._roles[sender].kind, self._roles[receiver].kind)
-        self._size = len(self._encode(message))
-        self._since = time.thread_time()
-        return type(message) if message.fixed_size else None
-
-    def end(self, moved: int) -> None:
-        """Account for a stretch of so many messages."""
-        if self._hop is None:
-            return
-        self._seconds[self._hop[1]] += time.thread_time() - self._since
-        traffic = self._hops.setdefault(self._hop, Hop())
-        traffic.messages += moved
-        traffic.bytes += moved * self._size
-        self._hop = None
+    def _pull(self, pull: Pull) -> None:
+        """Let the world answer a pull, whose time is nobody's, and give the owner its reward."""
+        reward = self._world(pull)
+        if self.transcript is not None:
+            self.transcript.add(WORLD, pull.owner, reward)
+        owner = self.roles[pull.owner]
+        started = time.thread_time()
+        try:
+            self._queue.extend(owner.receive(WORLD, reward))
+        finally:
+            self.seconds[owner.kind] += time.thread_time() - started

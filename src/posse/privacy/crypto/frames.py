@@ -22,11 +22,11 @@ from posse.privacy.crypto.keys import hkdf
 
 VERSION = b"\x01"
 NONCE_BYTES = 12
-_NONCES = struct.Struct(f"{NONCE_BYTES}s" * 32)
 OVERHEAD = 1 + NONCE_BYTES + 16
 FRAMES_PER_KEY = 1 << 20
 STRETCH = 64
-"""Indices whose associated data is prepared together."""
+"""Indices whose associated data, and frames whose nonces, are prepared together."""
+_NONCES = struct.Struct(f"{NONCE_BYTES}s" * STRETCH)
 
 
 @lru_cache(maxsize=8)
@@ -60,10 +60,10 @@ class Frames:
             cipher = AESGCM(hkdf(self._root, b"posse epoch" + epoch.to_bytes(8, "little")))
             self._encrypt, self._decrypt = cipher.encrypt, cipher.decrypt
             self._epoch = epoch
-        if not self._nonces:
+        if len(self._nonces) < STRETCH:
             # 96 random bits name no sender, and among the 2^20 frames of a key two are equal with probability below
             # 2^40 / 2^97 = 2^-57.
-            self._nonces = list(_NONCES.unpack(os.urandom(_NONCES.size)))
+            self._nonces.extend(_NONCES.unpack(os.urandom(_NONCES.size)))
 
     def seal(self, index: int, plaintext: bytes) -> bytes:
         """Seal a plaintext for an index."""

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import elementary
 
-MASK_WORDS = 6
-"""Words of the owners' common stream for one step and pass: a, s, three for beta, one unused."""
-OWN_WORDS = 6
-"""Words of an owner's own stream for one step and pass: two tokens, two and one for the dither, one unused."""
+MASK_WORDS = 5
+"""Words of the owners' common stream for one step and pass: a, s, three for beta."""
+OWN_WORDS = 5
+"""Words of an owner's own stream for one step and pass: two tokens, three for the dither."""
 FRAME_WORDS = 5
 """Words of a frame's plaintext: three of the masked score, two reply tokens."""
 

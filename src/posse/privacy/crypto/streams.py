@@ -24,8 +24,8 @@ class Words:
     __slots__ = ("_block", "_key", "_rows", "_start", "width")
 
     def __init__(self, key: bytes, info: bytes, width: int, rows: int = 256) -> None:
-        if width % 2:
-            raise ValueError("a row must be a whole number of 16-byte blocks")
+        if width * rows % 2:
+            raise ValueError("the rows drawn together must be a whole number of 16-byte blocks")
         self._key = hkdf(key, info)
         self.width = width
         self._rows = rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
-from posse.core.roles import Action, Message, Note
+from posse.core.roles import Action, Many, Message, Note, Send
 from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, sum_of
@@ -107,15 +107,28 @@ class Controller(Party):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
-        if type(message) is Score:
-            awaited, frame = self._awaited, message.frame
-            if message.index != self._index or len(frame) != self._frame_bytes or sender not in awaited:
-                raise ProtocolError(f"expected one frame an owner of pass {self._index}, got another from '{sender}'.")
-            awaited.remove(sender)
-            self._frames[sender] = frame
-            return () if awaited else self._forward()
+        if isinstance(message, Score):
+            asked: list[Action] = []
+            self.receive_all({self.name: self}, [(sender, self.name, message)], asked)
+            return asked
         handler = self._handlers.get(type(message))
         return self.unexpected(sender, message) if handler is None else handler(sender, message)
+
+    @staticmethod
+    def receive_all(roles: Mapping[str, Controller], sends: Iterable[Send], asked: list[Action]) -> None:
+        """Take scores (2), one an owner and pass; forward the pass when the last has arrived (3)."""
+        controller = roles[CONTROLLER]
+        index, size = controller._index, controller._frame_bytes
+        awaited, frames = controller._awaited, controller._frames
+        for sender, _, message in sends:
+            if type(message) is not Score or message.index != index or sender not in awaited:
+                raise ProtocolError(f"expected one frame an owner of pass {index}, got another from '{sender}'.")
+            if len(message.frame) != size:
+                raise ProtocolError(f"expected a frame of {size} bytes, got {len(message.frame)} from '{sender}'.")
+            awaited.remove(sender)
+            frames[sender] = message.frame
+            if not awaited:
+                asked.extend(controller._forward())
 
     # Setup ------------------------------------------------------------------------------------------------------------
 
@@ -205,9 +218,10 @@ class Controller(Party):
         replies = list(permuted)
         for reply, owner in zip(permuted, self._permuted, strict=True):
             replies[owner] = reply
-        actions: list[Action] = [
+        sends: list[Send] = [
             (CONTROLLER, name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)
         ]
+        actions: list[Action] = [Many(sends)]
         self._index += 1
         self._awaited = set(self._owners)
         self._frames = {}

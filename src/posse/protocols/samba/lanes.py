@@ -20,7 +20,7 @@ from posse.protocols.samba.plain import selections
 
 FRAME_BYTES = 8 * FRAME_WORDS
 PAPER_BYTES = 8
-SHORTEST_BLOCK, LONGEST_BLOCK = 8, 64
+SHORTEST_BLOCK, LONGEST_BLOCK = 8, 128
 
 
 def frame_bytes(level: str, off: Sequence[str]) -> int:
@@ -45,12 +45,12 @@ class StandardLane:
     """Level `standard`: affine mask with dither, reply tokens, frames prepared in blocks.
 
     While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in
-    one compiled call; being chosen discards the rest of it. A block is half as long as the time between the last two
-    choices, and doubles until the next, within 8 to 64 passes.
+    one compiled call; being chosen discards the rest of it. A block is a little longer than the time between the last
+    two choices, and doubles until the next, within 8 to 128 passes.
     """
 
     __slots__ = (
-        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learnt", "_memories", "_no",
+        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learns", "_learnt", "_memories", "_no",
         "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words",
     )  # fmt: skip
 
@@ -58,6 +58,7 @@ class StandardLane:
         compiled = kernels(policy)
         self._arm = arm
         self._fill, self._learnt = compiled.frames, compiled.learnt
+        self._learns = policy.learns
         self._kinds, self._scales, _ = selections(policy)
         self._parameters = policy.parameters()
         self._passes = len(self._kinds)
@@ -102,11 +103,13 @@ class StandardLane:
             raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
         self._remember(index, at, True)
         self._at, self._plain = 0, ()
-        self._size = min(max((index - self._since) // 2, SHORTEST_BLOCK), LONGEST_BLOCK)
+        self._size = min(max((index - self._since) * 9 // 8, SHORTEST_BLOCK), LONGEST_BLOCK)
         self._since = index
         return True
 
     def _remember(self, index: int, at: int, chosen: bool) -> None:
+        if not self._learns:
+            return
         memory = float(self._memories[at])
         self._arm.memory = self._learnt(index % self._passes, chosen, memory, self._parameters)
 

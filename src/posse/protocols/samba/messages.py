@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from posse.core.roles import Message
 
 
@@ -77,7 +75,6 @@ class Masks(Message, frozen=True, array_like=True, tag=True, gc=False):
 class Score(Message, frozen=True, array_like=True, tag=True, gc=False):
     """(2) One owner's sealed masked score."""
 
-    fixed_size: ClassVar[bool] = True
     index: int
     frame: bytes
 
@@ -105,7 +102,6 @@ class Choice(Message, frozen=True, array_like=True, tag=True, gc=False):
 class Reply(Message, frozen=True, array_like=True, tag=True, gc=False):
     """(5) One owner's answer."""
 
-    fixed_size: ClassVar[bool] = True
     index: int
     reply: bytes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import derive
-from posse.core.roles import WORLD, Action, Message, Pull, Reward
+from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.policies.base import Policy
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, hkdf, verify
@@ -65,21 +65,32 @@ class Owner(Party):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         if type(message) is Reply and sender == CONTROLLER:
-            index = self._index
-            if message.index != index or not self._listening:
-                return self._off_beat(message)
-            if index < self._last:
-                frame = self._lane.pass_by(index, message.reply)  # type: ignore[union-attr]
-                if frame is not None:
-                    self._index = index + 1
-                    return ((self.name, CONTROLLER, Score(index + 1, frame)),)
-            return self._turn(index, message.reply)
+            return self._on_reply(message)
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
         handler = self._handlers.get(type(message))
         if handler is None or sender != CONTROLLER:
             return self.unexpected(sender, message)
         return handler(message)
+
+    @staticmethod
+    def receive_all(roles: Mapping[str, Owner], sends: Iterable[Send], asked: list[Action]) -> None:
+        """Take the replies of a pass for many owners: those that are not chosen go straight on to the next pass."""
+        scores: list[Send] = []
+        try:
+            for sender, name, message in sends:
+                owner = roles[name]
+                index = owner._index
+                if type(message) is Reply and message.index == index < owner._last and sender == CONTROLLER:
+                    frame = owner._lane.pass_by(index, message.reply) if owner._listening else None  # type: ignore[union-attr]
+                    if frame is not None:
+                        owner._index = index + 1
+                        scores.append((name, CONTROLLER, Score(index + 1, frame)))
+                        continue
+                asked.extend(owner.receive(sender, message))
+        finally:
+            if scores:
+                asked.append(Many(scores))
 
     # Setup ------------------------------------------------------------------------------------------------------------
 
@@ -138,15 +149,15 @@ class Owner(Party):
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 
-    def _off_beat(self, message: Reply) -> Sequence[Action]:
-        """Drop a reply to another pass: it says nothing about this one."""
-        if self._pulling and self._index <= message.index and self._masks is not None:
-            self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
-        return ()
-
-    def _turn(self, index: int, reply: bytes) -> Sequence[Action]:
+    def _on_reply(self, message: Reply) -> Sequence[Action]:
         """Read a reply; pull if this owner was chosen in the last pass of a step (5), else go on."""
-        chosen = self._lane.read(index, reply)  # type: ignore[union-attr]
+        index = self._index
+        if message.index != index or not self._listening:
+            if self._pulling and index <= message.index and self._masks is not None:
+                self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
+            return ()  # a reply to another pass says nothing about this one
+        assert self._lane is not None
+        chosen = self._lane.read(index, message.reply)
         self._index = index + 1
         if chosen and self._index % self._passes == 0:
             self._pulling, self._listening = True, False
