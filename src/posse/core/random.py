@@ -24,7 +24,7 @@ COIN = 2
 TIE = 3
 """Order of ties: (common key, step and pass)."""
 EXPLORE = 4
-"""Scores of an exploring step: (common key, owner, step)."""
+"""An owner's score in an exploring step: (own key, pass, step)."""
 OWN = 5
 """An owner's own draws for its score (Thompson): (own key, pass, step)."""
 ORDER = 6

@@ -63,7 +63,7 @@ def test_keys_purposes_and_indices_give_different_rows() -> None:
 
 def test_a_row_of_half_a_block_is_refused() -> None:
     with pytest.raises(ValueError, match="whole number of 16-byte blocks"):
-        Words(KEY, b"purpose", 3)
+        Words(KEY, b"purpose", 3, rows=5)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 101])

@@ -1,6 +1,6 @@
 """The affine mask of level `standard`: an order-preserving mask with dither, 24 bytes.
 
-x' = alpha (x + 2^62) + beta + rho, where for one step and pass all owners share alpha = a 2^s (a of 64 bits with the
+x' = alpha x + beta + rho + 2^190, where for one step and pass all owners share alpha = a 2^s (a of 64 bits with the
 top bit set, s uniform in 0..63) and beta uniform below 2^190, and each owner draws its own rho uniform in [0, alpha).
 Since x is an integer, x1 > x2 gives x1' > x2'. The dither is what makes it a mask: from exact multiples of alpha one
 gcd over a batch gives alpha back. What remains visible: scores up to an unknown scale and shift.
@@ -28,7 +28,7 @@ _U32 = np.uint64(32)
 _LOW32 = np.uint64(0xFFFFFFFF)
 _TOP = np.uint64(1 << 63)
 _LOW62 = np.uint64((1 << 62) - 1)
-_OFFSET = np.uint64(1 << 62)
+_BIT62 = np.uint64(1 << 62)
 
 
 @elementary
@@ -53,12 +53,22 @@ def _carry(a: int, b: int, carry: int) -> tuple[int, int]:
 
 
 @elementary
+def _borrow(a: int, b: int, borrow: int) -> tuple[int, int]:
+    """Difference of two words and a borrow: (word, borrow)."""
+    first = np.uint64(a) - np.uint64(b)
+    total = first - np.uint64(borrow)
+    under = (_U1 if np.uint64(a) < np.uint64(b) else _U0) | (_U1 if first < np.uint64(borrow) else _U0)
+    return total, under  # type: ignore[return-value]
+
+
+@elementary
 def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
     """Write the plaintext of a frame: the masked x (three words) and the two reply tokens, which differ."""
     a = common[0] | _TOP
     s = common[1] & np.uint64(63)
     rest = np.uint64(64) - s
-    high, low = _multiply(a, np.uint64(np.int64(x)) + _OFFSET)
+    negative = x < 0
+    high, low = _multiply(a, np.uint64(-x if negative else x))
     # rho = floor(a R / 2^128) 2^s + s random bits, R of 128 bits: uniform in [0, alpha) up to 2^-64.
     part, _ = _multiply(a, own[2])
     top, bottom = _multiply(a, own[3])
@@ -71,9 +81,16 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
     else:
         p0, p1, p2 = low << s, (high << s) | (low >> rest), high >> rest
         r0, r1 = (dither << s) | small, dither >> rest
-    y0, c = _carry(p0, common[2], 0)
-    y1, c = _carry(p1, common[3], c)
-    y2, _ = _carry(p2, common[4] & _LOW62, c)
+    # beta + 2^190, then + or - alpha |x|, then + rho: 2^189 < x' < 2^192.
+    y0, y1, y2 = common[2], common[3], (common[4] & _LOW62) + _BIT62
+    if negative:
+        y0, c = _borrow(y0, p0, 0)
+        y1, c = _borrow(y1, p1, c)
+        y2, _ = _borrow(y2, p2, c)
+    else:
+        y0, c = _carry(y0, p0, 0)
+        y1, c = _carry(y1, p1, c)
+        y2, _ = _carry(y2, p2, c)
     out[0], c = _carry(y0, r0, 0)
     out[1], c = _carry(y1, r1, c)
     out[2], _ = _carry(y2, _U0, c)
@@ -88,7 +105,7 @@ def mask_by_definition(x: int, common: NDArray[np.uint64], own: NDArray[np.uint6
     beta = int(common[2]) | int(common[3]) << 64 | (int(common[4]) & ((1 << 62) - 1)) << 128
     draw = int(own[2]) | int(own[3]) << 64
     rho = ((a * draw >> 128) << s) + (int(own[4]) & ((1 << s) - 1))
-    return (a << s) * (x + (1 << 62)) + beta + rho
+    return (a << s) * x + beta + rho + (1 << 190)
 
 
 @elementary

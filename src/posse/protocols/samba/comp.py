@@ -10,7 +10,6 @@ import numpy as np
 from posse.core.errors import ProtocolError
 from posse.core.random import SELECT, uniform
 from posse.core.roles import Action, Message
-from posse.policies.base import Policy
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
@@ -18,7 +17,7 @@ from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import paper_frames
-from posse.protocols.samba.setup import COMP, CONTROLLER, Handlers, Party
+from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party
 
 
 class Comp(Party):
@@ -27,9 +26,9 @@ class Comp(Party):
     (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)
     """
 
-    def __init__(self, identity: Identity, customer: bytes, policy: Policy, world_seed: int | None) -> None:
-        super().__init__(COMP, "comp", identity, customer)
-        self._passes = policy.passes()
+    def __init__(self, identity: Identity, customer: bytes, expected: Expected, world_seed: int | None) -> None:
+        super().__init__(COMP, "comp", identity, customer, expected)
+        self._passes = expected.policy.passes()
         # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
         draws = int.from_bytes(os.urandom(8), "little") if world_seed is None else world_seed
         self._draws = np.uint64(draws)

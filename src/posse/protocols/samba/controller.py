@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
 from posse.core.roles import Action, Many, Message, Note, Send
-from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity
-from posse.privacy.crypto.paillier import Ciphertext, PublicKey, sum_of
+from posse.privacy.crypto.paillier import Ciphertext, sum_of
 from posse.privacy.crypto.streams import Permutations
 from posse.protocols.samba.kernels import kernels
-from posse.protocols.samba.lanes import frame_bytes
+from posse.protocols.samba.lanes import frame_bytes, reply_bytes
 from posse.protocols.samba.messages import (
     Batch,
     Choice,
@@ -39,7 +38,7 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Handlers, Party
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Handlers, Party, paillier_key
 
 
 class Order(Protocol):
@@ -78,10 +77,10 @@ class Controller(Party):
     """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's answers back."""
 
     def __init__(
-        self, identity: Identity, customer: bytes, policy: Policy, owners: Sequence[str], world_seed: int | None
+        self, identity: Identity, customer: bytes, expected: Expected, owners: Sequence[str], world_seed: int | None
     ) -> None:
-        super().__init__(CONTROLLER, "controller", identity, customer)
-        self._policy = policy
+        super().__init__(CONTROLLER, "controller", identity, customer, expected)
+        self._policy = expected.policy
         self._world_seed = world_seed
         self._owners = tuple(owners)
         self._size = len(self._owners)
@@ -93,7 +92,7 @@ class Controller(Party):
         self._index = self._last = 0
         self._awaited: set[str] = set()
         self._frames: dict[str, bytes] = {}
-        self._frame_bytes = 0
+        self._frame_bytes = self._reply_bytes = 0
         self._permuted: list[int] = []
         self._coin_seed: np.uint64 | None = None
         self._sums: dict[str, bytes] = {}
@@ -175,6 +174,7 @@ class Controller(Party):
         self._index = (size + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
         self._frame_bytes = frame_bytes(terms.level, terms.off)
+        self._reply_bytes = reply_bytes(terms.level, terms.off)
         self._awaited = set(self._owners)
         if "permutation" in terms.off:
             self._order = NoOrder(size)
@@ -210,8 +210,8 @@ class Controller(Party):
 
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
-        size, rest = divmod(len(message.replies), self._size)
-        if message.index != self._index or rest or not self._permuted:
+        size = self._reply_bytes
+        if message.index != self._index or len(message.replies) != size * self._size or not self._permuted:
             raise ProtocolError(f"expected {self._size} answers to pass {self._index}, got something else.")
         index = self._index
         permuted = struct.unpack(f"{size}s" * self._size, message.replies)
@@ -261,8 +261,10 @@ class Controller(Party):
         self._expect(sender, *self._owners)
         if self._index <= self._last or sender in self._sums:
             raise ProtocolError(f"'{sender}' has sent its sum already, or before the budget is spent.")
-        key = PublicKey(int.from_bytes(self.manifest.terms.paillier_n, "big"))
+        key = paillier_key(self.manifest.terms.paillier_n)
         clear = "paillier" in self.manifest.terms.off
+        if clear and len(message.ciphertext) != 16:
+            raise ProtocolError(f"expected a sum of 16 bytes, got {len(message.ciphertext)} from '{sender}'.")
         if not clear:
             Ciphertext.from_bytes(message.ciphertext, key)
         self._sums[sender] = message.ciphertext

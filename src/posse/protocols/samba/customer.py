@@ -13,14 +13,26 @@ from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.protocols.samba.messages import Close, Consents, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
-from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, Handlers, Party, Terms, join_bytes, make_manifest
+from posse.protocols.samba.setup import (
+    CONTROLLER,
+    CUSTOMER,
+    Expected,
+    Handlers,
+    Party,
+    Terms,
+    check_members,
+    join_bytes,
+    make_manifest,
+)
 
 
 class Customer(Party):
     """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
 
-    def __init__(self, identity: Identity, terms: Terms, admitted: Mapping[str, bytes], key: PrivateKey) -> None:
-        super().__init__(CUSTOMER, "customer", identity, identity.public)
+    def __init__(
+        self, identity: Identity, expected: Expected, terms: Terms, admitted: Mapping[str, bytes], key: PrivateKey
+    ) -> None:
+        super().__init__(CUSTOMER, "customer", identity, identity.public, expected)
         self._terms = terms
         self._admitted = dict(admitted)
         self._key = key
@@ -50,6 +62,7 @@ class Customer(Party):
         if sorted(names) != sorted(expected):
             missing = sorted(set(expected) - set(names)) or "none"
             raise ProtocolError(f"expected {len(expected)} parties, got {len(names)} (missing: {missing}).")
+        check_members(joins)
         for join in joins:
             if join.identity != expected[join.name]:
                 raise ProtocolError(f"'{join.name}' joins with an identity that was not admitted.")
@@ -85,9 +98,9 @@ class Customer(Party):
 
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt, and check the pull count and the range (7)."""
-        if self.total is not None:
-            raise ProtocolError("the total is known already.")
         terms = self.manifest.terms
+        if self.total is not None or not (self._closed if terms.level != "paper" else self._going):
+            raise ProtocolError("the total is known already, or was not asked for yet.")
         if "paillier" in terms.off:
             plaintext = int.from_bytes(message.ciphertext, "big")
         else:

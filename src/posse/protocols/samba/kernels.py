@@ -98,7 +98,7 @@ def _frames(
     for j in range(count):
         memories[j] = memory
         if turn == passes - 1 and tossed(common_key, t, explore(t, owners, parameters)):
-            value = uniform(common_key, EXPLORE, owner, t, 0)
+            value = uniform(own_key, EXPLORE, turn, t, 0)
         else:
             value = score(t, turn, total, pulls, memory, own_key, parameters)
             if kinds[turn] == MATCH:
@@ -137,7 +137,7 @@ def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parame
     chosen = 0
     for i in range(keys.shape[0]):
         if explores:
-            value = uniform(seed, EXPLORE, i, t, 0)
+            value = uniform(keys[i], EXPLORE, turn, t, 0)
         else:
             value = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)
             if kind == MATCH:

@@ -30,6 +30,13 @@ def frame_bytes(level: str, off: Sequence[str]) -> int:
     return PAPER_BYTES + (1 if "aes" in off else OVERHEAD)
 
 
+def reply_bytes(level: str, off: Sequence[str]) -> int:
+    """Size of comp's answer to one owner: a token, or a bit in a frame."""
+    if level != "paper":
+        return 8
+    return 1 + (1 if "aes" in off else OVERHEAD)
+
+
 @dataclass
 class Arm:
     """An owner's variables: number, sum of rewards in units, pulls, and what the policy remembers."""
@@ -50,8 +57,9 @@ class StandardLane:
     """
 
     __slots__ = (
-        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learns", "_learnt", "_memories", "_no",
-        "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size", "_words",
+        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learns", "_learnt",
+        "_memories", "_no", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size",
+        "_words",
     )  # fmt: skip
 
     def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:

@@ -63,8 +63,10 @@ _SHARED_LEAKS = (
     "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): since one arm changes a step, "
     "it can follow arms over time and estimate their sums and the total reward.",
     "Comp sees which steps explore from the shape of the scores, and with rewards from few values many ties.",
-    "The controller together with any one owner or comp learns every score and the pulled arm.",
+    "The controller with comp or with any one owner, and comp with any one owner, learn every score and who is pulled.",
     "Owners know the budget, the policy and its exploration schedule; an owner that taps the wire opens all scores.",
+    "The total is not authenticated against the controller, which can replace it by another of the right pull count; "
+    "and a customer that puts owners of its own into the roster can read the sums and scores of the others.",
     "Timing can name the pulled arm: the chosen owner answers later because it pulls.",
     "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from contextlib import suppress
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -12,15 +12,13 @@ from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
-from posse.policies.base import Policy
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, hkdf, verify
-from posse.privacy.crypto.paillier import PublicKey
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
-from posse.protocols.samba.setup import CONTROLLER, Handlers, Party
+from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Party, paillier_key
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
@@ -34,15 +32,22 @@ def close_bytes(present: Sequence[str], digest: bytes) -> bytes:
 class Owner(Party):
     """One arm, its variables, and a lane to comp through the controller.
 
-    `world_seed` makes a simulation reproducible: coins, tie order and own draws derive from it. Without it they come
-    from the owners' common secret and from the operating system.
+    `world_seed` makes a simulation reproducible: coins and tie order derive from it; without it they come from the
+    owners' common secret. `own_draws` seeds this owner's own draws: the world seed in a simulation, else a number that
+    nobody else knows.
     """
 
     def __init__(
-        self, name: str, identity: Identity, customer: bytes, policy: Policy, world_seed: int | None, own_draws: int
+        self,
+        name: str,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        world_seed: int | None,
+        own_draws: int,
     ) -> None:
-        super().__init__(name, "owner", identity, customer)
-        self._policy = policy
+        super().__init__(name, "owner", identity, customer, expected)
+        self._policy = expected.policy
         self._world_seed = world_seed
         self._own_draws = own_draws
         self._arm = Arm(0, 0)
@@ -95,13 +100,7 @@ class Owner(Party):
     # Setup ------------------------------------------------------------------------------------------------------------
 
     def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        consent = self.consider(offer)
-        terms = self.manifest.terms
-        if terms.policy != self._policy.name or terms.parameters != self._policy.parameters():
-            raise ProtocolError(
-                f"owner '{self.name}' was started for policy '{self._policy.name}', not '{terms.policy}'."
-            )
-        return self.to_controller(consent)
+        return self.to_controller(self.consider(offer))
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -116,6 +115,8 @@ class Owner(Party):
     def _on_masks(self, message: Masks) -> Sequence[Action]:
         if self._masks is not None or self.manifest.terms.level != "paper":
             raise ProtocolError("mask seeds come once, from the controller, at level 'paper' only.")
+        if not (0 <= message.mask_seed < 1 << 64 and 0 <= message.coin_seed < 1 << 64):
+            raise ProtocolError("mask and coin seeds must be whole numbers below 2^64.")
         self._masks = message
         return self._ready()
 
@@ -175,7 +176,9 @@ class Owner(Party):
         actions = list(self._next())
         early, self._early = self._early, []
         for reply in early:
-            actions.extend(self.receive(CONTROLLER, reply))
+            # One that is refused is dropped, as it would have been had it come now; the reward and the score stand.
+            with suppress(ProtocolError):
+                actions.extend(self.receive(CONTROLLER, reply))
         return actions
 
     def _next(self) -> Sequence[Action]:
@@ -225,14 +228,10 @@ class Owner(Party):
         masked = mask(seeds, self.name, present, present_digest(present, self._digest))
         return self._encrypted((self._arm.units * SLOT + self._arm.pulls + masked) % MODULUS)
 
-    @cached_property
-    def _public(self) -> PublicKey:
-        return PublicKey(int.from_bytes(self.manifest.terms.paillier_n, "big"))
-
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
         if "paillier" in self.manifest.terms.off:
             return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
-        return self.to_controller(Sum(self._public.encrypt(plaintext).to_bytes()))
+        return self.to_controller(Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes()))
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""

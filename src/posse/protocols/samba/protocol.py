@@ -19,7 +19,7 @@ from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.plain import check_budget, checkpoints
-from posse.protocols.samba.setup import COMP, CONTROLLER, Terms
+from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Terms, policy_terms
 
 
 def federation(
@@ -47,19 +47,19 @@ def federation(
     terms = Terms(
         run=os.urandom(8).hex(),
         budget=budget,
-        policy=policy.name,
-        parameters=policy.parameters(),
+        policy=policy_terms(policy),
         passes=len(policy.passes()),
         level=level,
         off=switches.off,
         paillier_n=key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big"),
     )
+    expected = Expected(policy, level, switches)
     roles: list[Role] = [
-        Customer(customer, terms, {name: identity.public for name, identity in identities.items()}, key),
-        Controller(identities[CONTROLLER], customer.public, policy, names, seed),
-        Comp(identities[COMP], customer.public, policy, seed),
+        Customer(customer, expected, terms, {name: identity.public for name, identity in identities.items()}, key),
+        Controller(identities[CONTROLLER], customer.public, expected, names, seed),
+        Comp(identities[COMP], customer.public, expected, seed),
     ]
-    roles.extend(Owner(name, identities[name], customer.public, policy, seed, seed) for name in names)
+    roles.extend(Owner(name, identities[name], customer.public, expected, seed, seed) for name in names)
     return roles
 
 

@@ -13,7 +13,7 @@ from posse.core.errors import ConfigError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.policies.base import Policy
 from posse.policies.settings import PolicySettings
-from posse.privacy.crypto.paillier import DEFAULT_BITS, PrivateKey, generate_key
+from posse.privacy.crypto.paillier import DEFAULT_BITS, MINIMUM_BITS, PrivateKey, generate_key
 from posse.problems.arms import Arms, BernoulliArms
 from posse.problems.settings import ProblemSettings
 from posse.protocols.samba.levels import Switches, check_level, leaks
@@ -134,8 +134,7 @@ def warm_up(policy: Policy, level: str, *, secure: bool = False) -> None:
     simulate(arms, policy, budget, [0], level=level)
     if not secure:
         return
-    # It ends before the sums, so no number is ever encrypted under this key.
-    key = generate_key(256, insecure_small_keys=True)
+    key = generate_key(MINIMUM_BITS)  # it ends before the sums: no number is ever encrypted under this key
     switches = Switches(paillier=level != "paper")
     roles = federation(arms, policy, budget, seed=0, level=level, switches=switches, key=key)
     for event in MemoryRun(roles, SimulatedWorld(arms, 0, budget)):

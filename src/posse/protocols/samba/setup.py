@@ -13,16 +13,23 @@ cannot talk to each other.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import Action, Message, Send
+from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
+from posse.privacy.crypto.paillier import PublicKey
+from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
+from posse.protocols.samba.plain import check_budget
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
@@ -37,11 +44,50 @@ class Terms(msgspec.Struct, frozen=True):
     run: str
     budget: int
     policy: str
-    parameters: tuple[float, ...]
+    """Name, parameters and selections of the policy (`policy_terms`)."""
     passes: int
     level: str
     off: tuple[str, ...]
     paillier_n: bytes
+
+
+def policy_terms(policy: Policy) -> str:
+    """Everything about a policy that parties must agree on."""
+    selections = [(each.kind, each.scale, each.floor, each.ceiling) for each in policy.passes()]
+    return json.dumps([policy.describe(), selections], sort_keys=True)
+
+
+@lru_cache(maxsize=4)
+def paillier_key(n: bytes) -> PublicKey:
+    """Check a Paillier modulus and make its key; it is public, so the parties of a process share the work."""
+    return PublicKey(int.from_bytes(n, "big"))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a party was started for; it signs nothing else."""
+
+    policy: Policy
+    level: str
+    switches: Switches
+
+    def check(self, terms: Terms, owners: int) -> None:
+        """Raise unless the terms are these, and in range."""
+        if (terms.level, terms.off) != (self.level, self.switches.off):
+            raise ProtocolError(
+                f"the manifest is for level '{terms.level}' with {', '.join(terms.off) or 'nothing'} off, this party "
+                f"was started for level '{self.level}' with {', '.join(self.switches.off) or 'nothing'} off."
+            )
+        if terms.policy != policy_terms(self.policy) or terms.passes != len(self.policy.passes()):
+            raise ProtocolError(
+                f"the manifest is for policy {terms.policy}, this party was started for {policy_terms(self.policy)}."
+            )
+        try:
+            check_level(terms.level, self.switches, self.policy)
+            check_budget(owners, terms.budget)
+            paillier_key(terms.paillier_n)
+        except ConfigError as error:
+            raise ProtocolError(f"the manifest's terms are refused: {error}") from error
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -66,6 +112,15 @@ class Manifest(msgspec.Struct, frozen=True):
         """Names of the owners, in the order of the manifest."""
         return tuple(member.name for member in self.members if member.kind == "owner")
 
+    def check_roster(self, customer: bytes) -> None:
+        """Raise unless parts follow from names, keys differ, and the customer is the one that is known.
+
+        Keys are sealed by part, so a party must not choose its own.
+        """
+        check_members(self.members)
+        if self.member(CUSTOMER).identity != customer:
+            raise ProtocolError("the manifest names another customer.")
+
     def member(self, name: str) -> Member:
         """Return the member of this name."""
         for member in self.members:
@@ -80,11 +135,25 @@ def make_manifest(terms: Terms, joins: Sequence[Join]) -> Manifest:
     return Manifest(__version__, PROTOCOL_VERSION, terms, members)
 
 
+def check_members(members: Sequence[Member | Join]) -> None:
+    """Raise unless there is one controller, comp and customer, by name, all others are owners, and keys are sound."""
+    names = [member.name for member in members]
+    if len(set(names)) != len(names) or not {CONTROLLER, COMP, CUSTOMER} <= set(names):
+        raise ProtocolError("a roster needs different names, among them controller, comp and customer.")
+    for member in members:
+        if member.kind != (member.name if member.name in (CONTROLLER, COMP, CUSTOMER) else "owner"):
+            raise ProtocolError(f"'{member.name}' joins as {member.kind}, which is not its part.")
+        if len(member.run_key) != 32 or not any(member.run_key):
+            raise ProtocolError(f"the run key of '{member.name}' is not a key.")
+    if len({member.run_key for member in members}) != len(names):
+        raise ProtocolError("two parties have the same run key.")
+
+
 def decode(kind: type[msgspec.Struct], body: bytes) -> msgspec.Struct:
     """Decode a signed structure strictly."""
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProtocolError(f"a {kind.__name__.lower()} does not decode: {error}.") from error
 
 
@@ -96,11 +165,12 @@ def join_bytes(name: str, kind: str, run_key: bytes) -> bytes:
 class Party:
     """What all parties do before the first step, and how a message finds its handler."""
 
-    def __init__(self, name: str, kind: str, identity: Identity, customer: bytes) -> None:
+    def __init__(self, name: str, kind: str, identity: Identity, customer: bytes, expected: Expected) -> None:
         self.name = name
         self.kind = kind
         self._identity = identity
         self._customer = customer
+        self._expected = expected
         self._run_key = RunKey()
         self._manifest: Manifest | None = None
         self._digest = b""
@@ -138,6 +208,8 @@ class Party:
         mine = manifest.member(self.name)
         if (mine.kind, mine.identity, mine.run_key) != (self.kind, self._identity.public, self._run_key.public):
             raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
+        manifest.check_roster(self._customer)
+        self._expected.check(manifest.terms, len(manifest.owners))
         self._manifest = manifest
         self._digest = hashlib.sha256(offer.manifest).digest()
         return Consent(self.name, self._identity.sign(b"consent", self._digest))
