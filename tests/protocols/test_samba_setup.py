@@ -1,0 +1,170 @@
+"""Setting up: nobody chooses its own part, and nobody signs what it was not started for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import WORLD, Message, Reward
+from posse.policies import UCB, Policy, Pursuit, Softmax
+from posse.privacy.crypto.keys import RunKey
+from posse.privacy.crypto.paillier import generate_key
+from posse.protocols.samba.levels import Switches
+from posse.protocols.samba.messages import Choice, Join, Masks, Offer, Reply, Sum, Total
+from posse.protocols.samba.setup import Expected, Manifest, join_bytes
+from tests.protocols.harness import Federation, snapshot
+
+KEY = generate_key(2048)
+
+
+def forged(federation: Federation, offer: Offer, **changes: object) -> Offer:
+    """An offer with other terms, signed by the customer itself: not its key is in doubt but what it asks."""
+    manifest = msgspec.msgpack.decode(offer.manifest, type=Manifest)
+    body = msgspec.msgpack.encode(
+        msgspec.structs.replace(manifest, terms=msgspec.structs.replace(manifest.terms, **changes))
+    )
+    return Offer(body, federation.roles["customer"]._identity.sign(b"manifest", body))  # type: ignore[attr-defined]
+
+
+def offered(policy: Policy | None = None, **options: object) -> tuple[Federation, Offer]:
+    federation = Federation(policy or UCB(), KEY, **options)  # type: ignore[arg-type]
+    _, _, message = federation.until(lambda s, r, m: isinstance(m, Offer) and r == "owner-2")
+    assert isinstance(message, Offer)
+    return federation, message
+
+
+def refuses(federation: Federation, name: str, sender: str, message: Message, match: str = ".") -> None:
+    role = federation.roles[name]
+    before = snapshot(role)
+    with pytest.raises(ProtocolError, match=match):
+        role.receive(sender, message)
+    assert snapshot(role) == before
+
+
+@pytest.mark.parametrize("part", ["comp", "owner", "customer"])
+def test_the_controller_cannot_join_as_another_part(part: str) -> None:
+    """As comp or owner it would be sealed the frame key, and read every score with its sender."""
+    federation = Federation(UCB(), KEY)
+    federation.roles["controller"].kind = part  # type: ignore[misc]
+    with pytest.raises(ProtocolError, match="not its part"):
+        federation.finish()
+
+
+@pytest.mark.parametrize("party", ["owner-2", "comp"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"level": "paper"}, {"level": "strict"}, {"off": ("paillier",)}, {"off": ("permutation", "aes")},
+        {"passes": 2}, {"passes": 0}, {"budget": 3}, {"budget": -5}, {"budget": 1 << 30},
+        {"paillier_n": b""}, {"paillier_n": bytes(256)}, {"policy": "ucb"},
+    ],
+    ids=lambda changes: "-".join(f"{name} {str(value)[:20]}" for name, value in changes.items()),
+)  # fmt: skip
+def test_other_terms_are_not_signed(changes: dict[str, object], party: str) -> None:
+    federation, offer = offered()
+    refuses(federation, party, "controller", forged(federation, offer, **changes))
+    federation.finish()  # and the right manifest still is
+
+
+@pytest.mark.parametrize("other", [Softmax(0.2), UCB(), Pursuit()], ids=lambda policy: policy.name)
+def test_parties_started_for_other_policies_do_not_sign(other: Policy) -> None:
+    """The parameters count too: two temperatures in one federation would go unnoticed otherwise."""
+    for name in ("owner-2", "comp"):
+        federation, offer = offered(Softmax(0.1))
+        federation.roles[name]._expected = Expected(other, "standard", Switches())  # type: ignore[attr-defined]
+        refuses(federation, name, "controller", offer, "was started for")
+
+
+def test_a_manifest_that_is_no_manifest() -> None:
+    federation, offer = offered()
+    customer = federation.roles["customer"]
+    for body in (b"", b"\xc1", offer.manifest[:-1], offer.manifest.replace(b"owner-1", b"owner\xff1")):
+        signed = Offer(body, customer._identity.sign(b"manifest", body))  # type: ignore[attr-defined]
+        refuses(federation, "owner-2", "controller", signed)
+
+
+@pytest.mark.parametrize("key", [b"", bytes(32), b"\x01" * 31])
+def test_a_run_key_that_is_no_key_is_not_admitted(key: bytes) -> None:
+    federation = Federation(UCB(), KEY)
+    owner = federation.roles["owner-3"]
+    owner._run_key.public = key  # type: ignore[attr-defined]
+    federation.queue = type(federation.queue)(
+        action
+        if not (isinstance(action, tuple) and action[0] == "owner-3")
+        else ("owner-3", "controller", owner.join())  # type: ignore[attr-defined]
+        for action in federation.queue
+    )
+    with pytest.raises(ProtocolError, match="not a key"):
+        federation.finish()
+
+
+def test_two_parties_with_one_run_key_are_not_admitted() -> None:
+    federation = Federation(UCB(), KEY)
+    shared = RunKey()
+    for name in ("owner-1", "owner-3"):
+        federation.roles[name]._run_key = shared  # type: ignore[attr-defined]
+    federation.queue = type(federation.queue)(action for role in federation.roles.values() for action in role.start())
+    with pytest.raises(ProtocolError, match="same run key"):
+        federation.finish()
+
+
+def test_a_stranger_is_not_admitted() -> None:
+    federation = Federation(UCB(), KEY)
+    stranger = Federation(UCB(), KEY).roles["owner-2"]
+    federation.queue = type(federation.queue)(
+        action
+        if not (isinstance(action, tuple) and action[0] == "owner-2")
+        else ("owner-2", "controller", stranger.join())  # type: ignore[attr-defined]
+        for action in federation.queue
+    )
+    with pytest.raises(ProtocolError, match="not admitted"):
+        federation.finish()
+
+
+def test_a_join_is_signed_for_its_name_and_part() -> None:
+    assert join_bytes("a", "owner", b"k") != join_bytes("a", "comp", b"k") != join_bytes("b", "comp", b"k")
+
+
+def test_no_total_is_taken_before_it_was_asked_for() -> None:
+    federation, _ = offered()
+    total = Total(KEY.public_key.encrypt((5 << 24 << 64) + 20).to_bytes())
+    refuses(federation, "customer", "controller", total, "not asked for")
+
+
+def test_answers_of_another_size_leave_the_pass_open() -> None:
+    for level in ("standard", "paper"):
+        federation = Federation(UCB(), KEY, level=level)
+        sender, receiver, message = federation.until(lambda s, r, m: isinstance(m, Choice))
+        assert isinstance(message, Choice)
+        for replies in (b"", message.replies[:-4], message.replies + message.replies):
+            refuses(federation, receiver, sender, Choice(message.index, replies))
+        federation.finish()
+
+
+def test_seeds_and_sums_out_of_range_at_level_paper() -> None:
+    federation = Federation(UCB(), KEY, level="paper", switches=Switches(paillier=False))
+    federation.until(lambda s, r, m: isinstance(m, Masks) and r == "owner-1")
+    for seeds in ((-1, 0), (0, 1 << 64)):
+        refuses(federation, "owner-1", "controller", Masks(*seeds), "below 2")
+    federation.until(lambda s, r, m: isinstance(m, Sum))
+    refuses(federation, "controller", "owner-1", Sum(bytes(40)), "16 bytes")
+
+
+def test_a_refused_early_reply_costs_neither_reward_nor_score() -> None:
+    """At level paper replies may come before a slow reward; junk among them is dropped."""
+    federation = Federation(UCB(), KEY, level="paper")
+    _, receiver, message = federation.until(lambda s, r, m: isinstance(m, Reply))
+    owner = federation.roles[receiver]
+    owner._pulling, owner._listening = True, False  # type: ignore[attr-defined]
+    owner.receive("controller", Reply(message.index, b"junk"))  # type: ignore[attr-defined]
+    number = int(str(owner.state()["pulls"]))
+    asked = owner.receive(WORLD, Reward(number, 0))
+    assert len(asked) == 1
+    assert owner.state()["pulls"] == number + 1
+
+
+def test_join_is_the_only_thing_an_unknown_party_can_say() -> None:
+    federation = Federation(UCB(), KEY)
+    with pytest.raises(ProtocolError):
+        federation.roles["controller"].receive("mallory", Join("mallory", "owner", b"", b"", b""))
