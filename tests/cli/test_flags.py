@@ -57,3 +57,30 @@ def test_lists_are_given_by_commas_or_by_repeating(posse: Call) -> None:
 def test_simulate_makes_fifty_runs_unless_told(posse: Call) -> None:
     runs = json.loads(posse("simulate", *SMALL, "--no-save", "--json").out)["records"][0]["runs"]
     assert runs == 50
+
+
+def test_help_shows_the_default_of_the_command(posse: Call) -> None:
+    shown = {
+        name: " ".join(posse(*name, "--help", COLUMNS="200").out.split()) for name in (("simulate",), ("compare",))
+    }
+    for text in shown.values():
+        assert "seed + 1, ... (default: 50)" in text
+    assert "seed + 1, ... (default: 1)" in " ".join(posse("run", "samba", "--help", COLUMNS="200").out.split())
+
+
+def test_a_record_holds_what_was_used(posse: Call) -> None:
+    Path("data.csv").write_text("item,rating\na,5\nb,1\na,4\nb,5\n")
+    flags = ("--data", "data.csv", "--threshold", "3", "--budget", "30", "--runs", "2", "--no-save", "--json")
+    config = json.loads(posse("simulate", *flags).out)["records"][0]["config"]
+    assert (config["owners"], config["threshold"], config["minimum"]) == (2, 3.0, 1)
+    assert not {"epsilon", "tau", "beta"} & config.keys()
+    assert config["policy"]["name"] == "ucb"
+    default = json.loads(posse("simulate", "--budget", "30", "--runs", "2", "--no-save", "--json").out)
+    assert default["records"][0]["config"]["owners"] == 10
+
+
+def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:
+    Path("means.csv").write_text("name,mean\na,0.2\nb,0.9\nc,0.5\n")
+    shown = json.loads(posse("problems", "--show", "means.csv", "--owners", "2", "--json").out)
+    assert shown["names"] == ["b", "c"]
+    assert json.loads(posse("problems", "--show", "means.csv", "--json").out)["names"] == ["a", "b", "c"]

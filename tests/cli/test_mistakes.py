@@ -22,7 +22,13 @@ FLAGS = [
     (["--policy", "ucbb"], "unknown policy 'ucbb'. Did you mean 'ucb'?"),
     (["--tau", "0.1"], "policy 'ucb' has no parameter 'tau'"),
     (["--data", "nowhere.csv"], "[P200] there is no data file 'nowhere.csv'"),
+    (["--data", "movielenss"], "there is no data file 'movielenss'. Did you mean 'movielens'?"),
+    (["--data", "."], "data must be a file, got the folder '.'"),
     (["--data", "jester"], "POSSE_DATA"),
+    (["--data", "jester", "--means", "0.1,0.2"], "means and data both say what the arms are"),
+    (["--means", "0.1,0.2", "--threshold", "3"], "threshold applies to ratings"),
+    (["--data", "jester", "--items", "a", "--items", "b", "--owners", "3"], "got 3 for 2 items"),
+    (["--budget", "0"], "got 0 for 10 owners. Raise it to 10 or more"),
     (["--owners", "101"], "has 100 means, got arms=101"),
     (["--policy", "epsilon-greedy", "--epsilon", "nan"], "epsilon must be a finite number"),
     (["--means", "0.2,nan"], "means.1 must be a finite number"),
@@ -62,6 +68,8 @@ DATA = [
     ("name,mean\na,0.5\nb,0.6\n", ["--owners", "3"], ("has 2 arms, got owners=3",)),
     ("item,rating\na,1\nb,four\n", ["--threshold", "3"], ("row 3", "rating", "four")),
     ("item,rating\na,1\nb,4\n", [], ("ratings need a threshold",)),
+    ("item,rating\na,1\nb,4\n", ["--threshold", "2", "--items", "a,b"], ("no item 'a,b'", "Repeat --items")),
+    ("film,stars\na,1\nb,4\n", [], ("item,rating", "name,mean", "'film,stars'")),
 ]
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from posse.cli import demo
+from posse.policies import UCB, EpsilonGreedy
+from posse.protocols.samba.levels import Switches, leaks
 from posse.results import Store
 from tests.cli.conftest import SMALL, Call
 
@@ -55,6 +57,9 @@ def test_a_protection_that_is_off_is_said_aloud(posse: Call) -> None:
     assert outcome.code == 0
     assert "OFF: aes" in outcome.out
     assert "AES is OFF" in outcome.out
+    assert "Protection: paper, aes off. What each role learns" in outcome.out
+    assert "the secure run" not in outcome.out
+    assert "Identical: the run (paper, aes off)" in " ".join(outcome.out.split())
 
 
 def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:
@@ -85,7 +90,15 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     outcome = posse("demo")
     assert outcome.code == 0
     assert outcome.out.count("Identical") == 2
-    for word in ("standard", "paper", "times as long", "per step and owner", "messages", "What each role learns"):
+    for word in (
+        "standard",
+        "paper",
+        "times as long",
+        "pseudo-regret",
+        "all included",
+        "messages",
+        "What each role learns",
+    ):
         assert word in outcome.out
     assert "4. the federation at level 'paper'" in outcome.err
     assert "<html" in (tmp_path / "posse-demo" / "report.html").read_text()
@@ -98,3 +111,13 @@ def test_a_slow_demo_leaves_the_second_level_out(posse: Call, monkeypatch: pytes
     monkeypatch.setattr(demo, "BUDGET", 200)
     monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
     assert posse("demo").out.count("Identical") == 1
+
+
+def test_what_leaks_does_not_contradict_itself() -> None:
+    both_off = " ".join(leaks("paper", Switches(aes=False, mask=False), 5, UCB()))
+    assert "reads the scores" in both_off
+    assert "masked scores" not in both_off
+    assert "unknown scale" not in both_off
+    assert "explor" not in both_off
+    assert "masked scores" in " ".join(leaks("paper", Switches(aes=False), 5, UCB()))
+    assert "exploring step" in " ".join(leaks("paper", Switches(), 5, EpsilonGreedy()))

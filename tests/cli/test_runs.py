@@ -73,3 +73,20 @@ def test_export_and_report(posse: Call, tmp_path: Path) -> None:
     assert posse("runs", "report", "0a", "0b").code == 0
     assert "<html" in (tmp_path / "posse-report.html").read_text()
     assert "does not exist" in one_line(posse("runs", "report", "0a", "--out", "nowhere/r.html"))
+
+
+def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call) -> None:
+    made = "2026-01-01T00:00:0{}+00:00"
+    twin = example_record(id="0d", level="plain", created=made.format(2), summary={"twin_of": "paper"})
+    config = {"policy": "ucb", "budget": 200, "runs": 9, "aes": False, "mask": False}
+    Store().save(twin)
+    Store().save(example_record(id="0c", level="paper", config=config, status="interrupted", created=made.format(1)))
+    out = posse("runs", "list", COLUMNS="200").out
+    assert out.index("0d") < out.index("0c")
+    for words in ("plain, twin of paper", "paper, aes and mask off (interrupted after 800 of 1,800 steps)"):
+        assert words in out
+    assert "three clinics" in out
+    assert "2026-01-01 00:00" in out
+    assert "three clinics" not in posse("runs", "list", COLUMNS="60").out
+    assert "interrupted after 800 of 1,800 steps" in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
+    assert Store().get("last").id == "0c"

@@ -54,6 +54,8 @@ def test_a_mistake_is_one_line_with_name_rule_and_value(values: dict[str, object
     with pytest.raises(ConfigError, match=message) as caught:
         Example.make(values)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match=message):
+        Example(**values)  # type: ignore[arg-type]
 
 
 def test_unknown_keys_of_a_file_are_errors_too(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_an_altered_total_is_refused_by_its_pull_count() -> None:
 def test_two_owners_are_allowed_and_told() -> None:
     federation = Federation(UCB(), KEY, owners=2)
     assert len(federation.finish()) == 1
-    assert "each owner together with the customer" in leaks("standard", Switches(), 2)[0]
+    assert "each owner together with the customer" in leaks("standard", Switches(), 2, UCB())[0]
 
 
 def test_the_whole_budget_may_be_the_first_pulls() -> None:

@@ -170,7 +170,7 @@ def test_a_policy_of_ones_own() -> None:
 def test_switches_belong_to_level_paper() -> None:
     with pytest.raises(ConfigError, match="level 'paper' only"):
         check_level("standard", Switches(mask=False), UCB())
-    assert any("mask is OFF" in line for line in leaks("paper", Switches(mask=False), 5))
+    assert any("mask is OFF" in line for line in leaks("paper", Switches(mask=False), 5, UCB()))
 
 
 def test_records_of_twins_are_identical_but_for_their_costs() -> None:

@@ -69,3 +69,17 @@ def test_one_run_has_no_error_and_none_has_no_mean() -> None:
 def test_one_record_is_not_a_comparison() -> None:
     with pytest.raises(DataError, match="at least 2 records, got 1"):
         compare([example_record()])
+
+
+def test_twins_of_different_levels_are_told_apart() -> None:
+    twins = [example_record(level="plain", summary={"twin_of": level}) for level in ("standard", "paper")]
+    table = compare(twins)
+    assert [row.label for row in table.rows] == ["ucb (plain)", "ucb (plain, twin of paper)"]
+    assert any("its twin differs" in note for note in table.notes)
+    assert not any("its twin differs" in note for note in compare([twins[1], twins[1]]).notes)
+
+
+def test_no_ratio_of_times_that_are_too_short() -> None:
+    table = compare([example_record(level="plain", seconds=0.002), example_record()])
+    assert table.rows[1].ratio is None
+    assert any("too short to compare" in note for note in table.notes)

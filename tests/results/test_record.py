@@ -130,3 +130,17 @@ def test_regret_that_is_not_known_is_not_drawn_from_nothing() -> None:
     record: RunRecord = example_record(regret=None)
     with pytest.raises(DataError, match="true means"):
         record.regret_band()
+
+
+def test_a_protection_that_is_off_is_in_every_name() -> None:
+    record = example_record(level="paper", config={"policy": "ucb", "budget": 200, "aes": False, "mask": False})
+    assert (record.level, record.label) == ("paper", "ucb (paper, aes and mask off)")
+    assert not record.protected
+    assert example_record().protected
+    assert example_record(level="plain", config={"aes": False}).off == ()
+
+
+def test_a_record_is_one_short_line_in_a_notebook() -> None:
+    shown = repr(example_record(id="0a", runs=1, total=(120.0,)))
+    assert shown == "<RunRecord 0a: ucb (standard), 1 run of 200 steps, earned 120>"
+    assert "interrupted after 800 of 800 steps" in repr(example_record(status="interrupted"))

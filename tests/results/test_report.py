@@ -153,3 +153,12 @@ def test_it_is_written_whole(tmp_path: Path) -> None:
         write_report(example_record(), tmp_path / "none" / "report.html")
     with pytest.raises(DataError, match="at least one record"):
         write_report([], path)
+
+
+def test_what_is_off_is_said_and_not_called_protected() -> None:
+    off = example_record(level="paper", config={"policy": {"name": "ucb"}, "budget": 200, "mask": False})
+    page = Page(render_report([off, example_record(level="plain", summary={"twin_of": "paper"})]))
+    assert "ucb (paper, mask off) earned" in page.text
+    assert "Level paper, mask off, against plain" in page.text
+    assert "Protected against plain" not in page.text
+    assert ("span", "class", "tag warn") in page.attributes

@@ -63,8 +63,8 @@ def _help_when_alone(context: typer.Context) -> None:
 
 app.command("demo")(demo.demo)
 app.add_typer(run.app, name="run")
-app.command("simulate", cls=settings_command(samba_settings))(run.simulate)
-app.command("compare", cls=settings_command(samba_settings, skip=["policy"]))(compare)
+app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
+app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)
 app.add_typer(runs.app, name="runs")
 app.command("policies")(policies.policies)
 app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,10 +24,13 @@ _META = "posse.settings"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
-def settings_command(load: Callable[[], type[Settings]], *, skip: Sequence[str] = ()) -> type[TyperCommand]:
+def settings_command(
+    load: Callable[[], type[Settings]], *, skip: Sequence[str] = (), **defaults: object
+) -> type[TyperCommand]:
     """Make a command class with a flag for every field of the model that `load` imports.
 
-    The model is imported when flags are first looked at: `posse --help` lists the command without it.
+    The model is imported when flags are first looked at: `posse --help` lists the command without it. `defaults` are
+    those of the command where they differ from the model's; help shows them.
     """
 
     class Command(TyperCommand):
@@ -37,7 +40,7 @@ def settings_command(load: Callable[[], type[Settings]], *, skip: Sequence[str] 
             if self._flags is None:
                 model = load()
                 self._flags = tuple(name for name in model.model_fields if name not in skip)
-                self.params.extend(_options(model, self._flags))
+                self.params.extend(_options(model, self._flags, defaults))
             return super().get_params(ctx)
 
         def invoke(self, ctx: Any) -> Any:
@@ -58,12 +61,12 @@ def settings_of(model: type[S], context: typer.Context, file: Path | None = None
     return model.make({**defaults, **(read_toml(file) if file is not None else {}), **flags_given(context)})
 
 
-def _options(model: type[Settings], names: Sequence[str]) -> list[Any]:
+def _options(model: type[Settings], names: Sequence[str], defaults: Mapping[str, object]) -> list[Any]:
     """Let typer make the options, from a function with one parameter a field."""
 
     def stand_in(**_: object) -> None: ...
 
-    parameters = [_parameter(model, name) for name in names]
+    parameters = [_parameter(model, name, defaults) for name in names]
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
@@ -72,13 +75,13 @@ def _options(model: type[Settings], names: Sequence[str]) -> list[Any]:
     return [option for option in made if option.name in names]
 
 
-def _parameter(model: type[Settings], name: str) -> inspect.Parameter:
+def _parameter(model: type[Settings], name: str, defaults: Mapping[str, object]) -> inspect.Parameter:
     from posse.cli.helptext import help_of, panel_of
 
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
     flag = name.replace("_", "-")
-    default = field.default
+    default = defaults.get(name, field.default)
     option = typer.Option(
         None,
         f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}",

@@ -17,6 +17,7 @@ from posse.core.extras import require
 
 if TYPE_CHECKING:
     from posse.results.record import RunRecord
+    from posse.results.schema import RunRow
 
 _PICTURES = (".pdf", ".png", ".svg")
 
@@ -107,17 +108,15 @@ def label_of(record: RunRecord) -> str:
     return label if isinstance(label, str) else ""
 
 
-def labels_of(ids: Sequence[str]) -> dict[str, str]:
-    """Give the labels of stored runs; a damaged record has none here, and `posse runs show` says why."""
+def told_of(row: RunRow) -> dict[str, str]:
+    """Give what a line of the list does not hold; a damaged record says little, and `posse runs show` says why."""
     from posse.results.store import Store
 
-    store, found = Store(), {}
-    for id in ids:
-        try:
-            found[id] = label_of(store.get(id))
-        except StoreError:
-            found[id] = ""
-    return found
+    try:
+        record = Store().get(row.id)
+    except StoreError:
+        return {"label": "", "protection": row.level, "state": row.status}
+    return {"label": label_of(record), "protection": record.protection, "state": record.state}
 
 
 def _check_place(path: Path | None) -> None:

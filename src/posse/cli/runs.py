@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from posse.cli import options
-from posse.cli.keep import label_of, labels_of
+from posse.cli.keep import label_of, told_of
 from posse.cli.screen import heading, print_json, record_json, remark, say, table
 from posse.core.errors import ConfigError
 
@@ -30,27 +30,32 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     from posse.results.store import Store
 
     store = Store()
-    found = store.list(limit or None, kind)
-    labels = labels_of([row.id for row in found])
+    # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
+    found = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
+    told = {row.id: told_of(row) for row in found}
     if json:
-        print_json([{**asdict(row), "label": labels[row.id]} for row in found])
+        print_json([{**asdict(row), **told[row.id]} for row in found])
         return
     if not found:
         say(f"No runs yet in {store.path}. Make one with: posse demo")
         return
+    labelled = any(one["label"] for one in told.values())
     rows = [
         (
-            row.id, row.policy, row.level if row.status == "finished" else f"{row.level} ({row.status})",
-            f"{row.arms}", f"{row.budget:,}", f"{row.runs}", words.number(row.total_mean), labels[row.id],
+            row.id, row.policy, _level(row.status, **told[row.id]), f"{row.arms}", f"{row.budget:,}", f"{row.runs}",
+            words.number(row.total_mean), *([told[row.id]["label"]] if labelled else []), row.problem,
+            row.created[:16].replace("T", " "),
         )
         for row in found
     ]  # fmt: skip
-    columns = ["id", "policy", "level", "arms", "steps", "runs", "earned", "label"]
-    if not any(labels.values()):
-        columns.pop()
-    table(columns, [row[: len(columns)] for row in rows], numeric=(3, 4, 5, 6))
+    columns = ["id", "policy", "level", "arms", "steps", "runs", "earned", *(["label"] if labelled else [])]
+    table([*columns, "data", "made (UTC)"], rows, numeric=(3, 4, 5, 6), optional=2)
     if len(found) == limit < len(store):
         remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
+
+
+def _level(status: str, *, protection: str, state: str, label: str) -> str:
+    return protection if status == "finished" else f"{protection} ({state})"
 
 
 @app.command()
@@ -65,7 +70,7 @@ def show(id: options.One, json: options.Json = False) -> None:
         print_json(record_json(record))
         return
     heading(f"{record.id}: {tables.describe(record)}")
-    facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.status), ("made", record.created)]
+    facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.earned_and_cost([record])
     heading("Pulls")

@@ -82,13 +82,20 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
     out().print(grid)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = ()) -> None:
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = (), optional: int = 0
+) -> None:
     """Print a table, or a block of lines a row where the terminal is too narrow for whole words.
 
-    Columns whose number is in `numeric` are aligned to the right.
+    Columns whose number is in `numeric` are aligned to the right; the last `optional` columns are left out, one by
+    one, where they would make lines wrap.
     """
     kept = [tuple(row) for row in rows]
     console = out()
+    for _ in range(optional):
+        if _natural([columns, *kept]) + 3 * (len(columns) - 1) <= console.width:
+            break
+        columns, kept = columns[:-1], [row[:-1] for row in kept]
     # A wide gap reads better; a narrow one may be what makes the table fit.
     for gap in (3, 1):
         widths = _widths([columns, *kept], console.width - gap * (len(columns) - 1))
@@ -97,6 +104,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Seq
             return
     for row in kept:
         console.print(_block(columns, row))
+
+
+def _natural(rows: Sequence[Sequence[str]]) -> int:
+    """Width of the cells of a table in which nothing wraps."""
+    from rich.cells import cell_len
+
+    return sum(max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True))
 
 
 def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:

@@ -20,26 +20,30 @@ def describe(record: RunRecord) -> str:
         record.policy, f"{record.problem_name}", words.count(record.arms, "owner"), words.count(record.budget, "step"),
         words.count(record.runs, "run"),
     )  # fmt: skip
-    return " · ".join(parts)
+    return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
 def earned_and_cost(records: Sequence[RunRecord]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
     from posse.results import standard_error, words
+    from posse.results.compare import times_as_long
 
+    errors = [standard_error(record.total) for record in records]
     rows = [
-        ("earned", *(words.plus_minus(r.total_mean, standard_error(r.total)) for r in records)),
-        ("regret", *(words.number(_regret(r)) for r in records)),
-        ("time", *(words.seconds(r.seconds) for r in records)),
-        ("per step and owner", *(words.seconds(per_step(r)) for r in records)),
+        ("earned", *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
+        ("pseudo-regret", *(words.number(_regret(r)) for r in records)),
+        ("CPU time", *(words.seconds(r.seconds) for r in records)),
+        ("CPU time per step and owner, all included", *(words.seconds(per_step(r)) for r in records)),
     ]
     if len(records) > 1:
-        first = records[0].seconds
-        rows.append(("times as long", *(words.ratio(r.seconds / first if first else None) for r in records)))
+        ratios = [1.0, *(times_as_long(record, records[0]) for record in records[1:])]
+        rows.append(("times as long", *("too short to compare" if x is None else words.ratio(x) for x in ratios)))
     if any(record.traffic for record in records):
         rows.append(("messages", *(f"{r.messages:,}" if r.traffic else "none" for r in records)))
         rows.append(("bytes", *(words.size(r.bytes) if r.traffic else "none" for r in records)))
-    table(["", *(record.level for record in records)], rows, numeric=range(1, len(records) + 1))
+    table(["", *(record.protection for record in records)], rows, numeric=range(1, len(records) + 1))
+    if any(error is not None for error in errors):
+        say("Mean of the runs ± its standard error.", style="dim")
 
 
 def per_step(record: RunRecord) -> float | None:
@@ -56,8 +60,9 @@ def sameness(secure: RunRecord, plain: RunRecord) -> str:
         return "One of the two was not finished: they cannot be compared."
     if identical(secure, plain):
         each = "" if secure.runs == 1 else f" in each of the {secure.runs} runs"
+        what = "the secure run" if secure.protected else "the run"
         return (
-            f"Identical: the secure run ({secure.level}) pulled every arm as often as the plain one "
+            f"Identical: {what} ({secure.protection}) pulled every arm as often as the plain one "
             f"and earned the same {words.number(secure.total_mean)}, to the last bit{each}."
         )
     return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
@@ -65,14 +70,15 @@ def sameness(secure: RunRecord, plain: RunRecord) -> str:
 
 def protection(record: RunRecord) -> None:
     """Print what a level protects, and what it does not."""
-    from posse.protocols.samba.levels import PROTECTS
+    from posse.protocols.samba.levels import LEVELS, Switches, learns
 
-    off = [name for name in ("aes", "paillier", "permutation", "mask") if record.config.get(name) is False]
-    heading(f"Protection: {record.level}. What each role learns" if record.level in PROTECTS else "Protection: none")
-    if off:
-        say(f"OFF: {', '.join(off)}. What the level promises does not hold.", style="bold red")
-    elif record.level in PROTECTS:
-        bullets(PROTECTS[record.level], style="green")
+    known = record.level in LEVELS
+    heading(f"Protection: {record.protection}. What each role learns" if known else "Protection: none")
+    if record.off:
+        say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
+    if known:
+        switches = Switches(**dict.fromkeys(record.off, False))
+        bullets(learns(record.level, switches), style="yellow" if record.off else "green")
     heading("What is not protected")
     bullets(record.leaks or ("This record does not say what leaks. Do not take that for nothing.",), style="yellow")
 

@@ -22,10 +22,12 @@ def secure(settings: SambaSettings, key: PrivateKey | None = None) -> RunRecord:
 
     _compile(settings, secure=True)
     whole = settings.runs * settings.budget
-    with Doing(f"secure run ({settings.level})") as doing:
+    whole_level = settings.aes and settings.paillier and settings.permutation and settings.mask
+    name = f"secure run ({settings.level})" if whole_level else f"run ({settings.level}, protections off)"
+    with Doing(name) as doing:
 
         def watch(progress: Progress) -> None:
-            what = f"secure run ({settings.level})"
+            what = name
             if settings.runs > 1:
                 what += f" {progress.run + 1} of {settings.runs}"
             doing.at((progress.run * settings.budget + progress.step) / whole, what)

@@ -21,14 +21,17 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
+    def __init__(self, **values: Any) -> None:
+        """Build from keywords; a mistake is one `ConfigError` of one line."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_explain(error, tuple(type(self).model_fields))) from None
+
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
-        merged = {**(read_toml(file) if file is not None else {}), **(values or {})}
-        try:
-            return cls(**merged)
-        except ValidationError as error:
-            raise ConfigError(_explain(error, tuple(cls.model_fields))) from error
+        return cls(**{**(read_toml(file) if file is not None else {}), **(values or {})})
 
     def resolved(self) -> dict[str, Any]:
         """Every setting with its value, as a record keeps it."""

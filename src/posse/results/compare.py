@@ -12,6 +12,9 @@ from posse.results import shape
 from posse.results.bands import standard_error
 from posse.results.record import RunRecord
 
+SHORTEST = 0.005
+"""CPU seconds below which a time is mostly the clock and the caches, and no ratio is made of it."""
+
 
 @dataclass(frozen=True)
 class ComparedRun:
@@ -20,6 +23,8 @@ class ComparedRun:
     id: str
     label: str
     level: str
+    protection: str
+    """The level, and what of it was switched off or whose plain twin it is."""
     runs: int
     mean: float | None
     error: float | None
@@ -34,7 +39,7 @@ class ComparedRun:
     """Whether seeds, pulls and totals equal those of the first record bit for bit."""
     seconds: float
     ratio: float | None
-    """Seconds over those of the first record."""
+    """Seconds over those of the first record; None where one of the two is too short to compare."""
     messages: int
     bytes: int
 
@@ -76,12 +81,18 @@ def identical(a: RunRecord, b: RunRecord) -> bool:
     return a.runs > 0 and a.seeds == b.seeds and shape.same(*totals) and shape.same(a.pulls, b.pulls)
 
 
+def times_as_long(record: RunRecord, first: RunRecord) -> float | None:
+    """CPU seconds of a record over those of another; None where one took under 5 ms, for then it is noise."""
+    return record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
+
+
 def _row(record: RunRecord, first: RunRecord) -> ComparedRun:
     difference, error, paired = (None, None, False) if record is first else _difference(record, first)
     return ComparedRun(
         id=record.id,
         label=record.label,
         level=record.level,
+        protection=record.protection,
         runs=record.runs,
         mean=record.total_mean,
         error=standard_error(record.total),
@@ -90,7 +101,7 @@ def _row(record: RunRecord, first: RunRecord) -> ComparedRun:
         paired=paired,
         identical=identical(record, first),
         seconds=record.seconds,
-        ratio=record.seconds / first.seconds if first.seconds > 0 else None,
+        ratio=times_as_long(record, first),
         messages=record.messages,
         bytes=record.bytes,
     )
@@ -125,9 +136,15 @@ def _notes(records: tuple[RunRecord, ...], rows: tuple[ComparedRun, ...]) -> lis
     elif any(row.paired for row in rows):
         paired = ", ".join(row.id for row in rows if row.paired)
         notes.append(f"Paired by world seed with the first: {paired}. The others ran on other seeds.")
+    if any(row.seconds < SHORTEST for row in rows):
+        notes.append(f"A time under {SHORTEST * 1000:.0f} ms is too short to compare: no ratio is made of it.")
     versions = list(dict.fromkeys(record.version for record in records))
     if len(versions) > 1:
         notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
-    notes += [f"Run {r.id} was not finished: {r.status}." for r in records if r.status != "finished"]
+    if len({record.twin_of for record in records if record.level == "plain"}) > 1:
+        notes.append(
+            "Plain twins of different levels: level 'paper' breaks ties and draws at comp, so its twin differs."
+        )
+    notes += [f"Run {r.id} was not finished: {r.state}." for r in records if r.status != "finished"]
     notes += [f"Run {row.id} has fewer than two runs: no standard error." for row in rows if row.runs < 2]
     return notes

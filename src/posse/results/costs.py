@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from posse.core.errors import DataError
 from posse.results import theme, words
-from posse.results.compare import identical
+from posse.results.compare import identical, times_as_long
 from posse.results.frames import several
 from posse.results.palette import INK, SERIES, role_colour
 from posse.results.plots import Records, draw_band
@@ -37,8 +37,10 @@ def secure_against_plain(secure: RunRecord, plain: RunRecord) -> Figure:
     left = theme.style(figure.add_subplot(grid[0]), x="step", y="cumulative reward (sum of rewards)")
     # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
     curve = secure.reward_band().mean
-    left.plot(secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=theme.text(secure.label))
-    draw_band(left, plain.steps, plain.reward_band(), 1, theme.text(plain.label))
+    left.plot(
+        secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=theme.text(secure.label, theme.LABEL)
+    )
+    draw_band(left, plain.steps, plain.reward_band(), 1, theme.text(plain.label, theme.LABEL))
     same = identical(secure, plain)
     theme.legend(figure, left, "identical: every pull, every total" if same else "not identical")
     right = theme.style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
@@ -83,14 +85,20 @@ def _time_shares(records: list[RunRecord]) -> Figure:
     return figure
 
 
+def _short(record: RunRecord) -> str:
+    name = theme.text(record.level, limit=14)
+    return f"{name}\n({len(record.off)} of it off)" if record.off else name
+
+
 def _time_bars(ax: Axes, secure: RunRecord, plain: RunRecord) -> None:
     times = [secure.seconds, plain.seconds]
     # Names of levels only: the whole labels are in the legend, and would not fit below two bars.
-    names = [theme.text(record.level, limit=14) for record in (secure, plain)]
+    names = [_short(record) for record in (secure, plain)]
     bars = ax.bar([0, 1], times, color=[SERIES[0], SERIES[1]], width=0.6)
     ax.set_xticks([0, 1], names)
-    times_as_long = f"\n{words.ratio(times[0] / times[1])}" if times[1] > 0 else ""
-    notes = [words.seconds(times[0]) + times_as_long, words.seconds(times[1])]
+    ratio = times_as_long(secure, plain)
+    longer = "" if ratio is None else f"\n{words.ratio(ratio)}"
+    notes = [words.seconds(times[0]) + longer, words.seconds(times[1])]
     ax.bar_label(bars, notes, padding=3, color=INK, fontsize=9)
     ax.set_xlim(-0.6, 1.6)
     if min(times) > 0 and max(times) > 20 * min(times):

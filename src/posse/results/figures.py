@@ -27,6 +27,8 @@ def twins(records: Sequence[RunRecord]) -> tuple[RunRecord, RunRecord] | None:
     for secure in records:
         for plain in records:
             alike = secure.policy == plain.policy and secure.problem == plain.problem
+            # The twin of another level breaks ties elsewhere: it is not what this run would be without protection.
+            alike = alike and plain.summary.get("twin_of", secure.level) == secure.level
             if secure.level != "plain" and plain.level == "plain" and alike and secure.runs and plain.runs:
                 return secure, plain
     return None
@@ -37,7 +39,10 @@ def _drawn(records: Sequence[RunRecord]) -> Iterator[tuple[Figure, str]]:
     curved = [record for record in ran if record.steps.size]
     pair = twins(curved)
     if pair:
-        yield costs.secure_against_plain(*pair), "Protected against plain: reward over the steps, and time taken."
+        yield (
+            costs.secure_against_plain(*pair),
+            f"{_beside(pair[0])} against plain: reward over the steps, and time taken.",
+        )
     if curved:
         yield plots.reward_curves(curved), "Cumulative reward, the mean over runs."
     regretful = [record for record in curved if record.regret is not None]
@@ -48,6 +53,10 @@ def _drawn(records: Sequence[RunRecord]) -> Iterator[tuple[Figure, str]]:
         yield plots.pulls_per_arm(group), f"How often each arm was pulled{names}."
     if any(sum(record.role_seconds.values()) > 0 for record in records):
         yield costs.role_times(records), "CPU time by role."
+
+
+def _beside(record: RunRecord) -> str:
+    return "Protected" if record.protected else f"Level {record.protection},"
 
 
 def _same_arms(records: Sequence[RunRecord]) -> list[list[RunRecord]]:

@@ -116,6 +116,7 @@ def summary_rows(records: RunRecord | Iterable[RunRecord]) -> list[dict[str, str
             "status": record.status,
             "policy": record.policy,
             "level": record.level,
+            "protection": record.protection,
             "problem": record.problem_name,
             "budget": record.budget,
             "arms": record.arms,

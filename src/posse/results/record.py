@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posse.core.errors import DataError
-from posse.results import ids, shape
+from posse.results import ids, shape, words
 from posse.results.bands import Band, Floats, band
 from posse.results.values import JSON, plain, plain_dict, strict
 from posse.version import __version__
@@ -19,6 +19,9 @@ Ints = npt.NDArray[np.int64]
 
 ARRAYS = ("steps", "reward", "regret", "pulls")
 """The fields that are arrays; all others are plain values (`RunRecord.metadata`)."""
+
+SWITCHES = ("aes", "paillier", "permutation", "mask")
+"""Protections that a configuration can switch off."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Traffic:
             raise DataError(f"traffic on '{self.hop}' must not be negative, got {self.messages} and {self.bytes} B.")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunRecord:
     """One experiment: one or more runs of one configuration on one problem.
 
@@ -137,8 +140,44 @@ class RunRecord:
 
     @property
     def label(self) -> str:
-        """Name for a legend or a table: the policy and the level of protection."""
-        return f"{self.policy} ({self.level})"
+        """Name for a legend or a table: the policy and its protection."""
+        return f"{self.policy} ({self.protection})"
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """Protections of the level that were switched off; none in a plain record, which has nothing to switch off."""
+        return () if self.level == "plain" else tuple(name for name in SWITCHES if self.config.get(name) is False)
+
+    @property
+    def twin_of(self) -> str:
+        """The level whose plain twin this is; empty for a protected record."""
+        return str(self.summary.get("twin_of", "standard")) if self.level == "plain" else ""
+
+    @property
+    def protected(self) -> bool:
+        """Whether the level holds what it promises: not plain, and nothing switched off."""
+        return self.level != "plain" and not self.off
+
+    @property
+    def protection(self) -> str:
+        """The level as every table shows it: "paper, aes and mask off", or "plain, twin of paper"."""
+        if self.off:
+            return f"{self.level}, {words.listed(self.off)} off"
+        return self.level if self.twin_of in ("", "standard") else f"{self.level}, twin of {self.twin_of}"
+
+    @property
+    def steps_done(self) -> int:
+        """Steps taken in all runs together; an interrupted record took fewer than runs times budget."""
+        return int(self.pulls.sum())
+
+    @property
+    def state(self) -> str:
+        """The status; for a record that was not finished with the steps that were done."""
+        if self.status == "finished" or not self.arms:
+            return self.status
+        asked = self.config.get("runs")
+        whole = self.budget * (asked if isinstance(asked, int) else max(1, self.runs))
+        return f"{self.status} after {self.steps_done:,} of {words.count(whole, 'step')}"
 
     @property
     def problem_name(self) -> str:
@@ -188,9 +227,26 @@ class RunRecord:
         """Return `fields()` and what follows from them as strict JSON, for a table, a page or a file."""
         derived: dict[str, JSON] = {
             name: getattr(self, name)
-            for name in ("runs", "arms", "budget", "policy", "label", "problem_name", "total_mean", "bytes", "messages")
+            for name in (
+                "runs",
+                "arms",
+                "budget",
+                "policy",
+                "label",
+                "protection",
+                "problem_name",
+                "total_mean",
+                "bytes",
+                "messages",
+            )
         }
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
+
+    def __repr__(self) -> str:
+        earned = words.number(self.total_mean)
+        state = "" if self.status == "finished" else f", {self.state}"
+        runs, steps = words.count(self.runs, "run"), words.count(self.budget, "step")
+        return f"<RunRecord {self.id}: {self.label}, {runs} of {steps}, earned {earned}{state}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RunRecord):

@@ -66,7 +66,7 @@ def _lead(records: Sequence[RunRecord]) -> str:
     if not first.runs:
         text = f"{first.label} finished no run."
     if first.status != "finished":
-        text += f" It was not finished: {first.status}."
+        text += f" It was not finished: {first.state}."
     same = [record.label for record in records[1:] if identical(record, first)]
     return text + (f" Same pulls and same reward, bit for bit: {', '.join(same)}." if same else "")
 
@@ -78,14 +78,15 @@ def _cards(record: RunRecord) -> list[Safe]:
         _card(earned, "cumulative reward, mean ± standard error"),
         _card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}"),
         _card(words.size(record.bytes), hops),
-        _card(_level(record), "level of protection", warn=record.level == "plain"),
+        _card(_level(record), "level of protection", warn=not record.protected),
     ]
 
 
 def _card_of(record: RunRecord) -> Safe:
     below = f"{record.label}, {words.seconds(record.seconds)}"
     earned = words.plus_minus(record.total_mean, standard_error(record.total))
-    return _card(earned, below if record.level != "plain" else f"{below}, no protection", warn=record.level == "plain")
+    below += ", no protection" if record.level == "plain" else ""
+    return _card(earned, below, warn=not record.protected)
 
 
 def _card(value: str, below: str, *, warn: bool = False) -> Safe:
@@ -93,7 +94,7 @@ def _card(value: str, below: str, *, warn: bool = False) -> Safe:
 
 
 def _level(record: RunRecord) -> str:
-    return "plain: none" if record.level == "plain" else record.level
+    return "plain: none" if record.level == "plain" else record.protection
 
 
 def _footer() -> Safe:

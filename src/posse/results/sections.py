@@ -17,7 +17,7 @@ def comparison(compared: Comparison) -> Safe:
     header = ("run", "level", "runs", "reward", "difference", "same run", "time", "ratio", "traffic")
     rows = [
         (
-            join([tag("code", row.id), Safe("<br>"), tag("span", row.label)]), level(row.level), f"{row.runs:,}",
+            join([tag("code", row.id), Safe("<br>"), tag("span", row.label)]), level(row.protection), f"{row.runs:,}",
             words.plus_minus(row.mean, row.error), words.plus_minus(row.difference, row.difference_error),
             _same(row, first=i == 0), words.seconds(row.seconds), words.ratio(row.ratio), words.size(row.bytes),
         )
@@ -68,14 +68,14 @@ def details(records: Sequence[RunRecord]) -> Safe:
 
 
 def level(name: str) -> Safe:
-    """Mark a level of protection; plain is a warning."""
-    return tag(
-        "span", f"{name}: no protection" if name == "plain" else name, cls=f"tag {'warn' if name == 'plain' else ''}"
-    )
+    """Mark a protection (`RunRecord.protection`); plain, or a part of it switched off, is a warning."""
+    plain = name.partition(",")[0] == "plain"
+    warn = plain or name.endswith(" off")
+    return tag("span", f"{name}: no protection" if plain else name, cls=f"tag {'warn' if warn else ''}")
 
 
 def _facts(record: RunRecord) -> Safe:
-    facts = [("kind", record.kind), ("status", record.status), ("created", record.created), ("version", record.version)]
+    facts = [("kind", record.kind), ("status", record.state), ("created", record.created), ("version", record.version)]
     tables = [("Run", facts), ("Configuration", flat(record.config)), ("Problem", flat(record.problem))]
     if record.summary:
         tables.append(("Summary", flat(record.summary)))
@@ -122,6 +122,6 @@ def _cell(value: JSON) -> str:
 def _by_level(records: Sequence[RunRecord]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for record in records:
-        said = found.setdefault(record.level, [])
+        said = found.setdefault(record.protection, [])
         said += [leak for leak in record.leaks if leak not in said]
     return found

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 7.2
+LABEL = 72
+"""Letters of a label in a legend: a protection that is off is never cut away."""
 
 Grid = Literal["both", "x", "y"]
 
@@ -76,6 +78,6 @@ def unique_labels(records: Sequence[RunRecord], given: Sequence[str] | None = No
     labels = list(given) if given is not None else [record.label for record in records]
     shared = {label for label in labels if labels.count(label) > 1}
     return [
-        text(label) + (f" · {record.id}" if label in shared else "")
+        text(label, LABEL) + (f" · {record.id}" if label in shared else "")
         for label, record in zip(labels, records, strict=True)
     ]

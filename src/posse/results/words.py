@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 UNKNOWN = "–"
 
 
@@ -73,6 +75,15 @@ def ratio(value: float | None) -> str:
     if value is not None and 0 < value < 0.1:
         return f"1/{number(float(f'{1 / value:.3g}'))}"
     return UNKNOWN if value is None else f"{number(float(f'{value:.3g}'))}×"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names one after the other.
+
+    >>> listed(["aes", "paillier", "mask"]), listed(["aes"]), listed([])
+    ('aes, paillier and mask', 'aes', '')
+    """
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def count(n: int, noun: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.policies.base import Policy
+from posse.results import words
 
 LEVELS = ("standard", "paper")
 
@@ -59,39 +60,84 @@ PROTECTS = {
     ),
 }
 
-_SHARED_LEAKS = (
+_EXPLORING = "Comp sees which steps explore from the shape of the scores."
+_SCALED = (
     "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): since one arm changes a step, "
-    "it can follow arms over time and estimate their sums and the total reward.",
-    "Comp sees which steps explore from the shape of the scores, and with rewards from few values many ties.",
-    "The controller with comp or with any one owner, and comp with any one owner, learn every score and who is pulled.",
-    "Owners know the budget, the policy and its exploration schedule; an owner that taps the wire opens all scores.",
+    "it can follow arms over time and estimate their sums and the total reward."
+)
+
+_ALWAYS = (
     "The total is not authenticated against the controller, which can replace it by another of the right pull count; "
     "and a customer that puts owners of its own into the roster can read the sums and scores of the others.",
     "Timing can name the pulled arm: the chosen owner answers later because it pulls.",
     "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
 )
 
-_LEAKS = {
-    "standard": _SHARED_LEAKS,
-    "paper": (
-        *_SHARED_LEAKS,
-        "At level 'paper' comp learns every exploring step of epsilon-greedy, for owners send nothing in it.",
-        "At level 'paper' the controller draws the mask seed and knows the exploration coins.",
-        "At level 'paper' the customer with the controller reads every owner's sum.",
-    ),
-}
-
 _OFF = {
-    "aes": "AES is OFF: the controller and everyone on the wire reads the masked scores and the pulled arm.",
     "paillier": "Paillier is OFF: the controller reads every owner's sum and the total.",
     "permutation": "The permutation is OFF: comp knows which owner sent which score and which arm is pulled.",
     "mask": "The mask is OFF: comp reads the true scores.",
 }
 
 
-def leaks(level: str, switches: Switches, owners: int) -> tuple[str, ...]:
-    """What is not protected, one sentence each."""
-    out = [*(_OFF[name] for name in switches.off), *_LEAKS[level]]
-    if owners == 2:
-        out.insert(0, "With two owners, each owner together with the customer learns the other's sum.")
-    return tuple(out)
+def learns(level: str, switches: Switches) -> tuple[str, ...]:
+    """What each role learns, one sentence each, true whichever protections are off.
+
+    >>> learns("paper", Switches(aes=False, mask=False))[0]
+    'The published protocol with aes and mask off: the controller sees scores in the clear, comp sees them as they are.'
+    """
+    if not switches.off:
+        return PROTECTS[level]
+    clear = "scores behind a mask that it drew itself" if switches.mask else "scores in the clear"
+    sent = "sealed scores" if switches.aes else clear
+    seen = "multiplied by one number a pass" if switches.mask else "as they are"
+    whose = "" if switches.permutation else ", and whose each is"
+    total = "The customer learns the total" + ("." if switches.paillier else "; the controller learns it too.")
+    off = words.listed(switches.off)
+    return (f"The published protocol with {off} off: the controller sees {sent}, comp sees them {seen}{whose}.", total)
+
+
+def leaks(level: str, switches: Switches, owners: int, policy: Policy) -> tuple[str, ...]:
+    """What is not protected, one sentence each; only what holds for these switches and this policy."""
+    out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
+    out += [_off(name, switches) for name in switches.off]
+    if switches.mask:
+        out.append(_SCALED)
+    if policy.explores and level != "paper":
+        out.append(_EXPLORING)
+    hidden = switches.aes or switches.mask
+    # Without AES the controller needs nobody's help to read the scores.
+    together = "Comp with any one owner learns"
+    if switches.aes:
+        together = "The controller with comp or with any one owner, and comp with any one owner, learn"
+    known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
+    out += [
+        "With rewards from few values comp sees many ties.",
+        f"{together} every score and who is pulled.",
+        f"Owners know {known}{'; an owner that taps the wire opens all scores' if hidden else ''}.",
+        *_ALWAYS,
+    ]
+    return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
+
+
+def _paper_leaks(switches: Switches, policy: Policy) -> list[str]:
+    out = []
+    if policy.explores:
+        out.append("At level 'paper' comp learns every exploring step, for owners send nothing in it.")
+        out.append("At level 'paper' the controller knows the exploration coins.")
+    if switches.mask:
+        out.append("At level 'paper' the controller draws the mask seed.")
+    if switches.paillier:
+        out.append("At level 'paper' the customer with the controller reads every owner's sum.")
+    return out
+
+
+def _off(name: str, switches: Switches) -> str:
+    if name == "aes":
+        if switches.mask:
+            return (
+                "AES is OFF: everyone on the wire reads the masked scores and the pulled arm, and the controller, "
+                "which draws the mask seed, can take the mask away."
+            )
+        return "AES is OFF: the controller and everyone on the wire reads the scores and the pulled arm."
+    return _OFF[name]

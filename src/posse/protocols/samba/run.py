@@ -12,7 +12,7 @@ import numpy as np
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.policies.base import Policy
-from posse.policies.settings import PolicySettings
+from posse.policies.settings import PARAMETERS, PolicySettings
 from posse.privacy.crypto.paillier import DEFAULT_BITS, MINIMUM_BITS, PrivateKey, generate_key
 from posse.problems.arms import Arms, BernoulliArms
 from posse.problems.settings import ProblemSettings
@@ -57,8 +57,8 @@ class SambaSettings(ProblemSettings, PolicySettings):
             raise ConfigError(f"runs must be at least 1 and points at least 2, got {self.runs} and {self.points}.")
         if not 0 <= self.seed < 2**63 - self.runs:
             raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}.")
-        if self.budget < (self.owners or 2):
-            check_budget(self.owners or 2, self.budget)
+        if self.owners is not None and self.budget < self.owners:
+            check_budget(self.owners, self.budget)  # before a data set is read
         arms = self.arms()
         check_budget(len(arms), self.budget)
         return arms, policy, switches
@@ -108,7 +108,7 @@ def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: Priv
     summary["paillier_bits"] = key.public_key.bits
     warm_up(policy, settings.level, secure=True)
     started = time.process_time()
-    tally = _Tally(settings, arms, switches, summary)
+    tally = _Tally(settings, arms, policy, switches, summary)
     try:
         for number, seed in enumerate(settings.seeds):
             world = SimulatedWorld(arms, seed, settings.budget, points=settings.points)
@@ -146,9 +146,15 @@ class _Tally:
     """Adds up the runs of one record."""
 
     def __init__(
-        self, settings: SambaSettings, arms: Arms, switches: Switches, summary: dict[str, str | float | int]
+        self,
+        settings: SambaSettings,
+        arms: Arms,
+        policy: Policy,
+        switches: Switches,
+        summary: dict[str, str | float | int],
     ) -> None:
-        self._settings, self._arms, self._switches, self._summary = settings, arms, switches, summary
+        self._settings, self._arms, self._policy = settings, arms, policy
+        self._switches, self._summary = switches, summary
         self._worlds: list[SimulatedWorld] = []
         self._runs: list[MemoryRun] = []
         self._seeds: list[int] = []
@@ -184,10 +190,10 @@ class _Tally:
         regrets = [world.regret[:reached] for world in self._worlds]
         return RunRecord(
             kind="samba",
-            config=_config(settings),
+            config=_config(settings, arms),
             problem=_problem(settings, arms),
             level=settings.level,
-            leaks=leaks(settings.level, self._switches, len(arms)),
+            leaks=leaks(settings.level, self._switches, len(arms), self._policy),
             seeds=tuple(self._seeds),
             steps=steps,
             reward=np.array([world.curve[:reached] for world in self._worlds]).reshape(len(self._worlds), reached),
@@ -236,7 +242,7 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
     steps = checkpoints(settings.budget, settings.points)
     record = RunRecord(
         kind="simulate",
-        config=_config(settings),
+        config=_config(settings, arms),
         problem=_problem(settings, arms),
         level="plain",
         leaks=("Nothing is protected: this is the plain twin, in which one party sees everything.",),
@@ -255,8 +261,10 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
     return record
 
 
-def _config(settings: SambaSettings) -> dict[str, JSON]:
-    return {**settings.resolved(), "policy": settings.make_policy().describe()}
+def _config(settings: SambaSettings, arms: Arms) -> dict[str, JSON]:
+    """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
+    given = {name: value for name, value in settings.resolved().items() if name not in PARAMETERS}
+    return {**given, **settings.used(arms), "policy": settings.make_policy().describe()}
 
 
 def _problem(settings: SambaSettings, arms: Arms) -> dict[str, JSON]:
