@@ -89,8 +89,9 @@ def analyse(done: list[Shares], out: Path) -> Analysis:
         f"{of('ours', 'controller')} % and {of('published', 'controller')} %."
     )
     notes = (
-        "Ours is level 'standard', not level 'paper', which is the published protocol. In the published runs comp opens K scores and seals K answers a step, and is the busiest single party. Here it "
-        "opens K scores and answers with tokens, without sealing; its share is smaller, the controller's larger.",
+        "Ours is level 'standard', not level 'paper', which is the published protocol. In the published runs comp "
+        "opens K scores and seals K answers a step, and is the busiest single party. Here it opens K scores and "
+        "answers with tokens, without sealing; its share is smaller, the controller's larger.",
         "Ours is one measured run a row at the N given, in one process, so a single row can be off by what else the "
         "machine did; CPU time inside each kind of role. The sum at the end (Paillier, owners and customer) weighs "
         "more at a smaller N. Published shares are means of 50 runs at N = 100000 on the authors' machine; shares, "
