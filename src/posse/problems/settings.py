@@ -14,6 +14,7 @@ from posse.problems.arms import Arms, BernoulliArms, BetaArms
 from posse.problems.datasets import DATASETS, embedded_arms, load, read_means, read_ratings
 from posse.problems.datasets.document import read_document
 from posse.problems.datasets.embedded import EMBEDDED
+from posse.problems.datasets.tables import is_number
 from posse.problems.ratings import Ratings
 
 
@@ -126,7 +127,7 @@ class ProblemSettings(Settings):
             if self.threshold is None:
                 raise ConfigError("ratings need a threshold: a rating above it is a reward of 1. Give threshold.")
             return self._rated(read_ratings(path), self.owners)
-        if "mean" not in header.lower() and not _is_number(header):
+        if "mean" not in header.lower() and not is_number(header):
             read_document(path)  # which says so where it is no text at all
             raise DataError(
                 f"{path.name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
@@ -180,11 +181,3 @@ def _header(path: Path) -> str:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         lines = (line.strip() for line in file)
         return next((line for line in lines if line and not line.startswith("#")), "")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -70,7 +70,7 @@ def read_means(path: FilePath, name: str = "name", mean: str = "mean", delimiter
     document = read_document(path)
     with document.open() as stream:
         line, _ = first_line(stream, document.name)
-    if _is_number(line):
+    if is_number(line):
         return BernoulliArms(mean_list(document), source=document.name)
     table = read_columns(document, [name], [mean], delimiter=delimiter)
     table.check_between(0.0, 1.0, column=mean)
@@ -121,7 +121,8 @@ def _check_two(file: str, count: int) -> None:
         raise DataError(f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.")
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Say whether a field reads as a number."""
     try:
         float(text)
     except ValueError:
