@@ -112,25 +112,32 @@ class MemoryRun:
         """
         sender, name, message = sends[0]
         role = self.roles[name]
-        together = getattr(role, "receive_all", None)
-        rest, asked = iter(sends), list[Action]()
+        rest = iter(sends)
+        asked: list[Action] = []
         started = time.thread_time()
         try:
-            if together is not None and len(sends) > 1:
+            together = getattr(role, "receive_all", None) if len(sends) > 1 else None
+            if together is not None:
                 together(self.roles, rest, asked)
             else:
-                for sender, name, message in rest:
+                for each_sender, each_name, each in rest:
                     if self.transcript is not None:
-                        self.transcript.add(sender, name, message)
-                    asked.extend(self.roles[name].receive(sender, message))
+                        self.transcript.add(each_sender, each_name, each)
+                    asked.extend(self.roles[each_name].receive(each_sender, each))
         finally:
             self.seconds[role.kind] += time.thread_time() - started
             left = list(rest)
-            hop = self.hops.setdefault((self.roles[sender].kind, role.kind), Hop())
-            hop.messages += len(sends) - len(left)
-            hop.bytes += (len(sends) - len(left)) * len(self._encode(message))
+            self._count(self.roles[sender].kind, role.kind, len(sends) - len(left), message)
             self._queue.extend(asked)
-            self._queue.extendleft(reversed(left))
+            if left:
+                self._queue.extendleft(reversed(left))
+
+    def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
+        hop = self.hops.get((sender, receiver))
+        if hop is None:
+            hop = self.hops[sender, receiver] = Hop()
+        hop.messages += moved
+        hop.bytes += moved * len(self._encode(message))
 
     def _pull(self, pull: Pull) -> None:
         """Let the world answer a pull, whose time is nobody's, and give the owner its reward."""
