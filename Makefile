@@ -37,3 +37,4 @@ reproduce: $(READY)  ## the published figures, full size (long)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

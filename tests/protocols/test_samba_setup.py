@@ -84,7 +84,7 @@ def test_a_manifest_that_is_no_manifest() -> None:
         refuses(federation, "owner-2", "controller", signed)
 
 
-@pytest.mark.parametrize("key", [b"", bytes(32), b"\x01" * 31])
+@pytest.mark.parametrize("key", [b"", bytes(32), b"\x01" * 31, b"\x01" + bytes(31)])
 def test_a_run_key_that_is_no_key_is_not_admitted(key: bytes) -> None:
     federation = Federation(UCB(), KEY)
     owner = federation.roles["owner-3"]

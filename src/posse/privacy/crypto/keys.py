@@ -97,4 +97,7 @@ class RunKey:
 
 def seal_to(public: bytes, secret: bytes, info: bytes) -> bytes:
     """Seal a secret so that only the holder of a run key opens it."""
-    return _SUITE.encrypt(secret, X25519PublicKey.from_public_bytes(public), info)
+    try:
+        return _SUITE.encrypt(secret, X25519PublicKey.from_public_bytes(public), info)
+    except ValueError as error:  # not 32 bytes, or a point of small order
+        raise ProtocolError("a run key is not a key that secrets can be sealed to.") from error

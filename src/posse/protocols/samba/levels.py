@@ -37,7 +37,6 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
         raise ConfigError(
             f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
         )
-
     for selection in policy.passes():
         smallest = (selection.ceiling - selection.floor) / 700
         if level == "paper" and selection.kind == "match" and selection.scale < smallest:

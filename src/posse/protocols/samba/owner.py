@@ -204,8 +204,7 @@ class Owner(Party):
 
     def _on_close(self, message: Close) -> Sequence[Action]:
         """Answer one set of owners a run with the masked sum and pull count."""
-        verify(self.manifest.member("customer").identity, b"close", close_bytes(message.present, self._digest),
-               message.signature)  # fmt: skip
+        verify(self._customer, b"close", close_bytes(message.present, self._digest), message.signature)
         if self._index <= self._last or self._pulling or self.manifest.terms.level == "paper":
             raise ProtocolError("the sums are asked for before the budget is spent.")
         present = tuple(sorted(set(message.present)))
@@ -216,7 +215,6 @@ class Owner(Party):
             )
         if self._closed not in (None, present):
             raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
-        self._closed = present
         seeds = {
             other: pair_seed(
                 self._run_key.private,
@@ -226,6 +224,7 @@ class Owner(Party):
             for other in present if other != self.name
         }  # fmt: skip
         masked = mask(seeds, self.name, present, present_digest(present, self._digest))
+        self._closed = present
         return self._encrypted((self._arm.units * SLOT + self._arm.pulls + masked) % MODULUS)
 
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
