@@ -76,6 +76,10 @@ def test_problems(posse: Call) -> None:
     assert outcome.code == 0
     assert "embedded:movielens" in outcome.out
     assert "POSSE_DATA" in outcome.out
+    for words in ("--instance uniform", "--instance normal", "agent,supplier,cost,capacity", "supplier,quality"):
+        assert words in outcome.out
+    flags = {one["name"]: one["flag"] for one in json.loads(posse("problems", "--json").out)}
+    assert (flags["embedded:jester"], flags["uniform"], flags["normal"]) == ("--data", "--instance", "--instance")
     ready = {one["name"]: one["ready"] for one in json.loads(posse("problems", "--json").out)}
     assert ready["embedded:jester"]
     assert not ready["steam"]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from posse.cli import tables
 from posse.results import Store
-from posse.results.example import example_record
+from posse.results.example import example_market_record, example_record
 from tests.cli.conftest import Call, one_line
 
 
@@ -90,3 +91,70 @@ def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call)
     assert "three clinics" not in posse("runs", "list", COLUMNS="60").out
     assert "interrupted after 800 of 1,800 steps" in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
     assert Store().get("last").id == "0c"
+
+
+@pytest.fixture
+def market() -> Store:
+    store = Store()
+    for level in ("plain", "alone", "tight"):
+        store.save(example_market_record(id=f"0m-{level}", level=level))
+    return store
+
+
+@pytest.mark.usefixtures("market")
+def test_a_market_is_shown_in_its_own_words(posse: Call) -> None:
+    listed = posse("runs", "list", COLUMNS="120").out
+    assert all(word in listed for word in ("producers", "rounds", "12,042 EUR", "alone"))
+    shown = posse("runs", "show", "0m-tight", COLUMNS="120").out
+    for words in (
+        "4 agents · 6 producers · 1,000 rounds · 6 runs",
+        "earned (EUR)",
+        "CPU time per round and agent",
+        "what each agent earned (EUR)",
+        "Units",
+        "Protection: tight",
+        "ε = 1 at δ = 1e-05 for one purchase",
+        "an agent's own later choices",
+    ):
+        assert words in shown, words
+    assert "owner" not in shown
+    assert "reward" not in shown
+    assert "alone: nothing is shared" in posse("runs", "show", "0m-alone", COLUMNS="120").out
+    assert "Protection: none" in posse("runs", "show", "0m-plain", COLUMNS="120").out
+    assert "revenue (EUR)" in posse("compare", "0m-alone", "0m-tight", COLUMNS="120").out
+
+
+@pytest.mark.usefixtures("market", "store")
+def test_a_mixed_list_has_the_common_words(posse: Call) -> None:
+    listed = posse("runs", "list", COLUMNS="140").out
+    assert all(word in listed for word in ("arms", "steps", "12,042 EUR"))
+    assert "producers" not in listed
+
+
+@pytest.mark.usefixtures("market", "store")
+def test_what_parties_earned_is_exported(posse: Call, tmp_path: Path) -> None:
+    assert posse("runs", "export", "0m-tight", "0m-alone", "--parties", "--out", "parties.csv").code == 0
+    lines = (tmp_path / "parties.csv").read_text().splitlines()
+    assert lines[0] == "record,label,run,seed,party,total,regret"
+    assert len(lines) == 1 + 2 * 6 * 4
+    assert "Known: .csv, .parquet" in one_line(posse("runs", "export", "0m-tight", "--parties", "--out", "a.json"))
+    assert "none of these records" in one_line(posse("runs", "export", "0a", "--parties", "--out", "a.csv"))
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "120"])
+def test_what_joining_is_worth_fits_and_names_the_loser(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    tables.joining([example_market_record(level=level) for level in ("alone", "tight")])
+    out = capsys.readouterr().out
+    assert "Worse off joined, in revenue or regret: isles." in " ".join(out.split())
+    assert "loses" in out
+    assert max(len(line) for line in out.splitlines()) <= int(columns)
+
+
+def test_seconds_are_shared_out_among_parties() -> None:
+    record = example_market_record(seconds=24.0)
+    assert tables.per_step(record) == pytest.approx(24.0 / (6 * 1000 * 4))
+    samba = example_record()
+    assert tables.per_step(samba) == pytest.approx(samba.seconds / (800 * 3))

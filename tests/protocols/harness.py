@@ -41,7 +41,7 @@ class Federation:
             elif isinstance(action, Many):
                 self.queue.extendleft(reversed(action.sends))
             elif isinstance(action, Pull):
-                self.queue.extend(self.roles[action.owner].receive(WORLD, self.world(action)))
+                self.queue.extend(self.roles[action.party].receive(WORLD, self.world(action)))
             else:
                 self.notes.append(action)
 

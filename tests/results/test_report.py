@@ -6,7 +6,8 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import RunRecord, render_report, write_report
-from posse.results.example import example_record
+from posse.results.example import example_market_record, example_record
+from posse.results.guarantees import guarantees
 
 VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"
@@ -162,3 +163,99 @@ def test_what_is_off_is_said_and_not_called_protected() -> None:
     assert "Level paper, mask off, against plain" in page.text
     assert "Protected against plain" not in page.text
     assert ("span", "class", "tag warn") in page.attributes
+
+
+@pytest.fixture(scope="module")
+def market() -> list[RunRecord]:
+    return [example_market_record(level=level) for level in ("alone", "tight", "plain")]
+
+
+def test_a_market_reads_as_a_market(market: list[RunRecord]) -> None:
+    page = Page(render_report(market))
+    assert page.open == []
+    for part in (
+        "EUR over 1,000 rounds (6 runs)",
+        "revenue (EUR)",
+        "Revenue is the mean total of a run",
+        "cumulative revenue (EUR)",
+        "Units of each producer",
+        "units a run (mean)",
+        "choosing best from the first round",
+    ):
+        assert part in page.text, part
+    for word in ("reward", "pulls", " steps", " step ", "owner"):
+        assert word not in page.text, word
+
+
+def test_who_loses_by_joining_is_said_before_the_table(market: list[RunRecord]) -> None:
+    text = render_report(market)
+    page = Page(text)
+    assert page.text.count("Worse off joined, in revenue or regret: isles (1 of 4 agents).") == 2
+    assert text.index("What joining is worth") < text.index("Worse off joined") < text.index("revenue alone")
+    assert text.count('<span class="tag warn">loses</span>') == 2
+    assert "bootstrap interval over runs" in page.text
+    without = Page(render_report(market[1:])).text
+    assert "What each agent earned" in without
+    assert "What joining is worth" not in without
+    happy = {"party_total": market[0].party_total + 1.0, "party_regret": market[0].party_regret * 0.5}  # type: ignore[operator]
+    all_gain = Page(render_report([market[0], example_market_record(**happy)])).text
+    assert "None of 4 agents is clearly worse off joined." in all_gain
+
+
+def test_levels_that_share_nothing_are_not_warnings(market: list[RunRecord]) -> None:
+    text = render_report([*market, example_market_record(level="placebo")])
+    assert '<span class="tag ">alone: nothing is shared</span>' in text
+    assert '<span class="tag ">placebo: a control, pure noise</span>' in text
+    assert '<span class="tag warn">plain: no protection</span>' in text
+    assert text.count('class="card warn"') == 1
+    assert "each agent keeps what it knows" in text
+    assert "do not say what leaks" not in text
+
+
+def _said(record: RunRecord) -> str:
+    return " ".join(guarantee.sentence("agent") for guarantee in guarantees([record]))
+
+
+def test_an_epsilon_never_stands_alone(market: list[RunRecord]) -> None:
+    page = Page(render_report(market))
+    promise = page.text[page.text.index("ε = 1 at δ = 1e-05") :]
+    places = [
+        "for one purchase",
+        "unit entry",
+        "adjacency replace: another quantity",
+        "each of 4 agents",
+        "Releases: 6",
+    ]
+    assert sorted(promise.index(place) for place in places) == [promise.index(place) for place in places]
+    assert promise.index("accountant: PLD") < promise.index("Ledger of p-fcb (tight): 24 entries")
+    assert promise.index("Ledger") < promise.index("Not covered") < promise.index("an agent's own later choices")
+    assert page.text.count("ε = 1 at") == 1
+    bare = {"epsilon": 0.61341, "composition": "basic"}
+    told = Page(render_report(example_market_record(privacy=(bare,)))).text
+    assert "ε = 0.6135 at δ = not stated" in told
+    assert "for unit not stated" in told
+    unproved = {"epsilon": None, "delta": 0.01, "unit": "entry", "composition": "sequential"}
+    assert "no finite ε at δ = 0.01 for unit entry" in _said(example_market_record(privacy=(unproved,)))
+
+
+def test_a_short_ledger_is_open_and_a_long_one_folded(market: list[RunRecord]) -> None:
+    entry = {"epsilon": 0.5, "delta": 1e-6, "unit": "one entry"}
+    short, long = (render_report(example_market_record(privacy=(entry,) * n)) for n in (3, 9))
+    assert "Ledger of" not in short
+    assert short.count("one entry") == 3
+    assert "noise multiplier" in Page(render_report(market)).text
+    assert "<summary>Ledger of p-fcb (tight): 9 entries" in long
+
+
+def test_parties_and_guarantees_are_escaped() -> None:
+    privacy = {"party": EVIL, "epsilon": 1.0, "delta": EVIL, "unit": EVIL, "composition": EVIL, "not covered": [EVIL]}
+    words = {"step": EVIL, "arm": EVIL, "pull": EVIL, "reward": EVIL, "party": EVIL, "money": EVIL}
+    changes = {"parties": (EVIL, "b", "c", "d"), "problem": {"words": words}, "privacy": (privacy,)}
+    page = Page(render_report([example_market_record(**changes, level=level) for level in ("alone", "tight")]))
+    assert "script" not in page.tags
+    assert page.open == []
+
+
+def test_one_role_alone_is_not_drawn_in_shares(market: list[RunRecord]) -> None:
+    assert "CPU time by role" not in Page(render_report(market)).text
+    assert "CPU time by role" in Page(render_report(example_record())).text

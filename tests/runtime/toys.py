@@ -90,7 +90,7 @@ class Worker:
 
 def world(pull: Pull) -> Reward:
     """Pay by name and number, so that answers and their sizes differ."""
-    return Reward(pull.number, (WORKERS.index(pull.owner) * 10 + pull.number) % 256)
+    return Reward(pull.number, (WORKERS.index(pull.party) * 10 + pull.number) % 256)
 
 
 def toy(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posse.cli import demo, policies, problems, reproduce, run, runs
+from posse.cli import budget, demo, market, policies, problems, reproduce, run, runs
 from posse.cli.compare import compare
 from posse.cli.flags import settings_command
 from posse.cli.options import samba_settings
@@ -62,12 +62,14 @@ def _help_when_alone(context: typer.Context) -> None:
 
 
 app.command("demo")(demo.demo)
+run.app.command("dp-combinatorial", cls=settings_command(market.market_settings))(market.dp_combinatorial)
 app.add_typer(run.app, name="run")
 app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
 app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)
 app.add_typer(runs.app, name="runs")
 app.command("policies")(policies.policies)
 app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
+app.command("budget", cls=settings_command(budget.budget_settings))(budget.budget)
 app.command("reproduce")(reproduce.reproduce)
 
 

@@ -85,7 +85,7 @@ def _parameter(model: type[Settings], name: str, defaults: Mapping[str, object])
     option = typer.Option(
         None,
         f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}",
-        help=help_of(model, name) + ("" if default is None else f" (default: {_shown(default)})"),
+        help=help_of(model, name) + ("" if default in (None, "") else f" (default: {_shown(default)})"),
         metavar=None if kind is bool else metavar,
         show_default=False,
         rich_help_panel=panel_of(model, name),

@@ -11,8 +11,11 @@ from dataclasses import fields
 from posse.core.settings import Settings
 from posse.policies.registry import POLICIES
 
-_PANELS = {"ProblemSettings": "What is learnt", "PolicySettings": "How to choose"}
-_PROTECTION = ("level", "aes", "paillier", "permutation", "mask", "paillier_bits")
+_PANELS = {"ProblemSettings": "What is learnt", "PolicySettings": "How to choose", "MarketSettings": "The market"}
+_PROTECTION = (
+    "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
+    "start", "stop",
+)  # fmt: skip
 
 
 def help_of(model: type[Settings], name: str) -> str:

@@ -77,7 +77,7 @@ class Keeper:
     @contextmanager
     def on_interrupt(self) -> Iterator[None]:
         """Keep what an interrupted run had done, say its id, and leave with the code of Ctrl-C."""
-        from posse.protocols.samba.run import Interrupted
+        from posse.results.interrupted import Interrupted
 
         try:
             yield

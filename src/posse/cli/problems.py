@@ -1,4 +1,4 @@
-"""`posse problems`: where arms can come from, and whether the files are there."""
+"""`posse problems`: where arms and markets can come from, and whether the files are there."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
         return
     from posse.problems.datasets import DATASETS
     from posse.problems.datasets.embedded import EMBEDDED, SIZE
+    from posse.problems.instances import INSTANCES
 
     folder = flags_given(context).get("data_dir")
     found: list[dict[str, Any]] = [
@@ -49,7 +50,11 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
                  "reason": reason}
             )  # fmt: skip
     if json:
-        print_json(found)
+        markets = [
+            {"name": name, "ready": True, "what": f"random market: {what}", "needs": "", "flag": "--instance"}
+            for name, what in INSTANCES.items()
+        ]
+        print_json([*({**one, "flag": "--data"} for one in found), *markets])
         return
     rows = [(one["name"], "yes" if one["ready"] else "no", one["what"]) for one in found]
     rows.append(("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold"))
@@ -59,7 +64,18 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
         heading("To get the others")
         for one in away:
             say(f"{one['name']}: {one['reason']}")
+    heading("Markets")
+    table(("", "ready", "what it is"), _markets(INSTANCES))
     say("\nSee the arms: posse problems --show embedded:jester --owners 5", style="dim")
+
+
+def _markets(instances: dict[str, str]) -> list[tuple[str, str, str]]:
+    return [
+        *((f"--instance {name}", "yes", f"random: {what}") for name, what in instances.items()),
+        ("--offers FILE.csv", "yours", "columns agent,supplier,cost,capacity; and one of the two below"),
+        ("--qualities FILE.csv", "yours", "columns supplier,quality: a row a supplier, units are drawn"),
+        ("--records FILE.csv", "yours", "columns supplier,quality: a row a past unit, replayed in order"),
+    ]
 
 
 def _missing(name: str, folder: str | None) -> str:

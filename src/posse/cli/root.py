@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
 
-ORDER = ("demo", "run", "simulate", "compare", "runs", "policies", "problems", "reproduce")
+ORDER = ("demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce")
 
 INTERRUPTED = 130
 CLOSED = 141

@@ -5,20 +5,25 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import options
 from posse.cli.keep import label_of, told_of
 from posse.cli.screen import heading, print_json, record_json, remark, say, table
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from posse.results.store import Store
+    from posse.results.vocabulary import Vocabulary
 
 app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
-Kind = Annotated[str | None, typer.Option(help="Only runs of this kind (samba, simulate).", metavar="TEXT")]
+Kind = Annotated[str | None, typer.Option(help="Only runs of this kind (samba, simulate, ...).", metavar="TEXT")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Parties = Annotated[bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
 Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.", metavar="FILE")]
 
@@ -28,6 +33,7 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     """List the runs, the last one first."""
     from posse.results import words
     from posse.results.store import Store
+    from posse.results.vocabulary import common
 
     store = Store()
     # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
@@ -39,19 +45,32 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     if not found:
         say(f"No runs yet in {store.path}. Make one with: posse demo")
         return
+    spoken = {row.id: _words(store, row.id) for row in found}
+    said = common(spoken.values())
     labelled = any(one["label"] for one in told.values())
     rows = [
         (
             row.id, row.policy, _level(row.status, **told[row.id]), f"{row.arms}", f"{row.budget:,}", f"{row.runs}",
-            words.number(row.total_mean), *([told[row.id]["label"]] if labelled else []), row.problem,
-            row.created[:16].replace("T", " "),
+            spoken[row.id].priced(words.number(row.total_mean)), *([told[row.id]["label"]] if labelled else []),
+            row.problem, row.created[:16].replace("T", " "),
         )
         for row in found
     ]  # fmt: skip
-    columns = ["id", "policy", "level", "arms", "steps", "runs", "earned", *(["label"] if labelled else [])]
+    columns = ["id", "policy", "level", words.plural(said.arm), words.plural(said.step), "runs", "earned"]
+    columns += ["label"] if labelled else []
     table([*columns, "data", "made (UTC)"], rows, numeric=(3, 4, 5, 6), optional=2)
     if len(found) == limit < len(store):
         remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
+
+
+def _words(store: Store, id: str) -> Vocabulary:
+    """Give the words of a record; a damaged one has the default words, and `posse runs show` says why."""
+    from posse.results.vocabulary import Vocabulary
+
+    try:
+        return store.get(id).words
+    except StoreError:
+        return Vocabulary()
 
 
 def _level(status: str, *, protection: str, state: str, label: str) -> str:
@@ -73,7 +92,8 @@ def show(id: options.One, json: options.Json = False) -> None:
     facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.earned_and_cost([record])
-    heading("Pulls")
+    tables.joining([record])
+    heading(words.plural(record.words.pull).capitalize())
     tables.pulls(record)
     if record.traffic:
         heading("Traffic")
@@ -104,13 +124,13 @@ def delete(ids: options.Ids, yes: Yes = False) -> None:
 
 
 @app.command()
-def export(ids: options.Ids, out: Out) -> None:
+def export(ids: options.Ids, out: Out, parties: Parties = False) -> None:
     """Write runs to a file; its suffix says how."""
     from posse.results import export as export_records
     from posse.results.store import Store
 
     store = Store()
-    remark(f"wrote {export_records([store.get(id) for id in ids], out)}")
+    remark(f"wrote {export_records([store.get(id) for id in ids], out, parties=parties)}")
 
 
 @app.command()

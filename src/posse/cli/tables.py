@@ -9,6 +9,7 @@ from posse.cli.screen import bullets, heading, say, table
 
 if TYPE_CHECKING:
     from posse.results.compare import Comparison
+    from posse.results.joining import Joining
     from posse.results.record import RunRecord
 
 
@@ -16,10 +17,12 @@ def describe(record: RunRecord) -> str:
     """Say in one line what was run."""
     from posse.results import words
 
-    parts = (
-        record.policy, f"{record.problem_name}", words.count(record.arms, "owner"), words.count(record.budget, "step"),
-        words.count(record.runs, "run"),
-    )  # fmt: skip
+    said = record.words
+    # Where parties are not named, each is one arm.
+    who = [words.count(len(record.parties) or record.arms, said.party)]
+    who += [words.count(record.arms, said.arm)] if record.parties else []
+    steps, runs = words.count(record.budget, said.step), words.count(record.runs, "run")
+    parts = (record.policy, record.problem_name, *who, steps, runs)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
@@ -27,13 +30,16 @@ def earned_and_cost(records: Sequence[RunRecord]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
     from posse.results import standard_error, words
     from posse.results.compare import times_as_long
+    from posse.results.vocabulary import common
 
+    said = common(record.words for record in records)
     errors = [standard_error(record.total) for record in records]
+    earned = f"earned ({said.money})" if said.money else "earned"
     rows = [
-        ("earned", *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
-        ("pseudo-regret", *(words.number(_regret(r)) for r in records)),
+        (earned, *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
+        (said.regret, *(words.number(_regret(r)) for r in records)),
         ("CPU time", *(words.seconds(r.seconds) for r in records)),
-        ("CPU time per step and owner, all included", *(words.seconds(per_step(r)) for r in records)),
+        (f"CPU time per {said.step} and {said.party}, all included", *(words.seconds(per_step(r)) for r in records)),
     ]
     if len(records) > 1:
         ratios = [1.0, *(times_as_long(record, records[0]) for record in records[1:])]
@@ -41,14 +47,16 @@ def earned_and_cost(records: Sequence[RunRecord]) -> None:
     if any(record.traffic for record in records):
         rows.append(("messages", *(f"{r.messages:,}" if r.traffic else "none" for r in records)))
         rows.append(("bytes", *(words.size(r.bytes) if r.traffic else "none" for r in records)))
-    table(["", *(record.protection for record in records)], rows, numeric=range(1, len(records) + 1))
+    one_policy = len({record.policy for record in records}) == 1
+    names = [record.protection if one_policy else record.label for record in records]
+    table(["", *names], rows, numeric=range(1, len(records) + 1))
     if any(error is not None for error in errors):
         say("Mean of the runs ± its standard error.", style="dim")
 
 
 def per_step(record: RunRecord) -> float | None:
-    """Seconds a step and owner, over the steps that were taken: an interrupted run took fewer than its budget."""
-    steps = int(record.pulls.sum()) * record.arms
+    """Seconds a step and party, over the steps that were taken: an interrupted run took fewer than its budget."""
+    steps = record.steps_done * (len(record.parties) or record.arms)
     return record.seconds / steps if steps else None
 
 
@@ -61,8 +69,10 @@ def sameness(secure: RunRecord, plain: RunRecord) -> str:
     if identical(secure, plain):
         each = "" if secure.runs == 1 else f" in each of the {secure.runs} runs"
         what = "the secure run" if secure.protected else "the run"
+        said = secure.words
+        took = "pulled every arm as often" if said.pull == "pull" else f"took as many {words.plural(said.pull)} of each"
         return (
-            f"Identical: {what} ({secure.protection}) pulled every arm as often as the plain one "
+            f"Identical: {what} ({secure.protection}) {took} as the plain one "
             f"and earned the same {words.number(secure.total_mean)}, to the last bit{each}."
         )
     return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
@@ -70,24 +80,48 @@ def sameness(secure: RunRecord, plain: RunRecord) -> str:
 
 def protection(record: RunRecord) -> None:
     """Print what a level protects, and what it does not."""
-    from posse.protocols.samba.levels import LEVELS, Switches, learns
+    from posse.protocols.samba.levels import LEVELS
+    from posse.results.levels import PLAIN, told
 
-    known = record.level in LEVELS
-    heading(f"Protection: {record.protection}. What each role learns" if known else "Protection: none")
+    if record.kind == "samba" and record.level in LEVELS:
+        _roles(record)
+    else:
+        heading(f"Protection: {'none' if record.level == PLAIN else told(record.protection)}")
+    if record.kind == "dp-combinatorial":
+        from posse.protocols.dp_combinatorial.levels import learns
+
+        bullets(learns(record.config))
+    _spent(record)
+    heading("What is not protected")
+    unsaid = "This record does not say what leaks. Do not take that for nothing."
+    bullets(record.leaks or ((unsaid,) if record.federated else ("Nothing is shared.",)), style="yellow")
+
+
+def _roles(record: RunRecord) -> None:
+    from posse.protocols.samba.levels import Switches, learns
+
+    heading(f"Protection: {record.protection}. What each role learns")
     if record.off:
         say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
-    if known:
-        switches = Switches(**dict.fromkeys(record.off, False))
-        bullets(learns(record.level, switches), style="yellow" if record.off else "green")
-    heading("What is not protected")
-    bullets(record.leaks or ("This record does not say what leaks. Do not take that for nothing.",), style="yellow")
+    switches = Switches(**dict.fromkeys(record.off, False))
+    bullets(learns(record.level, switches), style="yellow" if record.off else "green")
+
+
+def _spent(record: RunRecord) -> None:
+    from posse.results.guarantees import guarantees, not_covered
+
+    if promised := guarantees([record]):
+        bullets((guarantee.sentence(record.words.party) for guarantee in promised), style="green")
+    if left_out := not_covered([record]):
+        heading("Privacy spent: not covered")
+        bullets(left_out, style="yellow")
 
 
 def comparison(compared: Comparison) -> None:
     """Print a comparison, and what to know when reading it."""
     from posse.results import words
 
-    columns = ("run", "reward", "difference", "same", "time", "ratio")
+    columns = ("run", compared.words.earned, "difference", "same", "time", "ratio")
     rows = [
         (
             row.label, words.plus_minus(row.mean, row.error),
@@ -98,7 +132,8 @@ def comparison(compared: Comparison) -> None:
         for i, row in enumerate(compared.rows)
     ]  # fmt: skip
     table(columns, rows, numeric=(1, 2, 4, 5))
-    say("Reward: mean of the runs ± its standard error. Difference and ratio: to the first line.", style="dim")
+    reward = compared.words.reward.capitalize()
+    say(f"{reward}: mean of the runs ± its standard error. Difference and ratio: to the first line.", style="dim")
     for note in compared.notes:
         say(note, style="dim")
 
@@ -115,7 +150,53 @@ def pulls(record: RunRecord, most: int = 10) -> None:
     if record.arms > most:
         rest = float(sum(share[arm] for arm in range(record.arms) if arm not in order))
         rows.append((f"{record.arms - most} others", "", f"{rest:.1%}"))
-    table(("arm", "mean", "pulls"), rows, numeric=(1, 2))
+    table((record.words.arm, "mean", words.plural(record.words.pull)), rows, numeric=(1, 2))
+
+
+def joining(records: Sequence[RunRecord]) -> None:
+    """Print what each party earned, beside the same party alone where a record of that is there; losers are marked."""
+    from posse.results.joining import joining as joined_of
+
+    for joined in joined_of(records):
+        said = joined.record.words
+        unit = f" ({said.money})" if said.money else ""
+        if joined.baseline is None:
+            heading(f"{joined.record.label}: what each {said.party} earned{unit}")
+            _parties(joined)
+        else:
+            heading(f"{joined.record.label}: what joining is worth{unit}")
+            _worth(joined)
+
+
+def _parties(joined: Joining) -> None:
+    from posse.results import words
+
+    said = joined.record.words
+    shares = (*joined.shares, joined.whole)
+    rows = [(share.party, words.number(share.total), words.number(share.regret)) for share in shares]
+    table((said.party, said.reward, "pseudo-regret"), rows, numeric=(1, 2))
+
+
+def _worth(joined: Joining) -> None:
+    from posse.results import words
+
+    said = joined.record.words
+    rows = [
+        (
+            share.party, share.verdict, words.number(share.alone), words.number(share.total),
+            words.plus_minus(share.difference, share.error), words.fraction(share.ratio),
+        )
+        for share in (*joined.shares, joined.whole)
+    ]  # fmt: skip
+    columns = (said.party, "joined", f"{said.reward} alone", f"{said.reward} joined", "difference", "regret ratio")
+    table(columns, rows, numeric=range(2, 6))
+    if joined.losers:
+        say(f"Worse off joined, in {said.reward} or regret: {words.listed(joined.losers)}.", style="bold red")
+    if joined.doubtful:
+        say(f"Earned less, within the error: {words.listed(joined.doubtful)}.", style="yellow")
+    say("Difference: paired by world seed, ± its standard error. Ratio: regret joined over regret alone.", style="dim")
+    if joined.ratio is not None and joined.ratio.known:
+        say(f"Regret ratio, all together: {joined.ratio} ({joined.ratio.what}).", style="dim")
 
 
 def saved(records: Sequence[RunRecord], again: str = "") -> None:

@@ -9,6 +9,7 @@ from posse.cli.progress import Doing
 
 if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey
+    from posse.protocols.dp_combinatorial.settings import MarketRunSettings
     from posse.protocols.samba.run import SambaSettings
     from posse.results.record import RunRecord
 
@@ -49,6 +50,23 @@ def plain(settings: SambaSettings) -> RunRecord:
             doing.at((progress.run + 1) / progress.runs, f"plain runs of {settings.policy}")
 
         return run_plain(settings, watch=watch, batch=batch)
+
+
+def market(settings: MarketRunSettings) -> RunRecord:
+    """Run a market."""
+    from posse.protocols.dp_combinatorial.run import Progress, run_market, warm_up
+
+    with Doing("compiling the market, which is done once"):
+        warm_up()
+    how = "agents" if settings.path == "agents" else "simulated"
+    name = f"{settings.method} ({how})"
+    with Doing(name) as doing:
+
+        def watch(progress: Progress) -> None:
+            what = f"{name}, run {progress.run + 1} of {progress.runs}" if progress.runs > 1 else name
+            doing.at(progress.fraction, what)
+
+        return run_market(settings, watch=watch)
 
 
 def _compile(settings: SambaSettings, *, secure: bool = False) -> None:

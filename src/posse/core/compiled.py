@@ -80,7 +80,20 @@ def _keep(dispatcher: Any, name: str) -> None:
 
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
-    compiled = numba.njit(function)
+    return _compiled(function)
+
+
+def loops(function: Callable[..., R]) -> Callable[..., R]:
+    """Compile loops over arrays under the rules of `elementary`, to run outside the interpreter's lock.
+
+    A division by zero gives infinity or NaN as in numpy, and no error: a test before every division would keep the
+    compiler from working on several numbers at once. Guard divisors.
+    """
+    return _compiled(function, error_model="numpy", nogil=True)
+
+
+def _compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:
+    compiled = numba.njit(**options)(function)
     _keep(compiled, f"{function.__module__}.{function.__qualname__}")
     return cast("Callable[..., R]", compiled)
 

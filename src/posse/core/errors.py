@@ -66,3 +66,9 @@ class FrameError(ProtocolError):
     """A sealed frame does not open: altered, or sealed for another run, step, pass or direction."""
 
     code = "P510"
+
+
+class BudgetError(PosseError):
+    """A release would spend more privacy than was budgeted; nothing was released and the ledger is as it was."""
+
+    code = "P600"

@@ -103,16 +103,16 @@ def _accept(shape: float, x: float, u: float) -> float:
 
 
 @elementary
-def beta(a: float, b: float, key: int, purpose: int, party: int, index: int) -> float:
+def beta(a: float, b: float, key: int, purpose: int, party: int, index: int, attempt: int = 0) -> float:
     """Beta(a, b) from two gammas (Marsaglia and Tsang 2000), a draw at one address; a, b > 0.
 
-    Each round spends one pair of normals on both gammas; a gamma already accepted keeps its value.
+    Each round spends one pair of normals on both gammas; a gamma already accepted keeps its value. The first attempt
+    number can be given, for several draws at one address.
     """
     boost_a = a < 1.0
     boost_b = b < 1.0
     shape_a = a + 1.0 if boost_a else a
     shape_b = b + 1.0 if boost_b else b
-    attempt = 0
     x = -1.0
     y = -1.0
     while x < 0.0 or y < 0.0:
@@ -130,6 +130,40 @@ def beta(a: float, b: float, key: int, purpose: int, party: int, index: int) -> 
         if boost_b:
             y = y * exp(log(v + 2.0**-54) / b)
     return x / (x + y)
+
+
+_ATTEMPTS = 1 << 20
+"""Attempt numbers set apart for one draw of several at an address."""
+_FEW = 40
+
+
+@elementary
+def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
+    """Binomial(count, q), a draw at one address; O(log count) for large counts.
+
+    The middle one of `count` uniform numbers is Beta((count + 1) / 2, ...) distributed: if it is below q, so are all
+    before it, and the rest is a smaller binomial on the other side (Devroye: Non-uniform random variate generation,
+    1986, chapter X.4). The last 40 are tossed one by one.
+    """
+    found = 0
+    split = 1
+    while count > _FEW:
+        middle = (count + 1) // 2
+        x = beta(float(middle), float(count + 1 - middle), key, purpose, party, index, split * _ATTEMPTS)
+        split = split + 1
+        if x < q:
+            found = found + middle
+            count = count - middle
+            q = (q - x) / (1.0 - x)
+        else:
+            count = middle - 1
+            q = q / x
+    for i in range(0, count, 2):
+        u, v = uniforms(key, purpose, party, index, i // 2)
+        found = found + (u < q)
+        if i + 1 < count:
+            found = found + (v < q)
+    return found
 
 
 log_array = numba.vectorize(["float64(float64)"])(log.py_func)  # type: ignore[attr-defined]

@@ -37,6 +37,14 @@ GUMBEL = 10
 """An owner's Gumbel noise for probability matching: (own key, pass, step)."""
 DERIVE = 9
 """Keys made from keys: (key, party)."""
+NOISE = 11
+"""An agent's noise: (own key, producer, release)."""
+DELIVERY = 12
+"""Good units of a purchase in a simulated market: (world seed, agent, round), a word a producer."""
+PARTIAL = 13
+"""The same where no table is at hand: (world seed, agent and producer, round)."""
+INSTANCE = 14
+"""Instances of a market, and the drift of its qualities: (instance seed, what, number)."""
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
@@ -70,11 +78,11 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
     return _philox(np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1))  # type: ignore[no-any-return]
 
 
-@elementary
-def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
-    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
+@numba.njit(inline="always")
+def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
+    """Return four 32-bit words at an address, for compiled code; the words of `words`, not joined."""
     key64 = np.uint64(key)
-    c0, c1, c2, c3 = _philox(
+    return _philox(
         np.uint64(index) & _MASK32,
         np.uint64(attempt) & _MASK32,
         np.uint64(party) & _MASK32,
@@ -82,6 +90,12 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
         key64 & _MASK32,
         key64 >> _S32,
     )
+
+
+@elementary
+def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
+    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
+    c0, c1, c2, c3 = quarters(key, purpose, party, index, attempt)
     return (c0 << _S32) | c1, (c2 << _S32) | c3
 
 

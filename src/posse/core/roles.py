@@ -31,10 +31,15 @@ class Many(msgspec.Struct, frozen=True, gc=False):
     sends: list[Send]
 
 
-class Pull(msgspec.Struct, frozen=True, gc=False):
-    """Effect: pull this owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """Effect: what only the world can answer; its answer goes to the party that asks."""
 
-    owner: str
+    party: str
+
+
+class Pull(Ask, frozen=True, gc=False):
+    """Pull an owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
+
     number: int
 
 
@@ -54,7 +59,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     value: object = None
 
 
-Action: TypeAlias = Send | Many | Pull | Note
+Action: TypeAlias = Send | Many | Ask | Note
 
 
 class Role(Protocol):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from posse.core.errors import DataError
 from posse.results import shape
 from posse.results.bands import standard_error
+from posse.results.levels import PLAIN
 from posse.results.record import RunRecord
+from posse.results.vocabulary import Vocabulary, common
+from posse.results.words import plural
+
+DRAWN_AT_COMP = ("samba", "simulate")
+"""Kinds of record whose level 'paper' has a plain twin of its own."""
 
 SHORTEST = 0.005
 """CPU seconds below which a time is mostly the clock and the caches, and no ratio is made of it."""
@@ -36,7 +42,7 @@ class ComparedRun:
     paired: bool
     """Whether the difference was taken run by run, on the same world seeds."""
     identical: bool
-    """Whether seeds, pulls and totals equal those of the first record bit for bit."""
+    """Whether seeds, pulls and totals (of every party too) equal those of the first record bit for bit."""
     seconds: float
     ratio: float | None
     """Seconds over those of the first record; None where one of the two is too short to compare."""
@@ -50,6 +56,8 @@ class Comparison:
 
     rows: tuple[ComparedRun, ...]
     notes: tuple[str, ...]
+    words: Vocabulary = field(default_factory=Vocabulary)
+    """The words that all of the records share."""
 
 
 def compare(records: Iterable[RunRecord], *, strict: bool = False) -> Comparison:
@@ -72,13 +80,14 @@ def compare(records: Iterable[RunRecord], *, strict: bool = False) -> Comparison
     if strict and conflicts:
         raise DataError(f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare anyway.")
     rows = tuple(_row(record, first) for record in chosen)
-    return Comparison(rows, (*conflicts, *_notes(chosen, rows)))
+    return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen))
 
 
 def identical(a: RunRecord, b: RunRecord) -> bool:
-    """Tell whether two records are the same run bit for bit: seeds, pulls of every arm, total of every run."""
+    """Tell whether two records are the same run bit for bit: seeds, pulls of every arm, totals of runs and parties."""
     totals = (np.array(record.total, dtype=np.float64) for record in (a, b))
-    return a.runs > 0 and a.seeds == b.seeds and shape.same(*totals) and shape.same(a.pulls, b.pulls)
+    alike = a.runs > 0 and a.seeds == b.seeds and shape.same(*totals) and shape.same(a.pulls, b.pulls)
+    return alike and a.parties == b.parties and shape.same(a.party_total, b.party_total)
 
 
 def times_as_long(record: RunRecord, first: RunRecord) -> float | None:
@@ -120,11 +129,13 @@ def _difference(record: RunRecord, first: RunRecord) -> tuple[float | None, floa
 
 
 def _conflicts(records: tuple[RunRecord, ...]) -> list[str]:
+    said = common(record.words for record in records)
     budgets = list(dict.fromkeys(f"{record.budget:,}" for record in records))
-    notes = [f"The budgets differ ({', '.join(budgets)} steps)."] if len(budgets) > 1 else []
+    notes = [f"The budgets differ ({', '.join(budgets)} {plural(said.step)})."] if len(budgets) > 1 else []
     if any(record.problem != records[0].problem for record in records):
         names = list(dict.fromkeys(record.problem_name for record in records))
-        what = ", ".join(names) if len(names) > 1 else f"all are called {names[0]}, with other arms, means or sources"
+        other = f"all are called {names[0]}, with other {plural(said.arm)}, means or sources"
+        what = ", ".join(names) if len(names) > 1 else other
         notes.append(f"The problems differ ({what}).")
     return notes
 
@@ -141,7 +152,7 @@ def _notes(records: tuple[RunRecord, ...], rows: tuple[ComparedRun, ...]) -> lis
     versions = list(dict.fromkeys(record.version for record in records))
     if len(versions) > 1:
         notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
-    if len({record.twin_of for record in records if record.level == "plain"}) > 1:
+    if len({r.twin_of for r in records if r.level == PLAIN and r.kind in DRAWN_AT_COMP}) > 1:
         notes.append(
             "Plain twins of different levels: level 'paper' breaks ties and draws at comp, so its twin differs."
         )

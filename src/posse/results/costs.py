@@ -11,6 +11,7 @@ from posse.results.frames import several
 from posse.results.palette import INK, SERIES, role_colour
 from posse.results.plots import Records, draw_band
 from posse.results.record import RunRecord
+from posse.results.vocabulary import common
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +33,10 @@ def secure_against_plain(secure: RunRecord, plain: RunRecord) -> Figure:
     """
     if not secure.runs or not plain.runs:
         raise DataError("both records need at least one finished run.")
+    said = common([secure.words, plain.words])
     figure = theme.blank(3.9, width=8.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
-    left = theme.style(figure.add_subplot(grid[0]), x="step", y="cumulative reward (sum of rewards)")
+    left = theme.style(figure.add_subplot(grid[0]), x=said.step, y=said.cumulative)
     # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
     curve = secure.reward_band().mean
     left.plot(
@@ -42,7 +44,7 @@ def secure_against_plain(secure: RunRecord, plain: RunRecord) -> Figure:
     )
     draw_band(left, plain.steps, plain.reward_band(), 1, theme.text(plain.label, theme.LABEL))
     same = identical(secure, plain)
-    theme.legend(figure, left, "identical: every pull, every total" if same else "not identical")
+    theme.legend(figure, left, f"identical: every {said.pull}, every total" if same else "not identical")
     right = theme.style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
     _time_bars(right, secure, plain)
     return figure

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from posse.results import costs, plots, svg
+from posse.results.levels import ALONE, PLACEBO, PLAIN
 from posse.results.markup import Safe, join, tag
 from posse.results.record import RunRecord
+from posse.results.vocabulary import common
+from posse.results.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+UNTWINNED = (PLAIN, ALONE, PLACEBO)
+"""Levels that protect nothing, and so have no plain twin to be set beside."""
 
 
 def figures(records: Sequence[RunRecord]) -> Safe:
@@ -29,7 +35,7 @@ def twins(records: Sequence[RunRecord]) -> tuple[RunRecord, RunRecord] | None:
             alike = secure.policy == plain.policy and secure.problem == plain.problem
             # The twin of another level breaks ties elsewhere: it is not what this run would be without protection.
             alike = alike and plain.summary.get("twin_of", secure.level) == secure.level
-            if secure.level != "plain" and plain.level == "plain" and alike and secure.runs and plain.runs:
+            if secure.level not in UNTWINNED and plain.level == PLAIN and alike and secure.runs and plain.runs:
                 return secure, plain
     return None
 
@@ -37,21 +43,23 @@ def twins(records: Sequence[RunRecord]) -> tuple[RunRecord, RunRecord] | None:
 def _drawn(records: Sequence[RunRecord]) -> Iterator[tuple[Figure, str]]:
     ran = [record for record in records if record.runs]
     curved = [record for record in ran if record.steps.size]
+    said = common(record.words for record in ran)
     pair = twins(curved)
     if pair:
         yield (
             costs.secure_against_plain(*pair),
-            f"{_beside(pair[0])} against plain: reward over the steps, and time taken.",
+            f"{_beside(pair[0])} against plain: {said.reward} over the {plural(said.step)}, and time taken.",
         )
     if curved:
-        yield plots.reward_curves(curved), "Cumulative reward, the mean over runs."
+        yield plots.reward_curves(curved), f"Cumulative {said.reward}, the mean over runs."
     regretful = [record for record in curved if record.regret is not None]
     if regretful:
-        yield plots.regret_curves(regretful), "Cumulative pseudo-regret: what the best arm would have added on average."
+        yield plots.regret_curves(regretful), common(record.words for record in regretful).regret_told
     for group in _same_arms([record for record in ran if 0 < record.arms <= 200]):
         names = "" if len(group) > 1 else f" by {group[0].label}"
-        yield plots.pulls_per_arm(group), f"How often each arm was pulled{names}."
-    if any(sum(record.role_seconds.values()) > 0 for record in records):
+        yield plots.pulls_per_arm(group), f"{common(record.words for record in group).pulled}{names}."
+    # Shares of one role alone are all 100 %.
+    if len({role for record in records for role, taken in record.role_seconds.items() if taken > 0}) > 1:
         yield costs.role_times(records), "CPU time by role."
 
 

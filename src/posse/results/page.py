@@ -30,6 +30,9 @@ p, li { max-width: 46rem; overflow-wrap: anywhere; }
 .card b { display: block; font-size: 1.35rem; line-height: 1.25; font-weight: 650; font-variant-numeric: tabular-nums;
   overflow-wrap: anywhere; }
 .card span { display: block; color: var(--soft); font-size: 0.84rem; }
+.promises { display: grid; gap: 0.8rem; } .promises .unit { color: var(--ink); font-size: 0.95rem; }
+.name { overflow-wrap: break-word; }
+.alert { border-left: 3px solid var(--warn); padding-left: 0.8rem; } .alert b { color: var(--warn); }
 .card.warn { background: var(--warn-card); border-color: var(--warn); } .card.warn b { color: var(--warn); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 10px; margin: 0.6rem 0; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }

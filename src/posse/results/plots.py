@@ -13,6 +13,8 @@ from posse.results.bands import Band, band
 from posse.results.frames import several
 from posse.results.palette import DASHES, INK, SERIES
 from posse.results.record import Ints, RunRecord
+from posse.results.vocabulary import common
+from posse.results.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,14 +31,15 @@ def reward_curves(records: Records, *, labels: Sequence[str] | None = None, quan
     """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a label."""
     drawn = _with_runs(records)
     bands = [record.reward_band(quantiles) for record in drawn]
-    return _curves(drawn, bands, labels, "cumulative reward (sum of rewards)")
+    return _curves(drawn, bands, labels, common(r.words for r in drawn).cumulative)
 
 
 def regret_curves(records: Records, *, labels: Sequence[str] | None = None, quantiles: Quantiles = None) -> Figure:
     """Draw the mean cumulative pseudo-regret; records whose true means are not known are refused."""
     drawn = _with_runs(records)
     bands = [record.regret_band(quantiles) for record in drawn]
-    return _curves(drawn, bands, labels, "cumulative pseudo-regret (reward)")
+    said = common(record.words for record in drawn)
+    return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({said.money or said.reward})")
 
 
 def pulls_per_arm(records: Records, *, labels: Sequence[str] | None = None) -> Figure:
@@ -45,8 +48,9 @@ def pulls_per_arm(records: Records, *, labels: Sequence[str] | None = None) -> F
     first = drawn[0]
     if any(record.arms != first.arms for record in drawn):
         raise DataError("the records have different numbers of arms. Draw them one by one.")
+    said = common(record.words for record in drawn)
     figure = theme.blank(3.6)
-    ax = theme.axes(figure, x="arm", y="pulls a run (mean)", grid="y")
+    ax = theme.axes(figure, x=said.arm, y=f"{plural(said.pull)} a run (mean)", grid="y")
     width = 0.8 / len(drawn)
     for i, (record, label) in enumerate(zip(drawn, theme.unique_labels(drawn, labels), strict=True)):
         b = band(record.pulls)
@@ -70,7 +74,7 @@ def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
 
 def _curves(records: Sequence[RunRecord], bands: list[Band], labels: Sequence[str] | None, y: str) -> Figure:
     figure = theme.blank()
-    ax = theme.axes(figure, x="step", y=y)
+    ax = theme.axes(figure, x=common(r.words for r in records).step, y=y)
     for i, (record, b, label) in enumerate(zip(records, bands, theme.unique_labels(records, labels), strict=True)):
         draw_band(ax, record.steps, b, i, label)
     ax.margins(x=0.01)
@@ -98,7 +102,7 @@ def _name_arms(ax: Axes, record: RunRecord) -> None:
     if isinstance(means, list) and len(means) == record.arms:
         best = int(np.argmax(np.array(means, dtype=np.float64)))
         names[best] += " ★"
-        ax.set_xlabel("arm (★ highest true mean)")
+        ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
     if record.arms <= MANY_ARMS:
         slanted = sum(len(name) for name in names) > 75
         ax.set_xticks(range(record.arms), names, rotation=38 if slanted else 0, ha="right" if slanted else "center")

@@ -12,16 +12,15 @@ import numpy.typing as npt
 from posse.core.errors import DataError
 from posse.results import ids, shape, words
 from posse.results.bands import Band, Floats, band
+from posse.results.naming import Named
 from posse.results.values import JSON, plain, plain_dict, strict
+from posse.results.vocabulary import vocabulary
 from posse.version import __version__
 
 Ints = npt.NDArray[np.int64]
 
-ARRAYS = ("steps", "reward", "regret", "pulls")
+ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
 """The fields that are arrays; all others are plain values (`RunRecord.metadata`)."""
-
-SWITCHES = ("aes", "paillier", "permutation", "mask")
-"""Protections that a configuration can switch off."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RunRecord:
+class RunRecord(Named):
     """One experiment: one or more runs of one configuration on one problem.
 
     Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. A record of
@@ -58,9 +57,9 @@ class RunRecord:
     config: Mapping[str, JSON]
     """The resolved configuration; `policy` (a name, or a table with a `name`) and `budget` are read from it."""
     problem: Mapping[str, JSON]
-    """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`."""
+    """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words` (`Vocabulary`)."""
     level: str
-    """Protection: "standard", "paper", "plain", or a level of another protocol."""
+    """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its protocol."""
     steps: Ints
     """(points,) the steps at which the curves were sampled, increasing."""
     reward: Floats
@@ -71,6 +70,12 @@ class RunRecord:
     """(runs, arms) how often each arm was pulled."""
     regret: Floats | None = None
     """(runs, points) cumulative pseudo-regret; None where the true means are not known."""
+    parties: tuple[str, ...] = ()
+    """Names of the parties that earn for themselves; empty where only the whole earns."""
+    party_total: Floats | None = None
+    """(runs, parties) cumulative reward of each party at the end of each run."""
+    party_regret: Floats | None = None
+    """(runs, parties) cumulative pseudo-regret of each party at the end of each run."""
     seeds: tuple[int, ...] = ()
     """World seeds of a simulation, one a run; empty in a deployment, where the world has no seed."""
     leaks: tuple[str, ...] = ()
@@ -100,9 +105,12 @@ class RunRecord:
 
         put("steps", shape.integers(self.steps, 1, "steps"))
         put("reward", shape.floats(self.reward, 2, "reward"))
-        put("regret", None if self.regret is None else shape.floats(self.regret, 2, "regret"))
+        for name in ("regret", "party_total", "party_regret"):
+            given = getattr(self, name)
+            put(name, None if given is None else shape.floats(given, 2, name))
         put("pulls", shape.integers(self.pulls, 2, "pulls"))
         put("total", tuple(float(x) for x in self.total))
+        put("parties", tuple(str(name) for name in self.parties))
         put("seeds", tuple(int(x) for x in self.seeds))
         put("leaks", tuple(self.leaks))
         put("traffic", tuple(self.traffic))
@@ -112,6 +120,7 @@ class RunRecord:
         for name in ("config", "problem", "summary"):
             put(name, plain_dict(getattr(self, name), name))
         shape.check(self)
+        vocabulary(self.problem.get("words"))
 
     @property
     def runs(self) -> int:
@@ -132,43 +141,13 @@ class RunRecord:
         return int(self.steps[-1]) if self.steps.size else 0
 
     @property
-    def policy(self) -> str:
-        """Name of the policy, or the kind of the record where the configuration has none."""
-        policy = self.config.get("policy")
-        name = policy.get("name") if isinstance(policy, Mapping) else policy
-        return name if isinstance(name, str) and name else self.kind
-
-    @property
-    def label(self) -> str:
-        """Name for a legend or a table: the policy and its protection."""
-        return f"{self.policy} ({self.protection})"
-
-    @property
-    def off(self) -> tuple[str, ...]:
-        """Protections of the level that were switched off; none in a plain record, which has nothing to switch off."""
-        return () if self.level == "plain" else tuple(name for name in SWITCHES if self.config.get(name) is False)
-
-    @property
-    def twin_of(self) -> str:
-        """The level whose plain twin this is; empty for a protected record."""
-        return str(self.summary.get("twin_of", "standard")) if self.level == "plain" else ""
-
-    @property
-    def protected(self) -> bool:
-        """Whether the level holds what it promises: not plain, and nothing switched off."""
-        return self.level != "plain" and not self.off
-
-    @property
-    def protection(self) -> str:
-        """The level as every table shows it: "paper, aes and mask off", or "plain, twin of paper"."""
-        if self.off:
-            return f"{self.level}, {words.listed(self.off)} off"
-        return self.level if self.twin_of in ("", "standard") else f"{self.level}, twin of {self.twin_of}"
-
-    @property
     def steps_done(self) -> int:
-        """Steps taken in all runs together; an interrupted record took fewer than runs times budget."""
-        return int(self.pulls.sum())
+        """Steps taken in all runs together; an interrupted record took fewer than runs times budget.
+
+        `summary["steps_done"]` where a step is not one pull, as in a market; else the number of pulls.
+        """
+        said = self.summary.get("steps_done")
+        return int(said) if isinstance(said, int | float) else int(self.pulls.sum())
 
     @property
     def state(self) -> str:
@@ -177,20 +156,15 @@ class RunRecord:
             return self.status
         asked = self.config.get("runs")
         whole = self.budget * (asked if isinstance(asked, int) else max(1, self.runs))
-        return f"{self.status} after {self.steps_done:,} of {words.count(whole, 'step')}"
-
-    @property
-    def problem_name(self) -> str:
-        """Name of the problem, or its source, or "unnamed"."""
-        return next((str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)), "unnamed")
+        return f"{self.status} after {self.steps_done:,} of {words.count(whole, self.words.step)}"
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """Names of the arms; "arm 1", "arm 2", ... where the problem does not give one for each."""
+        """Names of the arms; "arm 1", "arm 2", ... (or the system's own word) where the problem does not name each."""
         names = self.problem.get("names")
         if isinstance(names, list) and len(names) == self.arms:
             return tuple(str(name) for name in names)
-        return tuple(f"arm {i + 1}" for i in range(self.arms))
+        return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
     def total_mean(self) -> float | None:
@@ -243,9 +217,9 @@ class RunRecord:
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
 
     def __repr__(self) -> str:
-        earned = words.number(self.total_mean)
+        earned = self.words.priced(words.number(self.total_mean))
         state = "" if self.status == "finished" else f", {self.state}"
-        runs, steps = words.count(self.runs, "run"), words.count(self.budget, "step")
+        runs, steps = words.count(self.runs, "run"), words.count(self.budget, self.words.step)
         return f"<RunRecord {self.id}: {self.label}, {runs} of {steps}, earned {earned}{state}>"
 
     def __eq__(self, other: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from posse.core.errors import DataError
-from posse.results import sections, words
+from posse.results import levels, sections, spent, words, worth
 from posse.results.bands import standard_error
 from posse.results.compare import compare, identical
 from posse.results.figures import figures
@@ -38,8 +38,8 @@ def render_report(records: RunRecord | Iterable[RunRecord], notes: Sequence[str]
     parts = [_headline(chosen), bullets(notes) if notes else Safe("")]
     if len(chosen) > 1:
         parts.append(sections.comparison(compare(chosen)))
-    parts += [figures(chosen), sections.protection(chosen)]
-    parts += [sections.privacy(chosen), sections.costs(chosen), sections.details(chosen), _footer()]
+    parts += [worth.parties(chosen), figures(chosen), sections.protection(chosen)]
+    parts += [spent.privacy(chosen), sections.costs(chosen), sections.details(chosen), _footer()]
     return page(_title(chosen), *(part for part in parts if part))
 
 
@@ -60,22 +60,24 @@ def _headline(records: Sequence[RunRecord]) -> Safe:
 
 def _lead(records: Sequence[RunRecord]) -> str:
     first = records[0]
-    earned = words.plus_minus(first.total_mean, standard_error(first.total))
-    over = f"over {words.count(first.budget, 'step')} ({words.count(first.runs, 'run')})"
+    said = first.words
+    earned = said.priced(words.plus_minus(first.total_mean, standard_error(first.total)))
+    over = f"over {words.count(first.budget, said.step)} ({words.count(first.runs, 'run')})"
     text = f"{first.label} earned {earned} {over} in {words.seconds(first.seconds)}."
     if not first.runs:
         text = f"{first.label} finished no run."
     if first.status != "finished":
         text += f" It was not finished: {first.state}."
     same = [record.label for record in records[1:] if identical(record, first)]
-    return text + (f" Same pulls and same reward, bit for bit: {', '.join(same)}." if same else "")
+    what = f"Same {words.plural(said.pull)} and same {said.reward}"
+    return text + (f" {what}, bit for bit: {', '.join(same)}." if same else "")
 
 
 def _cards(record: RunRecord) -> list[Safe]:
     earned = words.plus_minus(record.total_mean, standard_error(record.total))
     hops = f"{words.count(record.messages, 'message')}" if record.traffic else "no messages recorded"
     return [
-        _card(earned, "cumulative reward, mean ± standard error"),
+        _card(earned, f"cumulative {record.words.earned}, mean ± standard error"),
         _card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}"),
         _card(words.size(record.bytes), hops),
         _card(_level(record), "level of protection", warn=not record.protected),
@@ -84,8 +86,9 @@ def _cards(record: RunRecord) -> list[Safe]:
 
 def _card_of(record: RunRecord) -> Safe:
     below = f"{record.label}, {words.seconds(record.seconds)}"
-    earned = words.plus_minus(record.total_mean, standard_error(record.total))
-    below += ", no protection" if record.level == "plain" else ""
+    earned = record.words.priced(words.plus_minus(record.total_mean, standard_error(record.total)))
+    remark = levels.remark(record.protection)
+    below += f", {remark}" if remark else ""
     return _card(earned, below, warn=not record.protected)
 
 
@@ -94,7 +97,7 @@ def _card(value: str, below: str, *, warn: bool = False) -> Safe:
 
 
 def _level(record: RunRecord) -> str:
-    return "plain: none" if record.level == "plain" else record.protection
+    return "plain: none" if record.level == levels.PLAIN else record.protection
 
 
 def _footer() -> Safe:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posse.results import words
+from posse.results import levels, words
 from posse.results.compare import ComparedRun, Comparison
 from posse.results.markup import Safe, bullets, flat, join, table, tag
 from posse.results.palette import role_colour
 from posse.results.record import RunRecord
-from posse.results.values import JSON
+from posse.results.vocabulary import common
 
 
 def comparison(compared: Comparison) -> Safe:
     """Return the table of a comparison, and its notes."""
-    header = ("run", "level", "runs", "reward", "difference", "same run", "time", "ratio", "traffic")
+    header = ("run", "level", "runs", compared.words.earned, "difference", "same run", "time", "ratio", "traffic")
     rows = [
         (
             join([tag("code", row.id), Safe("<br>"), tag("span", row.label)]), level(row.protection), f"{row.runs:,}",
@@ -23,7 +23,8 @@ def comparison(compared: Comparison) -> Safe:
         )
         for i, row in enumerate(compared.rows)
     ]  # fmt: skip
-    note = "Reward is the mean total of a run ± its standard error; the difference is to the first line."
+    reward = compared.words.reward.capitalize()
+    note = f"{reward} is the mean total of a run ± its standard error; the difference is to the first line."
     parts = [tag("h2", "Comparison"), table(header, rows, numeric=(2, 3, 4, 6, 7, 8)), tag("p", note, cls="soft")]
     return join([*parts, bullets(compared.notes) if compared.notes else Safe("")])
 
@@ -32,19 +33,8 @@ def protection(records: Sequence[RunRecord]) -> Safe:
     """Say which protection was on, and what was not protected."""
     parts = [tag("h2", "What is not protected")]
     for level_, leaks in _by_level(records).items():
-        unsaid = () if leaks else ("These records do not say what leaks. Do not take that for nothing.",)
-        parts += [tag("h3", level(level_)), bullets(leaks or unsaid)]
+        parts += [tag("h3", level(level_)), bullets(leaks or (_unsaid(level_, records),))]
     return join(parts)
-
-
-def privacy(records: Sequence[RunRecord]) -> Safe:
-    """Return the ledger entries, whole: an epsilon never stands alone."""
-    entries = [(record.id, entry) for record in records for entry in record.privacy]
-    if not entries:
-        return Safe("")
-    keys = list(dict.fromkeys(key for _, entry in entries for key in entry))
-    rows = [[tag("code", id), *(_cell(entry.get(key, "–")) for key in keys)] for id, entry in entries]
-    return join([tag("h2", "Privacy spent"), table(["run", *keys], rows)])
 
 
 def costs(records: Sequence[RunRecord]) -> Safe:
@@ -68,15 +58,22 @@ def details(records: Sequence[RunRecord]) -> Safe:
 
 
 def level(name: str) -> Safe:
-    """Mark a protection (`RunRecord.protection`); plain, or a part of it switched off, is a warning."""
-    plain = name.partition(",")[0] == "plain"
-    warn = plain or name.endswith(" off")
-    return tag("span", f"{name}: no protection" if plain else name, cls=f"tag {'warn' if warn else ''}")
+    """Mark a protection (`RunRecord.protection`); plain, or a part of it switched off, is a warning (`levels`)."""
+    return tag("span", levels.told(name), cls=f"tag {'warn' if levels.warns(name) else ''}")
+
+
+def _unsaid(level_: str, records: Sequence[RunRecord]) -> str:
+    if level_ == levels.ALONE:
+        party = common(record.words for record in records).party
+        return f"Nothing is shared: each {party} keeps what it knows, and learns nothing from the others."
+    return "These records do not say what leaks. Do not take that for nothing."
 
 
 def _facts(record: RunRecord) -> Safe:
     facts = [("kind", record.kind), ("status", record.state), ("created", record.created), ("version", record.version)]
-    tables = [("Run", facts), ("Configuration", flat(record.config)), ("Problem", flat(record.problem))]
+    # Its words are how the page reads, not what was learnt.
+    problem = {key: value for key, value in record.problem.items() if key != "words"}
+    tables = [("Run", facts), ("Configuration", flat(record.config)), ("Problem", flat(problem))]
     if record.summary:
         tables.append(("Summary", flat(record.summary)))
     parts = [join([tag("h3", name), table(("key", "value"), rows)]) for name, rows in tables if rows != [("", "{}")]]
@@ -85,10 +82,10 @@ def _facts(record: RunRecord) -> Safe:
 
 def _seeds(record: RunRecord) -> Safe:
     if not record.seeds:
-        return tag("p", "None: the rewards came from the world, not from a simulation.")
+        return tag("p", f"None: the {words.plural(record.words.reward)} came from the world, not from a simulation.")
     shown = ", ".join(str(seed) for seed in record.seeds[:50])
     more = f", … ({len(record.seeds):,} in all)" if len(record.seeds) > 50 else ""
-    what = "World seed of a simulation, one a run; whoever knows it knows every reward: "
+    what = f"World seed of a simulation, one a run; whoever knows it knows every {record.words.reward}: "
     return tag("p", what, tag("code", shown + more))
 
 
@@ -113,10 +110,6 @@ def _same(row: ComparedRun, *, first: bool) -> Safe | str:
     if first:
         return words.UNKNOWN
     return tag("span", "identical", cls="tag good") if row.identical else "no"
-
-
-def _cell(value: JSON) -> str:
-    return flat(value)[0][1] if not isinstance(value, dict) else ", ".join(f"{k} {v}" for k, v in flat(value))
 
 
 def _by_level(records: Sequence[RunRecord]) -> dict[str, list[str]]:

@@ -61,18 +61,9 @@ def check(record: RunRecord) -> None:
     """Refuse a record whose parts do not fit each other."""
     rules.one_of(STATUSES, status=record.status)
     _words(record)
+    _shapes(record)
+    _parties(record)
     runs, points = len(record.total), record.steps.size
-    wanted = {"reward": (runs, points), "pulls": (runs, record.pulls.shape[1])}
-    if record.regret is not None:
-        wanted["regret"] = (runs, points)
-    for name, expected in wanted.items():
-        got = getattr(record, name).shape
-        # Without a run the other axis says nothing.
-        if got != expected and not (got[0] == runs == 0):
-            raise DataError(
-                f"{name} must have shape {expected} for {runs} totals and {points} steps, got {got}. "
-                "Give one row a run and one column a step (an arm, for pulls)."
-            )
     if record.seeds and len(record.seeds) != runs:
         raise DataError(f"expected {runs} world seeds, one a run, got {len(record.seeds)}. Give all, or none.")
     if any(not 0 <= seed < 2**64 for seed in record.seeds):
@@ -84,6 +75,28 @@ def check(record: RunRecord) -> None:
     if not np.isfinite(record.total).all():
         raise DataError("total must be finite, got NaN or infinity.")
     _times(record)
+
+
+def _shapes(record: RunRecord) -> None:
+    runs, points = len(record.total), record.steps.size
+    wanted = {"reward": (runs, points), "regret": (runs, points), "pulls": (runs, record.pulls.shape[1])}
+    wanted |= dict.fromkeys(("party_total", "party_regret"), (runs, len(record.parties)))
+    for name, expected in wanted.items():
+        array = getattr(record, name)
+        # Without a run the other axis says nothing.
+        if array is None or array.shape == expected or array.shape[0] == runs == 0:
+            continue
+        raise DataError(
+            f"{name} must have shape {expected} for {runs} totals and {points} steps, got {array.shape}. "
+            "Give one row a run and one column a step (an arm for pulls, a party for what parties earned)."
+        )
+
+
+def _parties(record: RunRecord) -> None:
+    twice = [name for name in dict.fromkeys(record.parties) if record.parties.count(name) > 1]
+    if twice or not all(record.parties):
+        got = f"'{twice[0]}' twice" if twice else "an empty one"
+        raise DataError(f"parties must have names of their own, got {got}. Give each another name.")
 
 
 def _words(record: RunRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 UNKNOWN = "–"
 
@@ -77,6 +78,15 @@ def ratio(value: float | None) -> str:
     return UNKNOWN if value is None else f"{number(float(f'{value:.3g}'))}×"
 
 
+def fraction(value: float | None) -> str:
+    """Write a ratio that lies around 1, to two places.
+
+    >>> fraction(0.654), fraction(1.25), fraction(None)
+    ('0.65', '1.25', '–')
+    """
+    return UNKNOWN if value is None else f"{value:.2f}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Write names one after the other.
 
@@ -92,4 +102,30 @@ def count(n: int, noun: str) -> str:
     >>> count(1, "run"), count(1200, "step")
     ('1 run', '1,200 steps')
     """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    return f"{n:,} {noun if n == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Write the plural of an English noun that has a regular one.
+
+    >>> plural("round"), plural("company"), plural("day"), plural("purchase"), plural("box")
+    ('rounds', 'companies', 'days', 'purchases', 'boxes')
+    """
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "z", "ch", "sh")) else f"{noun}s"
+
+
+def interval(estimate: float, low: float, high: float) -> str:
+    """Write an estimate and its interval to the first place that matters; without an interval the estimate alone.
+
+    >>> nan = float("nan")
+    >>> interval(0.6934, 0.6128, 0.7811), interval(1234.5, 1100.0, 1320.0), interval(0.6934, nan, nan)
+    ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]', '0.6934')
+    """
+    if not (isfinite(low) and isfinite(high)):
+        return number(estimate, 4)
+    places = 0
+    while places < 6 and 0 < (high - low) / 2 * 10**places < 3:
+        places += 1
+    return f"{estimate:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"

@@ -12,14 +12,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Role, Send
+from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role, Send
 from posse.runtime.transcript import Transcript
 
-World = Callable[[Pull], Message]
+World = Callable[[Any], Message]
+"""Answers what the roles of one protocol ask of the world (their own kind of `Ask`)."""
 
 
 class Delivery(NamedTuple):
@@ -103,7 +104,7 @@ class MemoryRun:
             elif isinstance(action, Note):
                 yield action
             else:
-                self._pull(action)
+                self._answer(action)
 
     def _move(self, sends: list[Send]) -> None:
         """Move messages of one type and size to roles of one class.
@@ -139,14 +140,14 @@ class MemoryRun:
         hop.messages += moved
         hop.bytes += moved * len(self._encode(message))
 
-    def _pull(self, pull: Pull) -> None:
-        """Let the world answer a pull, whose time is nobody's, and give the owner its reward."""
-        reward = self._world(pull)
+    def _answer(self, ask: Ask) -> None:
+        """Let the world answer, whose time is nobody's, and give the answer to who asked."""
+        answer = self._world(ask)
         if self.transcript is not None:
-            self.transcript.add(WORLD, pull.owner, reward)
-        owner = self.roles[pull.owner]
+            self.transcript.add(WORLD, ask.party, answer)
+        role = self.roles[ask.party]
         started = time.thread_time()
         try:
-            self._queue.extend(owner.receive(WORLD, reward))
+            self._queue.extend(role.receive(WORLD, answer))
         finally:
-            self.seconds[owner.kind] += time.thread_time() - started
+            self.seconds[role.kind] += time.thread_time() - started

@@ -91,7 +91,7 @@ class SimulatedWorld:
 
     def __call__(self, pull: Pull) -> Reward:
         """Pull an owner's arm."""
-        arm = self._number[pull.owner]
+        arm = self._number[pull.party]
         units = self._arms.reward(self._seed, arm, pull.number)
         self.pulls[arm] += 1
         self.units[arm] += units

@@ -19,6 +19,7 @@ from posse.problems.settings import ProblemSettings
 from posse.protocols.samba.levels import Switches, check_level, leaks
 from posse.protocols.samba.plain import check_budget, checkpoints, simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.results.interrupted import Interrupted
 from posse.results.record import RunRecord, Traffic
 from posse.results.values import JSON
 from posse.runtime.memory import MemoryRun
@@ -80,14 +81,6 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with the record of what was done."""
-
-    def __init__(self, record: RunRecord) -> None:
-        super().__init__("interrupted")
-        self.record = record
 
 
 def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: PrivateKey | None = None) -> RunRecord:

@@ -1,0 +1,1 @@
+"""Competing agents that buy from common producers and learn together: private federated combinatorial bandits."""

@@ -1,0 +1,221 @@
+"""An agent: buys every round, reports at a few rounds, and learns from the reports of the others.
+
+Sans-IO: it asks the world to buy (`Buy`) and is told what was good (`Delivered`); reports go to every other agent. It
+learns from the reports of one number together, in the order of the roster, when all are there, so the outcome does
+not depend on which arrives first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import WORLD, Action, Many, Message, Note, Send
+from posse.policies.quality import rate
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.noise import Noise
+from posse.protocols.dp_combinatorial.learning import Knowledge, choose, learn, nothing_known, release, remember
+from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
+from posse.protocols.dp_combinatorial.terms import VERSION, Terms
+
+Floats = NDArray[np.float64]
+
+Oracle = Callable[[Floats, Floats, Floats, float, float], Floats]
+"""Units to buy at given qualities, costs, capacities, threshold and worth of a good unit."""
+
+
+@dataclass(frozen=True)
+class Buyer:
+    """What one agent knows of its own business; nothing of it is sent."""
+
+    cost: Floats
+    capacity: Floats
+    alpha: float
+    """Threshold it buys for: alpha and a safety margin."""
+    rho: float
+    coefficient: float = 1.0
+    """How optimistic it is: 1 as published."""
+    oracle: Oracle | None = None
+    """How it chooses; the greedy oracle where none is given."""
+
+
+class Agent:
+    """One agent's part of the protocol."""
+
+    kind = "agent"
+
+    def __init__(self, name: str, terms: Terms, buyer: Buyer, noise: Noise, ledger: Ledger | None = None) -> None:
+        self.name = name
+        self.ledger = ledger
+        self._terms, self._buyer, self._noise = terms, buyer, noise
+        self._others = tuple(other for other in terms.agents if other != name)
+        self._known = nothing_known(len(terms.producers))
+        self._purchase, self._bounds, self._work = (np.zeros(len(terms.producers)) for _ in range(3))
+        self._round = 0
+        self._greeted: set[str] = set()
+        self._sent = 0
+        """Reports sent."""
+        self._learnt = 0
+        """Reports of everyone else that were learnt from: as many as were sent, but while it waits."""
+        self._inbox: dict[int, dict[str, Report]] = {}
+        self._taken = 0
+
+    def start(self) -> Sequence[Action]:
+        """Greet the others, or buy at once where there is nobody to hear from."""
+        if self._terms.method == "alone":
+            return self._buy()
+        hello = Hello(VERSION, self._terms.digest)
+        return (Many([(self.name, other, hello) for other in self._others]),)
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message; what the protocol does not allow is refused with the state as it was."""
+        if sender == WORLD and isinstance(message, Delivered):
+            return self._delivered(message)
+        if sender not in self._others:
+            raise ProtocolError(f"{self.name} does not know '{sender}'. Known: {', '.join(self._others)}.")
+        if isinstance(message, Hello):
+            return self._hello(sender, message)
+        if isinstance(message, Report):
+            return self._report(sender, message)
+        raise ProtocolError(f"{self.name} got a {type(message).__name__} from {sender}, which is nothing agents send.")
+
+    def state(self) -> dict[str, object]:
+        """What an operator standing at this agent may see: its own business."""
+        waits = self._terms.method != "alone" and (not self._ready or self._sent > self._learnt)
+        missing = [other for other in self._others if other not in self._inbox.get(self._learnt, {})]
+        if not self._ready:
+            missing = [other for other in self._others if other not in self._greeted]
+        return {
+            "round": self._round,
+            "rounds": self._terms.rounds,
+            "units": [int(x) for x in self._known.units],
+            "good": self._known.good.tolist(),
+            "reports": self._sent,
+            "learnt": self._taken,
+            "waiting for": missing if waits else [],
+        }
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What it knows of each producer: its own units, and what it was told."""
+        return self._known
+
+    @property
+    def taken(self) -> int:
+        """Entries of reports, one a producer, from which it learnt."""
+        return self._taken
+
+    @property
+    def _ready(self) -> bool:
+        return len(self._greeted) == len(self._others)
+
+    def _hello(self, sender: str, hello: Hello) -> Sequence[Action]:
+        if hello.version != VERSION:
+            raise ProtocolError(
+                f"{sender} speaks version {hello.version} of dp-combinatorial, {self.name} version {VERSION}. "
+                "Install the same version of Posse."
+            )
+        if hello.terms != self._terms.digest:
+            raise ProtocolError(
+                f"{sender} plays by other terms ({hello.terms.hex()[:8]}) than {self.name} "
+                f"({self._terms.digest.hex()[:8]}). Give all agents the same agents, producers, rounds and reports."
+            )
+        if sender in self._greeted:
+            raise ProtocolError(f"{sender} has greeted {self.name} already.")
+        self._greeted.add(sender)
+        return self._buy() if self._ready else ()
+
+    def _buy(self) -> Sequence[Action]:
+        """Choose the next round's purchase and ask the world for it; or end."""
+        if self._round == self._terms.rounds:
+            return (Note(self.name, "done", self._round, self._taken),)
+        known, buyer = self._known, self._buyer
+        self._round += 1
+        choose(
+            rate(self._round, buyer.coefficient), known.good, known.units, known.told_good, known.told_units,
+            buyer.cost, buyer.capacity, buyer.alpha, buyer.rho, self._purchase, self._bounds, self._work,
+        )  # fmt: skip
+        if buyer.oracle is not None:
+            self._purchase[:] = buyer.oracle(self._bounds, buyer.cost, buyer.capacity, buyer.alpha, buyer.rho)
+        return (Buy(self.name, self._round, tuple(map(int, self._purchase.tolist()))),)
+
+    def _delivered(self, delivered: Delivered) -> Sequence[Action]:
+        if delivered.round != self._round or self._sent > self._learnt:
+            raise ProtocolError(f"{self.name} is in round {self._round}, got a delivery of round {delivered.round}.")
+        found = np.array(delivered.good, np.float64)
+        if found.shape != self._purchase.shape or not ((found >= 0) & (found <= self._purchase)).all():
+            raise ProtocolError(
+                f"{self.name} bought {int(self._purchase.sum())} units in round {self._round}; "
+                "good units must be one number a producer, from 0 to the units bought."
+            )
+        number = self._terms.number_at(self._round)
+        if number is not None and self.ledger is not None:
+            self.ledger.spend(number)  # it refuses before anything has changed
+        remember(self._purchase, found, self._known.units, self._known.good)
+        if number is None:
+            return (*self._noted(), *self._buy())
+        report = self._make_report(number)
+        sends: list[Send] = [(self.name, other, report) for other in self._others]
+        return (*self._noted(), Many(sends), *self._learn_when_complete())
+
+    def _noted(self) -> Sequence[Note]:
+        """Let the first of the roster say that a round is over."""
+        return (Note(self.name, "round", self._round),) if self.name == self._terms.agents[0] else ()
+
+    def _make_report(self, number: int) -> Report:
+        """Draw noise, and make the one report that goes to everyone."""
+        known, capacity = self._known, self._buyer.capacity
+        sigma = self._terms.multiplier(number) * capacity
+        noise = np.array([self._noise.pair(number, i, float(s)) for i, s in enumerate(sigma)]).T
+        if self._terms.method == "placebo":
+            known.sent_units[:], known.sent_good[:] = known.units, known.good
+        out = np.zeros((2, len(sigma)))
+        release(known.units, known.good, known.sent_units, known.sent_good, noise, sigma, out)
+        self._sent += 1
+        said = tuple(sigma.tolist()) if self._terms.rule == "fuse" else ()
+        return Report(number, tuple(out[0].tolist()), tuple(out[1].tolist()), said)
+
+    def _report(self, sender: str, report: Report) -> Sequence[Action]:
+        # A faster agent may be one report ahead, and no further: it needs ours to go on.
+        if not (self._ready and self._learnt <= report.number <= self._learnt + 1):
+            raise ProtocolError(f"{self.name} expects report {self._learnt} of {sender}, got report {report.number}.")
+        box = self._inbox.get(report.number, {})
+        if sender in box:
+            raise ProtocolError(f"{self.name} has report {report.number} of {sender} already.")
+        self._check_numbers(sender, report)
+        self._inbox.setdefault(report.number, {})[sender] = report
+        return self._learn_when_complete()
+
+    def _check_numbers(self, sender: str, report: Report) -> None:
+        count = len(self._terms.producers)
+        wanted = (count, count, count if self._terms.rule == "fuse" else 0)
+        given = (report.units, report.good, report.sigma)
+        if tuple(map(len, given)) != wanted:
+            raise ProtocolError(
+                f"a report must have {count} numbers of units and of good units, got {len(report.units)} and "
+                f"{len(report.good)} from {sender}."
+            )
+        if not all(math.isfinite(x) for numbers in given for x in numbers) or any(s < 0 for s in report.sigma):
+            raise ProtocolError(f"a report must hold finite numbers; one of {sender}'s is not.")
+
+    def _learn_when_complete(self) -> Sequence[Action]:
+        """Learn from the reports of all others, in the order of the roster, and go on."""
+        box = self._inbox.get(self._learnt, {})
+        if self._sent == self._learnt or len(box) < len(self._others):
+            return ()
+        terms, known = self._terms, self._known
+        for other in self._others:
+            report = box[other]
+            pair, said = np.array([report.units, report.good]), np.array(report.sigma or [0.0] * len(terms.producers))
+            self._taken += learn(
+                terms.learning_rule, self._round, terms.width, terms.weight, pair, said, known.good,
+                known.units, known.told_good, known.told_units,
+            )  # fmt: skip
+        del self._inbox[self._learnt]
+        self._learnt += 1
+        return self._buy()

@@ -1,0 +1,195 @@
+"""A run from its settings to its record: with real agents in one process, or simulated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posse.policies.exact_purchase import exact
+from posse.privacy.dp.ledger import Ledger
+from posse.problems.market import make_market
+from posse.protocols.dp_combinatorial.kernels import Curves, Truth
+from posse.protocols.dp_combinatorial.learning import Knowledge
+from posse.protocols.dp_combinatorial.levels import leaks
+from posse.protocols.dp_combinatorial.plain import Outcome, gather, points_of, run_once, simulate
+from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of, federation
+from posse.protocols.dp_combinatorial.regret import truth_of
+from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
+from posse.protocols.dp_combinatorial.terms import Terms
+from posse.results.interrupted import Interrupted
+from posse.results.record import RunRecord, Traffic
+from posse.results.values import JSON, plain_dict
+from posse.runtime.memory import MemoryRun
+
+WORDS = {"step": "round", "arm": "producer", "pull": "unit", "reward": "revenue", "party": "agent"}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a record is: the fraction of its work that is done."""
+
+    run: int
+    runs: int
+    fraction: float
+
+
+Watch = Callable[[Progress], None]
+
+
+def run_market(settings: MarketRunSettings, *, watch: Watch | None = None, truth: Truth | None = None) -> RunRecord:
+    """Run the market of the settings once a seed, and record it.
+
+    >>> settings = MarketRunSettings(agents=3, producers=8, rounds=1000, seed=5)
+    >>> real = run_market(settings)
+    >>> real.total == run_market(settings.model_copy(update={"path": "compiled"})).total
+    True
+    """
+    setup = settings.check()
+    truth = truth_of(setup.market) if truth is None else truth
+    warm_up()
+    tally = _Tally(settings, setup)
+    try:
+        (_compiled if settings.path == "compiled" else _agents)(settings, setup, truth, tally, watch)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(tally.record("interrupted")) from stop
+    return tally.record("finished")
+
+
+def warm_up() -> None:
+    """Compile what a run calls, so that compiling is not counted as running."""
+    market = make_market([0.9, 0.1], [[0.5, 0.05], [0.5, 0.05]], [[3, 30], [3, 30]], alpha=0.5)
+    terms = Terms(market.agents, market.producers, 8, reports=(2, 4, 8), multipliers=(1.0, 1.0, 1.0))
+    run_once(market, terms, 0)
+    MemoryRun(federation(market, terms, seed=0), SimulatedMarket(market, 0, 8)).finish()
+
+
+def _compiled(settings: MarketRunSettings, setup: Setup, truth: Truth, tally: _Tally, watch: Watch | None) -> None:
+    def done(count: int) -> None:
+        if watch is not None:
+            watch(Progress(count - 1, settings.runs, count / settings.runs))
+
+    tally.outcome = simulate(
+        setup.market, setup.terms, settings.seeds, coefficient=settings.coefficient, margin=settings.margin,
+        points=settings.points, truth=truth, watch=done,
+    )  # fmt: skip
+    if setup.plan is not None:
+        tally.ledgers = [_spent(Ledger(setup.plan, name)) for name in setup.market.agents]
+
+
+def _spent(ledger: Ledger) -> Ledger:
+    """Pay for every report of a plan, as an agent would one by one."""
+    for number in range(ledger.plan.messages):
+        ledger.spend(number)
+    return ledger
+
+
+def _agents(settings: MarketRunSettings, setup: Setup, truth: Truth, tally: _Tally, watch: Watch | None) -> None:
+    for number, seed in enumerate(settings.seeds):
+        world = SimulatedMarket(setup.market, seed, settings.rounds, points=settings.points, truth=truth)
+        roles = federation(
+            setup.market, setup.terms, seed=seed, plan=setup.plan, coefficient=settings.coefficient,
+            margin=settings.margin, oracle=exact if settings.oracle == "exact" else None,
+        )  # fmt: skip
+        run = MemoryRun(roles, world)
+        tally.begin(world, run)
+        for event in run:
+            if watch is not None and event.kind == "round":
+                watch(Progress(number, settings.runs, (number + event.step / settings.rounds) / settings.runs))
+
+
+class _Tally:
+    """Adds up the runs of one record."""
+
+    def __init__(self, settings: MarketRunSettings, setup: Setup) -> None:
+        self._settings, self._setup = settings, setup
+        self._worlds: list[SimulatedMarket] = []
+        self._runs: list[MemoryRun] = []
+        self._started = time.process_time()
+        self.outcome: Outcome | None = None
+        self.ledgers: Sequence[Ledger] = ()
+
+    def begin(self, world: SimulatedMarket, run: MemoryRun) -> None:
+        """Take the next run, which is about to begin."""
+        self._worlds.append(world)
+        self._runs.append(run)
+
+    def record(self, status: str) -> RunRecord:
+        """Make the record of what was done; curves of an interrupted one end where its slowest agent is."""
+        settings, setup = self._settings, self._setup
+        outcome = self.outcome if self.outcome is not None else self._gathered()
+        reached = min((world.points_reached for world in self._worlds), default=len(outcome.steps))
+        steps_done = sum(int(world.reached.min()) for world in self._worlds)
+        if self.outcome is not None:
+            steps_done = len(outcome.seeds) * settings.rounds
+        return RunRecord(
+            kind="dp-combinatorial",
+            config=_config(settings, setup),
+            problem=_problem(settings, setup),
+            level=setup.level,
+            leaks=leaks(setup.terms, settings.noise),
+            seeds=outcome.seeds,
+            steps=outcome.steps[:reached],
+            reward=outcome.revenue[:, :reached],
+            regret=outcome.regret[:, :reached],
+            total=tuple(outcome.agent_revenue.cumsum(axis=1)[:, -1]) if outcome.seeds else (),
+            pulls=outcome.units,
+            parties=setup.market.agents,
+            party_total=outcome.agent_revenue,
+            party_regret=outcome.agent_regret,
+            status=status,
+            privacy=self._privacy(),
+            role_seconds={"agent": sum(run.seconds["agent"] for run in self._runs)} if self._runs else {},
+            traffic=self._traffic(),
+            seconds=time.process_time() - self._started,
+            summary={
+                "steps_done": steps_done,
+                "missed": int(outcome.missed.sum()),
+                "entries_learnt": int(outcome.taken.sum()),
+                "path": settings.path,
+            },
+        )
+
+    def _gathered(self) -> Outcome:
+        pairs = []
+        for world, run in zip(self._worlds, self._runs, strict=True):
+            taken = np.array([agent.taken for agent in agents_of(list(run.roles.values()))], np.int64)
+            curves: Curves = world.curves._replace(taken=taken)
+            nothing = np.zeros(world.bought.shape)
+            pairs.append((Knowledge(world.bought, *[nothing] * (len(Knowledge._fields) - 1)), curves))
+        return gather(self._settings.seeds, points_of(self._settings.rounds, self._settings.points), pairs)
+
+    def _privacy(self) -> tuple[Mapping[str, JSON], ...]:
+        """Composed guarantees first, then every release; each run is a world of its own, and they all spend alike."""
+        ledgers = self.ledgers
+        if self._runs:
+            ledgers = [
+                agent.ledger for agent in agents_of(list(self._runs[0].roles.values())) if agent.ledger is not None
+            ]
+        entries: list[Mapping[str, JSON]] = [
+            {"party": ledger.party, **plain_dict(ledger.guarantee().entry(), "guarantee")} for ledger in ledgers
+        ]
+        return (*entries, *(plain_dict(entry, "release") for ledger in ledgers for entry in ledger.entries()))
+
+    def _traffic(self) -> tuple[Traffic, ...]:
+        messages = sum(hop.messages for run in self._runs for hop in run.hops.values())
+        size = sum(hop.bytes for run in self._runs for hop in run.hops.values())
+        return (Traffic("agent -> agent", messages, size),) if self._runs else ()
+
+
+def _config(settings: MarketRunSettings, setup: Setup) -> dict[str, JSON]:
+    """Every setting with the value that was used."""
+    return {
+        **settings.resolved(),
+        **settings.used(setup.market),
+        "budget": settings.rounds,
+        "policy": {"name": settings.method, "coefficient": settings.coefficient},
+    }
+
+
+def _problem(settings: MarketRunSettings, setup: Setup) -> dict[str, JSON]:
+    name = f"{settings.instance} market" if settings.offers is None else settings.offers.name
+    money = {"money": settings.currency} if settings.currency else {}
+    return {"name": name, **setup.market.describe(), "words": {**WORDS, **money}}

@@ -1,0 +1,86 @@
+"""What all agents of a federation agree on before the first round: public, and the same for everyone."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import ConfigError
+from posse.protocols.dp_combinatorial.kernels import Talk
+from posse.protocols.dp_combinatorial.learning import ACCEPT, FUSE, POOL
+
+VERSION = 1
+
+METHODS = ("alone", "fcb", "p-fcb", "placebo")
+"""No federation; everything after every round; noisy reports at a few rounds; reports of noise alone."""
+
+_RULES = {"pool": POOL, "accept": ACCEPT, "fuse": FUSE}
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Who takes part, for how long, when reports are sent, with how much noise, and how they are learnt from."""
+
+    agents: tuple[str, ...]
+    producers: tuple[str, ...]
+    rounds: int
+    method: str = "p-fcb"
+    reports: tuple[int, ...] = ()
+    """Rounds after which a report is sent; for `fcb` after every round, and this is empty."""
+    multipliers: tuple[float, ...] = ()
+    """Noise of each report: its standard deviation in units of the sender's capacity."""
+    rule: str = "accept"
+    """accept, pool or fuse."""
+    width: float = 0.1
+    """How far from its own estimate an agent accepts a quality, in widths of its confidence interval."""
+    weight: float = 10.0
+    """How often an accepted unit counts."""
+
+    def __post_init__(self) -> None:
+        check.one_of(METHODS, method=self.method)
+        check.one_of(tuple(_RULES), rule=self.rule)
+        check.at_least(1, rounds=self.rounds)
+        check.at_least(0, width=self.width)
+        check.positive(weight=self.weight)
+        if self.method != "alone" and len(self.agents) < 2:
+            raise ConfigError(f"a federation needs at least 2 agents, got {len(self.agents)}. Use the method 'alone'.")
+        if len(self.multipliers) != len(self.reports):
+            raise ConfigError(
+                f"expected a multiplier a report, got {len(self.multipliers)} for {len(self.reports)} reports."
+            )
+        if any(b <= a for a, b in zip((0, *self.reports), self.reports, strict=False)):
+            raise ConfigError(f"reports must be at increasing rounds from 1, got {self.reports}.")
+
+    @property
+    def always(self) -> bool:
+        """Whether everything is sent after every round."""
+        return self.method == "fcb"
+
+    def number_at(self, t: int) -> int | None:
+        """Number of the report that is sent after round t, or None."""
+        if self.always:
+            return t - 1
+        return self.reports.index(t) if t in self.reports else None
+
+    def multiplier(self, number: int) -> float:
+        """Noise of a report."""
+        return 0.0 if self.always else self.multipliers[number]
+
+    @property
+    def digest(self) -> bytes:
+        """Digest that agents compare before the first round."""
+        return hashlib.sha256(b"posse dp-combinatorial\x00" + msgspec.msgpack.encode(self)).digest()
+
+    def talk(self) -> Talk:
+        """Give the terms as the compiled code reads them."""
+        return Talk(
+            np.array(self.reports, np.int64), self.always, np.array(self.multipliers, np.float64),
+            self.method == "placebo", self.learning_rule, self.width, self.weight,
+        )  # fmt: skip
+
+    @property
+    def learning_rule(self) -> int:
+        """Number of the rule in compiled code; what is sent after every round is pooled."""
+        return POOL if self.always else _RULES[self.rule]

@@ -1,0 +1,119 @@
+"""Privacy spent, in words: composed guarantees, the ledger behind them, and what they do not cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from posse.results import words
+from posse.results.markup import words_of
+from posse.results.record import RunRecord
+from posse.results.values import JSON
+
+Entry = dict[str, JSON]
+
+_LEFT_OUT = ("not_covered", "not covered")
+_TOLD = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "sentence", *_LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One composed guarantee and the parties that have it."""
+
+    label: str
+    """The record it is of."""
+    parties: tuple[str, ...]
+    entry: Entry
+    """Its rows in the ledger, less the party."""
+
+    @property
+    def figure(self) -> str:
+        """The two numbers, which are never told apart; an epsilon of None is one that is not finite."""
+        epsilon = self.entry["epsilon"]
+        return f"{'no finite ε' if epsilon is None else f'ε = {up(epsilon)}'} at δ = {up(self.entry.get('delta'))}"
+
+    @property
+    def unit(self) -> str:
+        """What is protected: in words where the entry has them, and by the name of the unit and its neighbours."""
+        unit = words_of(self.entry.get("unit") or "not stated")
+        facts = [f"unit {unit}"] if (covers := _items(self.entry.get("covers"))) else []
+        facts += [f"adjacency {text}" for text in _items(self.entry.get("adjacency"))]
+        return f"for {words.listed(covers) if covers else f'unit {unit}'}" + (f" ({'; '.join(facts)})" if facts else "")
+
+    @property
+    def how(self) -> str:
+        """How it was composed, and all else that the entry says."""
+        said = {key.replace("_", " "): value for key, value in self.entry.items() if key not in _TOLD}
+        return ", ".join(f"{key}: {words_of(value)}" for key, value in said.items())
+
+    def sentence(self, party: str = "party") -> str:
+        """Tell all of it in one sentence; `party` is the system's word.
+
+        >>> from posse.results.example import example_market_record
+        >>> guarantees([example_market_record()])[0].sentence("agent")[:68]
+        'p-fcb (tight), each of 4 agents: ε = 1 at δ = 1e-05 for one purchase'
+        """
+        how = f"; {self.how}" if self.how else ""
+        return f"{self.label}{self.whose(party)}: {self.figure} {self.unit}{how}."
+
+    def whose(self, party: str) -> str:
+        """Say whose guarantee it is: a name, or how many share it."""
+        if len(self.parties) > 1:
+            return f", each of {words.count(len(self.parties), party)}"
+        return f", {self.parties[0]}" if self.parties else ""
+
+
+def composed(entry: Entry) -> bool:
+    """Tell whether an entry is a composed guarantee: it has an epsilon, and says how it was composed."""
+    return "epsilon" in entry and "composition" in entry
+
+
+def guarantees(records: Iterable[RunRecord]) -> list[Guarantee]:
+    """Collect the composed guarantees; parties of one record with the same one share a line."""
+    found: list[Guarantee] = []
+    for record in records:
+        groups: dict[str, tuple[list[str], Entry]] = {}
+        for entry in filter(composed, map(dict, record.privacy)):
+            party = entry.pop("party", None)
+            parties, _ = groups.setdefault(repr(sorted(entry.items())), ([], entry))
+            parties += [] if party is None else [words_of(party)]
+        found += [Guarantee(record.label, tuple(parties), entry) for parties, entry in groups.values()]
+    return found
+
+
+def ledger(record: RunRecord) -> list[Entry]:
+    """Return the entries of single releases, without what is told once for all (`not_covered`)."""
+    entries = [dict(entry) for entry in record.privacy if not composed(dict(entry))]
+    return [{key: value for key, value in entry.items() if key not in _LEFT_OUT} for entry in entries]
+
+
+def not_covered(records: Iterable[RunRecord]) -> list[str]:
+    """Collect what the guarantees leave out, each once."""
+    found: dict[str, None] = {}
+    for record in records:
+        for entry in record.privacy:
+            found |= dict.fromkeys(item for key in _LEFT_OUT for item in _items(entry.get(key)))
+    return list(found)
+
+
+def _items(value: JSON) -> list[str]:
+    """Write a list item by item, anything else as the only one."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [words_of(item) for item in value]
+    return [words_of(value)] if value else []
+
+
+def up(value: JSON) -> str:
+    """Write an epsilon or a delta with four digits, rounded up: a guarantee is never told as better than it is.
+
+    >>> up(0.211012), up(1e-5), up(0.9999999), up(0.1459), up(None)
+    ('0.2111', '1e-05', '1', '0.1459', 'not stated')
+    """
+    if not isinstance(value, int | float):
+        return "not stated" if value is None else words_of(value)
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    near = float(f"{value:.3e}")
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{near if near >= value else near + step:.4g}"

@@ -1,0 +1,183 @@
+"""From settings to a record: what it holds, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.instances import market_instance
+from posse.protocols.dp_combinatorial import run as run_module
+from posse.protocols.dp_combinatorial.plain import run_once
+from posse.protocols.dp_combinatorial.regret import truth_of
+from posse.protocols.dp_combinatorial.run import run_market
+from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+from posse.protocols.dp_combinatorial.terms import Terms
+from posse.results import Store, identical
+from posse.results.interrupted import Interrupted
+from posse.results.joining import joining
+
+SMALL = {"agents": 3, "producers": 8, "rounds": 900, "runs": 2, "start": 100}
+
+
+@pytest.fixture(scope="module")
+def records():
+    made = {}
+    for method in ("p-fcb", "fcb", "alone", "placebo"):
+        settings = MarketRunSettings(**SMALL, method=method)
+        made[method] = (run_market(settings), run_market(settings.model_copy(update={"path": "compiled"})))
+    return made
+
+
+@pytest.mark.parametrize("method", ["p-fcb", "fcb", "alone", "placebo"])
+def test_real_agents_and_simulation_give_the_same_record(records, method):
+    real, simulated = records[method]
+    assert identical(real, simulated)
+    for name in ("reward", "regret", "party_total", "party_regret", "pulls"):
+        assert getattr(real, name).tobytes() == getattr(simulated, name).tobytes(), name
+    assert real.privacy == simulated.privacy
+    assert real.summary["missed"] == simulated.summary["missed"]
+
+
+def test_a_record_adds_up(records):
+    record, _ = records["p-fcb"]
+    assert record.parties == ("agent-1", "agent-2", "agent-3")
+    assert record.total == pytest.approx(record.party_total.sum(axis=1))
+    assert record.regret[:, -1] == pytest.approx(record.party_regret.sum(axis=1))
+    assert record.steps[-1] == 900
+    assert (np.diff(record.regret, axis=1) >= -1e-9).all()
+    assert record.messages == 2 * (6 + 6 * 4)  # two runs: greetings, and reports after 100, 200, 400, 800
+    assert "privacy" not in record.config
+    assert record.words.arm == "producer"
+
+
+def test_every_agent_has_its_ledger(records):
+    record, _ = records["p-fcb"]
+    whole = [entry for entry in record.privacy if "composition" in entry]
+    single = [entry for entry in record.privacy if "composition" not in entry]
+    assert [entry["party"] for entry in whole] == list(record.parties)
+    assert len(single) == 3 * 4
+    for entry in whole:
+        assert 0.99 < entry["epsilon"] <= 1
+        assert entry["delta"] == 0.01
+        assert entry["unit"] == "entry"
+        assert entry["not_covered"]
+    assert not records["alone"][0].privacy
+    assert not records["fcb"][0].privacy
+
+
+def test_levels_say_what_they_are(records):
+    assert [records[method][0].level for method in ("p-fcb", "fcb", "alone", "placebo")] == [
+        "tight",
+        "plain",
+        "alone",
+        "placebo",
+    ]
+    assert run_market(MarketRunSettings(**SMALL, noise="none", path="compiled")).level == "plain"
+    assert "no noise" in " ".join(records["fcb"][0].leaks)
+
+
+def test_joining_is_told_by_agent(records):
+    (joined,) = joining([records["alone"][0], records["fcb"][0]])
+    assert [share.party for share in joined.shares] == list(records["alone"][0].parties)
+    assert joined.ratio is not None
+    assert joined.ratio.estimate < 1
+
+
+def test_a_record_survives_the_store(records, tmp_path):
+    with Store(tmp_path / "runs.sqlite") as store:
+        store.save(records["p-fcb"][0])
+        assert store.get("last") == records["p-fcb"][0]
+
+
+def test_an_interrupted_run_keeps_what_was_done(monkeypatch):
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        if progress.fraction > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        run_market(MarketRunSettings(**SMALL), watch=stop)
+    record = caught.value.record
+    assert record.status == "interrupted"
+    assert 0 < record.steps.size < 200
+    assert record.runs == 2
+    assert record.summary["steps_done"] == pytest.approx(900 + 180, abs=5)
+
+
+def test_exact_oracle_runs_in_agents():
+    settings = MarketRunSettings(agents=2, producers=5, rounds=60, start=20, instance_seed=5, alpha=0.3, oracle="exact")
+    record = run_market(settings)
+    greedy = run_market(settings.model_copy(update={"oracle": "greedy"}))
+    assert record.total_mean == pytest.approx(greedy.total_mean, rel=0.05)
+
+
+def test_memory_does_not_grow_with_the_rounds():
+    market = market_instance(1, agents=3, producers=8)
+    truth = truth_of(market)
+    run_module.warm_up()
+
+    def peak(rounds):
+        tracemalloc.start()
+        run_once(market, Terms(market.agents, market.producers, rounds, "fcb"), 1, truth=truth, points=50)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(100)
+    assert peak(100_000) < 1.2 * peak(2_000) + 20_000
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"epsilon": 0}, "epsilon must be"),
+        ({"epsilon": -1}, "epsilon must be"),
+        ({"delta": "1"}, "delta must be"),
+        ({"delta": "2"}, "delta must be"),
+        ({"delta": "half"}, "delta must be a number, 1/n or 1/T, got 'half'"),
+        ({"delta": "1/0"}, "delta must be a number"),
+        ({"delta": "0.2"}, "at most 1/n = 0.1 for 10 agents"),
+        ({"start": 500, "stop": 100}, "stop 100 before start 500"),
+        ({"rounds": 100}, "nobody would talk"),
+        ({"start": 0}, "start must be at least 1"),
+        ({"alpha": 1.2}, "alpha must be"),
+        ({"alpha": 0.9999}, "out of reach: the best quality on offer is 0.9"),
+        ({"agents": 1}, "at least 2 agents"),
+        ({"agents": 0}, "agents must be"),
+        ({"producers": 0}, "producers must be"),
+        ({"rounds": 0, "method": "alone"}, "rounds must be at least 1"),
+        ({"width": -1}, "width must be"),
+        ({"weight": 0}, "weight must be"),
+        ({"margin": -0.1}, "margin must be"),
+        ({"coefficient": -1}, "coefficient must be"),
+        ({"oracle": "exact", "path": "compiled"}, "exact oracle runs in agents"),
+        ({"noise": "paper", "unit": "round"}, "schedule paper proves"),
+        ({"epsilom": 1}, "unknown setting 'epsilom'. Did you mean 'epsilon'"),
+        ({"unit": "year"}, "unit must be 'entry', 'round' or 'history'"),
+        ({"runs": 0}, "runs must be"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_refuses_in_one_line(values, what):
+    with pytest.raises((ConfigError, DataError)) as caught:
+        MarketRunSettings.make(values).check()
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_delta_can_be_told_by_agents_or_rounds():
+    settings = MarketRunSettings(agents=4, rounds=1000, delta="1/T")
+    assert settings.check().plan.delta == 1e-3
+    assert settings.model_copy(update={"delta": "1/n"}).check().plan.delta == 0.25
+    assert settings.model_copy(update={"delta": "1/50"}).check().plan.delta == 0.02
+
+
+def test_fewer_producers_a_agent_need_less_noise_for_a_round():
+    wide = MarketRunSettings(unit="round").check().plan.multipliers[0]
+    narrow = MarketRunSettings(unit="round", overlap=0.2, alpha=0.2).check().plan.multipliers[0]
+    assert wide / narrow == pytest.approx(np.sqrt(30 / 6), rel=1e-3)
