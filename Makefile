@@ -33,7 +33,9 @@ bench: $(READY)  ## benchmarks: ratios measured in one run
 	@$(BIN)/python -m benchmarks
 
 reproduce: $(READY)  ## the published figures, full size (long)
-	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d
+	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \
+		dp-combinatorial/fig2 dp-combinatorial/exp1 dp-combinatorial/exp2 dp-combinatorial/exp3 \
+		dp-combinatorial/order dp-combinatorial/overlap
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

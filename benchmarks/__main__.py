@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sysconfig
 
-from benchmarks import samba
+from benchmarks import combinatorial, samba
 from benchmarks.measure import cpu
 from posse.privacy.crypto.paillier import generate_key
 
@@ -36,6 +36,9 @@ def main() -> None:
     samba.scaling(key)
     samba.memory(key)
     paillier()
+    combinatorial.speed()
+    combinatorial.agents()
+    combinatorial.memory()
 
 
 if __name__ == "__main__":

@@ -39,13 +39,13 @@ def test_example_programs_run(path: Path) -> None:
 
 
 def test_the_readme_has_examples() -> None:
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 4
 
 
 def test_commands_exist_and_take_their_flags() -> None:
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("posse ")]
-    assert len(commands) == 5
+    assert len(commands) == 7
     for words in commands:
         command, rest = get_command(app), words[1:]
         while rest and hasattr(command, "commands") and rest[0] in command.commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,7 +13,7 @@ from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, print_json, say, table
 
 if TYPE_CHECKING:
-    from posse.privacy.dp import BudgetSettings, Guarantee, Plan
+    from posse.privacy.dp import BudgetSettings, Claim, Guarantee, Plan
 
 
 def budget_settings() -> type[BudgetSettings]:
@@ -30,18 +31,7 @@ def budget(context: typer.Context, config: options.Config = None, json: options.
         proved = _proved(plan)
         claims = plan.claims() if plan.schedule == "paper" else ()
     if json:
-        print_json(
-            {
-                "settings": {**settings.resolved(), **_used(plan)},
-                "messages": _messages(plan),
-                "guarantee": proved[0].entry(),
-                "other_units": [guarantee.entry() for guarantee in proved[1:]],
-                "claims": [
-                    {"how": claim.how, "epsilon": claim.epsilon, "delta": claim.delta, "proved": claim.proved}
-                    for claim in claims
-                ],
-            }
-        )
+        print_json(_document({**settings.resolved(), **_used(plan)}, plan, proved, claims))
         return
     _noise(plan)
     _guarantees(plan, proved)
@@ -50,6 +40,18 @@ def budget(context: typer.Context, config: options.Config = None, json: options.
         table(("(epsilon, delta)", "a proof", "how"), [(c.figure, "yes" if c.proved else "no", c.how) for c in claims])
     heading("Not covered")
     bullets(proved[0].not_covered)
+
+
+def _document(
+    settings: dict[str, Any], plan: Plan, proved: list[Guarantee], claims: tuple[Claim, ...]
+) -> dict[str, Any]:
+    return {
+        "settings": settings,
+        "messages": _messages(plan),
+        "guarantee": proved[0].entry(),
+        "other_units": [guarantee.entry() for guarantee in proved[1:]],
+        "claims": [asdict(claim) for claim in claims],
+    }
 
 
 def _proved(plan: Plan) -> list[Guarantee]:

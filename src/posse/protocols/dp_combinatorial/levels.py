@@ -26,7 +26,9 @@ def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
     >>> learns({"method": "alone"})
     ('Nothing leaves an agent.',)
     """
-    method, noisy = config["method"], config.get("noise") != "none"
+    method, noisy = config.get("method"), config.get("noise") != "none"
+    if method is None:
+        return ("This record does not say what was sent.",)
     if method == "alone":
         return ("Nothing leaves an agent.",)
     if method == "placebo":

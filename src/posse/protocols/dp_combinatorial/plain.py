@@ -2,7 +2,7 @@
 
 >>> from posse.problems.instances import market_instance
 >>> from posse.protocols.dp_combinatorial.terms import Terms
->>> market = market_instance(1, agents=3, producers=5)
+>>> market = market_instance(1, agents=3, producers=8)
 >>> alone = simulate(market, Terms(market.agents, market.producers, 500, method="alone"), seeds=(1, 2))
 >>> alone.regret.shape, bool((alone.regret[:, -1] > 0).all())
 ((2, 200), True)

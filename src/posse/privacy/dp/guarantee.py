@@ -1,0 +1,86 @@
+"""A figure with everything that makes it mean something."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+PARALLEL = "parallel over disjoint windows"
+SEQUENTIAL = "sequential"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What was proved: (epsilon, delta) for one unit, and what goes with it.
+
+    >>> made = Guarantee(0.99999, 0.01, "entry", "replace: another quantity", 8, PARALLEL, "an accountant",
+    ...                  "one agent's purchase", ("capacities",))
+    >>> print(made.sentence())
+    (1, 0.01)-differential privacy for one agent's purchase (unit entry; replace: another quantity); 8 releases,
+    composition parallel over disjoint windows, accountant an accountant, sampling none. Not covered: capacities.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    adjacency: str
+    releases: int
+    composition: str
+    accountant: str
+    covers: str
+    not_covered: tuple[str, ...]
+    sampling: str = "none"
+
+    @property
+    def figure(self) -> str:
+        """Epsilon, rounded up, and delta; or that there is none."""
+        return figure(self.epsilon, self.delta)
+
+    @property
+    def terms(self) -> str:
+        """What the figure rests on."""
+        return (
+            f"{self.releases} release{'' if self.releases == 1 else 's'}, composition {self.composition}, "
+            f"accountant {self.accountant}, sampling {self.sampling}"
+        )
+
+    def sentence(self) -> str:
+        """Say all of it in one paragraph."""
+        proved = f"{self.figure}-differential privacy" if math.isfinite(self.epsilon) else f"{self.figure}"
+        return (
+            f"{proved} for {self.covers} (unit {self.unit}; {self.adjacency}); {self.terms}. "
+            f"Not covered: {'; '.join(self.not_covered)}."
+        )
+
+    def entry(self) -> dict[str, str | int | float | list[str] | None]:
+        """Return plain values for a record; epsilon is None where no finite one is proved."""
+        return {
+            **asdict(self),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "not_covered": list(self.not_covered),
+            "sentence": self.sentence(),
+        }
+
+
+def figure(epsilon: float, delta: float) -> str:
+    """Write a figure; epsilon never looks smaller than it is.
+
+    >>> figure(0.14583, 0.01), figure(1.0, 1e-5), figure(1234.5, 0.01), figure(math.inf, 0.01)
+    ('(0.1459, 0.01)', '(1, 1e-05)', '(1235, 0.01)', 'no finite epsilon at delta 0.01')
+    """
+    if not math.isfinite(epsilon):
+        return f"no finite epsilon at delta {delta:g}"
+    return f"({rounded_up(epsilon):g}, {delta:g})"
+
+
+def rounded_up(value: float, digits: int = 4) -> float:
+    """Round up to a number of significant digits.
+
+    >>> rounded_up(0.14581), rounded_up(2.0), rounded_up(0.0), rounded_up(0.999999)
+    (0.1459, 2.0, 0.0, 1.0)
+    """
+    if value <= 0:
+        return 0.0
+    near = float(f"{value:.{digits - 1}e}")
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return near if near >= value else float(f"{near + step:.{digits - 1}e}")

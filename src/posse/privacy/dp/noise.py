@@ -1,0 +1,118 @@
+"""Gaussian noise in whole numbers, for counts.
+
+What is protected are counts, so w + noise is rounded to a whole number. Rounding after the noise is post-processing: it
+costs no privacy, and since w is whole it may as well be done to the noise alone. It also hides the low-order bits of a
+floating-point number, from which unrounded noise can be read (Mironov: On significance of the least significant bits
+for differential privacy, CCS 2012). What remains of the machine's arithmetic: numbers of 53 bits have no tail beyond
+about 8.6 standard deviations, where a normal number has 1e-17 of its mass.
+
+`SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing. `SystemNoise` is for
+deployments.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Protocol
+
+import numpy as np
+
+from posse.core import check
+from posse.core.compiled import elementary
+from posse.core.exact import log, normals
+from posse.core.random import NOISE
+from posse.privacy.crypto.streams import Words
+
+_UNIT = 2.0**-53
+
+
+class Noise(Protocol):
+    """A source of noise for the pair (units bought, good units) of one producer in one release."""
+
+    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
+        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
+        ...
+
+
+@elementary
+def whole_noise(key: int, release: int, producer: int, sigma: float) -> tuple[float, float]:
+    """Return two independent rounded normal numbers at the address (key, producer, release).
+
+    One draw of `normals`, 1.27 attempts on average; sigma = 0 gives exactly (0, 0) and draws nothing.
+
+    >>> whole_noise(42, 0, 3, 0.0)
+    (0.0, 0.0)
+    """
+    if sigma == 0.0:
+        return 0.0, 0.0
+    first, second, _ = normals(key, NOISE, producer, release, 0)
+    return np.floor(first * sigma + 0.5), np.floor(second * sigma + 0.5)
+
+
+class SeededNoise:
+    """The noise of a simulation: a function of (key, release, producer), so that every run path draws the same.
+
+    >>> SeededNoise(42).pair(0, 3, 100.0) == whole_noise(42, 0, 3, 100.0)
+    True
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: int) -> None:
+        self._key = np.uint64(key)
+
+    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
+        """Return the noise at an address."""
+        check.at_least(0, sigma=sigma)
+        first, second = whole_noise(self._key, release, producer, sigma)
+        return float(first), float(second)
+
+
+class SystemNoise:
+    """The noise of a deployment: AES-256-CTR under a key from the operating system that is kept nowhere.
+
+    Every call draws anew, whatever it is called with: were two messages to carry the same noise, their difference would
+    show what it hides. A message that must be sent again is kept and sent as it was. Make one in each process: a forked
+    copy would repeat the draws.
+
+    >>> noise = SystemNoise()
+    >>> noise.pair(0, 0, 1e6) == noise.pair(0, 0, 1e6)
+    False
+    """
+
+    __slots__ = ("_drawn", "_words")
+
+    def __init__(self) -> None:
+        self._words = Words(secrets.token_bytes(32), b"posse dp noise", 2)
+        self._drawn = 0
+
+    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
+        """Return fresh noise; release and producer are not needed for it."""
+        check.at_least(0, sigma=sigma)
+        if sigma == 0.0:
+            return 0.0, 0.0
+        first, second = self._normals()
+        return math.floor(first * sigma + 0.5) * 1.0, math.floor(second * sigma + 0.5) * 1.0
+
+    def _normals(self) -> tuple[float, float]:
+        found: tuple[float, float] | None = None
+        while found is None:
+            first, second = self._words.rows(self._drawn, 1)[0].tolist()
+            self._drawn += 1
+            found = polar(first, second)
+        return found
+
+
+def polar(first: int, second: int) -> tuple[float, float] | None:
+    """Make two standard normal numbers of two 64-bit words, or none of words outside the unit disc (chance .21).
+
+    The polar method of Marsaglia and Bray (1964), as `posse.core.exact.normals` has it.
+    """
+    a = 2.0 * ((first >> 11) * _UNIT) - 1.0
+    b = 2.0 * ((second >> 11) * _UNIT) - 1.0
+    square = a * a + b * b
+    if not 0.0 < square < 1.0:
+        return None
+    factor = math.sqrt(-2.0 * log(square) / square)
+    return a * factor, b * factor

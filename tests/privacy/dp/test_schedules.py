@@ -1,0 +1,58 @@
+"""When agents talk, and the noise of the published schedule."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posse.core.errors import ConfigError
+from posse.privacy.dp import Budget, communication_rounds, windows
+from posse.privacy.dp.schedules import paper_multipliers, paper_split
+
+
+def test_the_default_rounds() -> None:
+    rounds = communication_rounds(200, 40_000, 100_000)
+    assert rounds == (200, 400, 800, 1600, 3200, 6400, 12800, 25600)
+    assert windows(rounds) == (200, 200, 400, 800, 1600, 3200, 6400, 12800)
+
+
+@given(st.integers(1, 1000), st.integers(0, 100_000), st.integers(0, 100_000))
+def test_rounds_double_up_to_the_limit(start: int, more: int, after: int) -> None:
+    stop, horizon = start + more, start + after
+    rounds = communication_rounds(start, stop, horizon)
+    assert rounds[0] == start
+    assert all(b == 2 * a for a, b in pairwise(rounds))
+    assert rounds[-1] <= min(stop, horizon) < 2 * rounds[-1]
+    assert sum(windows(rounds)) == rounds[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((0, 10, 10), "start must be at least 1"),
+        ((200, 100, 1000), "stop 100 before start 200"),
+        ((200, 400, 199), "nobody would talk"),
+    ],
+)
+def test_mistakes(arguments: tuple[int, int, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        communication_rounds(*arguments)
+
+
+@pytest.mark.parametrize("rounds", [(), (0, 1), (5, 5), (5, 4)])
+def test_rounds_rise(rounds: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match="round"):
+        windows(rounds)
+
+
+def test_the_published_split() -> None:
+    assert sum(paper_split(1, 100_000, 8)) == pytest.approx(0.845, abs=5e-4)
+    assert sum(paper_split(1, 100_000, 16)) == pytest.approx(1.195, abs=5e-4)
+    made = paper_multipliers(Budget(1, 0.01), 100_000, 8)
+    assert made[0] == pytest.approx(10.59, abs=5e-3)
+    assert made[-1] == pytest.approx(68.47, abs=5e-3)
+    with pytest.raises(ConfigError, match="horizon must be at least 2"):
+        paper_split(1, 1, 3)
