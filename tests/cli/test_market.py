@@ -31,7 +31,8 @@ def test_prints_one_json_document(posse):
 
 
 def test_without_the_others_beside_it(posse):
-    found = json.loads(posse(*RUN, *SMALL, "--json", "--no-save", "--no-beside", "--method", "fcb").out)
+    small = [word for word in SMALL if word not in ("--start", "100")]
+    found = json.loads(posse(*RUN, *small, "--json", "--no-save", "--no-beside", "--method", "fcb").out)
     assert [record["level"] for record in found["records"]] == ["plain"]
 
 
@@ -70,6 +71,9 @@ def test_a_market_of_ones_own(posse, tmp_path):
         (("--qualities", "q.csv"), "qualities needs offers"),
         (("--noise", "paper", "--unit", "history"), "schedule paper proves"),
         (("--epsilom", "1"), "--epsilon"),
+        (("--method", "fcb", "--epsilon", "7"), "epsilon has no meaning with method 'fcb'"),
+        (("--method", "placebo", "--noise", "none"), "a placebo is noise alone"),
+        (("--rule", "fuse", "--width", "9"), "width has no meaning with rule 'fuse'"),
     ],
 )
 def test_mistakes_are_one_line(posse, flags, what):

@@ -41,7 +41,8 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def test_ids() -> None:
-    assert list(EXPERIMENTS) == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d"]
+    ours = [id for id in EXPERIMENTS if id.startswith("samba/")]
+    assert ours == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d"]
     assert all(id == experiment.id for id, experiment in EXPERIMENTS.items())
 
 

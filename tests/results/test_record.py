@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from posse.core.errors import ConfigError, DataError
 from posse.results import RunRecord, Traffic, band, new_id, standard_error
@@ -106,8 +107,9 @@ def test_equality_is_bit_for_bit() -> None:
 def test_the_band_of_the_mean_holds_the_mean_and_scales(values: list[float]) -> None:
     b = band(np.array(values)[:, None])
     assert b.low[0] <= b.mean[0] <= b.high[0]
-    half = 1.959963984540054 * np.std(values, ddof=1) / np.sqrt(len(values))
-    assert b.high[0] - b.mean[0] == pytest.approx(half, abs=1e-6)
+    t = stats.t.ppf(0.975, len(values) - 1)
+    half = t * np.std(values, ddof=1) / np.sqrt(len(values))
+    assert b.high[0] - b.mean[0] == pytest.approx(half, rel=1e-6, abs=1e-6)
 
 
 def test_quantile_bands_are_of_the_runs_not_the_mean() -> None:

@@ -193,13 +193,22 @@ def test_who_loses_by_joining_is_said_before_the_table(market: list[RunRecord]) 
     assert page.text.count("Worse off joined, in revenue or regret: isles (1 of 4 agents).") == 2
     assert text.index("What joining is worth") < text.index("Worse off joined") < text.index("revenue alone")
     assert text.count('<span class="tag warn">loses</span>') == 2
-    assert "bootstrap interval over runs" in page.text
+    assert "95 % t interval over runs of this one market" in page.text
     without = Page(render_report(market[1:])).text
     assert "What each agent earned" in without
     assert "What joining is worth" not in without
     happy = {"party_total": market[0].party_total + 1.0, "party_regret": market[0].party_regret * 0.5}  # type: ignore[operator]
     all_gain = Page(render_report([market[0], example_market_record(**happy)])).text
     assert "None of 4 agents is clearly worse off joined." in all_gain
+
+
+def test_one_run_tells_nobody_that_it_loses() -> None:
+    text = render_report([example_market_record(level=level, runs=1) for level in ("alone", "tight")])
+    said = Page(text).text
+    assert "One run cannot tell who is worse off joined." in said
+    assert "Earned less in this one run, which chance could do: isles." in said
+    assert '<span class="tag ">less in this one run</span>' in text
+    assert "Worse off joined" not in said
 
 
 def test_levels_that_share_nothing_are_not_warnings(market: list[RunRecord]) -> None:

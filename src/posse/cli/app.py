@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posse.cli import budget, demo, market, policies, problems, reproduce, run, runs
+from posse.cli import budget, ca, demo, enrol, federation, market, policies, problems, reproduce, run, runs
 from posse.cli.compare import compare
 from posse.cli.flags import settings_command
 from posse.cli.options import samba_settings
@@ -71,6 +71,15 @@ app.command("policies")(policies.policies)
 app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
 app.command("budget", cls=settings_command(budget.budget_settings))(budget.budget)
 app.command("reproduce")(reproduce.reproduce)
+app.add_typer(ca.app, name="ca")
+app.command("enrol")(enrol.enrol)
+app.command("up")(federation.up)
+app.command("party")(federation.party)
+app.command("status")(federation.status)
+app.command("pause")(federation.pause)
+app.command("resume")(federation.resume)
+app.command("stop")(federation.stop)
+app.command("doctor")(federation.doctor)
 
 
 def command() -> Any:

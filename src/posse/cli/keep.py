@@ -57,8 +57,15 @@ class Keeper:
         """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
         try:
             yield
-        finally:
+        except typer.Exit:
             self._keep(records)
+            if self.saves:
+                remark(f"what was finished before is saved as {', '.join(record.id for record in records)}.")
+            raise
+        except BaseException:
+            self._keep(records)
+            raise
+        self._keep(records)
 
     def _keep(self, records: Sequence[RunRecord]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
@@ -83,7 +90,9 @@ class Keeper:
             yield
         except Interrupted as stop:
             record = self.name(stop.record)
-            if self._store is None:
+            if not record.runs:
+                remark("interrupted before a run had begun; there is nothing of it to save.")
+            elif self._store is None:
                 remark("interrupted; nothing was saved (--no-save).")
             else:
                 self._store.save(record)

@@ -44,8 +44,10 @@ def dp_combinatorial(
     settings.check()
     keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
     with keeper.on_interrupt():
-        records = [keeper.name(work.market(one)) for one in (settings, *(_others(settings) if beside else ()))]
-    with keeper.kept(records):
+        records = [keeper.name(work.market(settings))]
+    with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
+        with keeper.on_interrupt():
+            records.extend(keeper.name(work.market(one)) for one in (_others(settings) if beside else ()))
         if json:
             print_json({"to_store": keeper.saves, "records": [record_json(record) for record in records]})
         else:
@@ -58,9 +60,12 @@ def dp_combinatorial(
 
 def _others(settings: MarketRunSettings) -> list[MarketRunSettings]:
     """The same market and seeds without federation, and with everything shared."""
-    simulated = {"path": "compiled", "oracle": "greedy"}
     methods = [method for method in ("alone", "fcb") if method != settings.method]
-    return [settings.model_copy(update={**simulated, "method": method}) for method in methods]
+    if len(settings.check().market.agents) < 2:
+        methods = []
+    # The compiled path has the greedy oracle only; a run with another is compared with agents that use it too.
+    path = "compiled" if settings.oracle == "greedy" else "agents"
+    return [settings.with_method(method).model_copy(update={"path": path}) for method in methods]
 
 
 def _show(records: Sequence[RunRecord]) -> None:
@@ -94,7 +99,7 @@ def _side_by_side(records: Sequence[RunRecord]) -> None:
     ]
     table(["", *(record.label for record in records)], rows, numeric=range(1, len(records) + 1))
     if records[0].runs > 1:
-        say("Mean of the runs ± its standard error; the ratio with its 95 % interval over runs.", style="dim")
+        say("Mean of the runs ± its standard error; from 3 runs on the ratio has its 95 % interval.", style="dim")
 
 
 def _regret(record: RunRecord) -> float | None:

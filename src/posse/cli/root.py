@@ -26,7 +26,10 @@ from typer.core import TyperGroup
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
 
-ORDER = ("demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce")
+ORDER = (
+    "demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce", "ca", "enrol", "up",
+    "party", "status", "pause", "resume", "stop", "doctor",
+)  # fmt: skip
 
 INTERRUPTED = 130
 CLOSED = 141

@@ -193,10 +193,13 @@ def _worth(joined: Joining) -> None:
     if joined.losers:
         say(f"Worse off joined, in {said.reward} or regret: {words.listed(joined.losers)}.", style="bold red")
     if joined.doubtful:
-        say(f"Earned less, within the error: {words.listed(joined.doubtful)}.", style="yellow")
+        say(joined.doubt, style="yellow")
+    if joined.rule:
+        say(joined.rule, style="dim")
     say("Difference: paired by world seed, ± its standard error. Ratio: regret joined over regret alone.", style="dim")
-    if joined.ratio is not None and joined.ratio.known:
-        say(f"Regret ratio, all together: {joined.ratio} ({joined.ratio.what}).", style="dim")
+    if joined.ratio is not None:
+        what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
+        say(f"Regret ratio, all together: {joined.ratio}{what}.", style="dim")
 
 
 def saved(records: Sequence[RunRecord], again: str = "") -> None:

@@ -5,10 +5,12 @@
 'Samba, figure 8 (a): time against budget'
 """
 
-from posse.experiments import samba
+from posse.experiments import dp_combinatorial, samba
 from posse.experiments.base import Analysis, Experiment, Table, Watch
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.id: experiment for experiment in samba.EXPERIMENTS}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.id: experiment for experiment in (*samba.EXPERIMENTS, *dp_combinatorial.EXPERIMENTS)
+}
 """Every experiment by its id."""
 
 __all__ = ["EXPERIMENTS", "Analysis", "Experiment", "Table", "Watch"]

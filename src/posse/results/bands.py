@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from posse.core.errors import DataError
+from posse.results.student import quantile
 
 Floats = npt.NDArray[np.float64]
-
-Z95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,14 @@ class Band:
 def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) -> Band:
     r"""Return the mean over runs (the first axis) and a 95 % band.
 
-    By default the band is the normal-approximation interval of the *mean*, $\bar x \pm 1.96\, s / \sqrt n$ with the
-    sample standard deviation s (n - 1): where the mean would fall if the experiment were repeated. With
+    By default the band is Student's interval of the *mean*, $\bar x \pm t_{n-1}\, s / \sqrt n$ with the sample
+    standard deviation s (n - 1) and t = 1.96 for many runs, 12.7 for two. With
     `quantiles=(0.025, 0.975)` it is instead the range that holds 95 % of the *runs*, which does not shrink with n.
     One run has a band of width zero; no run is refused.
 
     >>> b = band([[1.0, 2.0], [3.0, 2.0]])
     >>> b.mean.tolist(), b.high.round(2).tolist(), b.what
-    ([2.0, 2.0], [3.96, 2.0], '95 % interval of the mean, 2 runs')
+    ([2.0, 2.0], [14.71, 2.0], '95 % interval of the mean, 2 runs')
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 0 or x.shape[0] == 0:
@@ -50,7 +48,7 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
             raise DataError(f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}.")
         low, high = np.quantile(x, low_q, axis=0), np.quantile(x, high_q, axis=0)
         return Band(mean, np.asarray(low), np.asarray(high), n, f"{low_q:g} to {high_q:g} quantiles of {_runs(n)}")
-    half = Z95 * np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n) if n > 1 else np.zeros_like(mean)
+    half = quantile(0.95, n - 1) * np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n) if n > 1 else np.zeros_like(mean)
     return Band(mean, mean - half, mean + half, n, f"95 % interval of the mean, {_runs(n)}" if n > 1 else "1 run")
 
 

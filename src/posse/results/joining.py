@@ -8,11 +8,24 @@ from itertools import takewhile
 
 import numpy as np
 
-from posse.results.bands import Z95, Floats, standard_error
+from posse.results import student, words
+from posse.results.bands import Floats, standard_error
 from posse.results.bootstrap import Interval, regret_ratio
+from posse.results.holm import holm
 from posse.results.record import RunRecord
 
 ALL = "all together"
+
+ALPHA = 0.05
+"""How often chance alone may make a verdict clear (of one party), or name anybody worse off (of a whole table)."""
+
+SAME = (
+    "coefficient", "margin", "oracle",
+    "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed",
+    "offers", "qualities", "records",
+)  # fmt: skip
+"""Configuration that a baseline must share beside problem, budget, parties and seeds: how a party chooses, and what
+of the world the problem does not tell."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,8 @@ class Share:
     regret_alone: float | None = None
     regret_error: float | None = None
     """Standard error of the difference of the two, run by run."""
+    runs: int = 1
+    """Runs that the means and errors are of."""
 
     @property
     def ratio(self) -> float | None:
@@ -39,21 +54,37 @@ class Share:
         return self.regret / self.regret_alone
 
     @property
+    def changes(self) -> tuple[float | None, float | None]:
+        """What joining brought: reward gained and regret saved, which has less chance in it than what was earned."""
+        saved = None if self.regret is None or self.regret_alone is None else self.regret_alone - self.regret
+        return self.difference, saved
+
+    @property
+    def p_values(self) -> tuple[float | None, float | None]:
+        """The chance of changes as large, either way, where joining does nothing: Student's t, runs - 1 degrees.
+
+        >>> gain, relief = Share("a", 5.0, 9.0, -4.0, 1.0, runs=5).p_values
+        >>> round(gain, 4), relief
+        (0.0161, None)
+        """
+        errors = (self.error, self.regret_error)
+        gain, relief = (_p_value(*pair, self.runs) for pair in zip(self.changes, errors, strict=True))
+        return gain, relief
+
+    @property
     def gain(self) -> int:
         """Side of the difference: ±2 where it is clear, ±1 where chance could do it, 0 where there is none."""
-        return _side(self.difference, self.error)
+        return _sides(self)[0]
 
     @property
     def relief(self) -> int:
-        """The same of the regret that joining saved, which has less chance in it than what was earned."""
-        if self.regret is None or self.regret_alone is None:
-            return 0
-        return _side(self.regret_alone - self.regret, self.regret_error)
+        """The same of the regret that joining saved."""
+        return _sides(self)[1]
 
     @property
     def loses(self) -> bool:
-        """Whether joining clearly cost this party: less earned, or more regretted."""
-        return min(self.gain, self.relief) == -2
+        """Whether joining clearly cost this party, looked at alone: less earned, or more regretted."""
+        return harmed(self, holm(self.p_values))
 
     @property
     def doubtful(self) -> bool:
@@ -64,19 +95,26 @@ class Share:
     def verdict(self) -> str:
         """Say how the party fares; empty without a comparison.
 
-        >>> Share("a", 5.0, 9.0, -4.0, 1.0).verdict, Share("b", 9.0, 8.5, 0.5, 1.0).verdict
-        ('loses', 'gains, within the error')
-        >>> Share("c", 9.0, 8.5, 0.5, 0.1, regret=3.0, regret_alone=2.0, regret_error=0.1).verdict
+        Of a party for which joining does nothing, at most 5 % of the verdicts are clear: its two tests are adjusted
+        by Holm. One run is told as what it is.
+
+        >>> Share("a", 5.0, 9.0, -4.0, 1.0, runs=9).verdict, Share("b", 9.0, 8.5, 0.5, 1.0, runs=9).verdict
+        ('loses', 'perhaps gains')
+        >>> Share("c", 9.0, 8.5, 0.5, 0.1, regret=3.0, regret_alone=2.0, regret_error=0.1, runs=9).verdict
         'gains, but regrets more'
+        >>> Share("d", 5.0, 9.0, -4.0).verdict
+        'less in this one run'
         """
         if self.difference is None:
             return ""
+        if self.runs < 2 and self.difference:
+            return f"{'more' if self.difference > 0 else 'less'} in this one run"
         if self.loses:
             return "loses" if self.gain == -2 else "gains, but regrets more" if self.gain == 2 else "regrets more"
         if self.gain != 2 and self.relief == 2:
             return "regrets less"
         word = "loses" if self.gain < 0 else "gains" if self.gain > 0 else "even"
-        return f"{word}, within the error" if abs(self.gain) == 1 else word
+        return f"perhaps {word}" if abs(self.gain) == 1 else word
 
 
 @dataclass(frozen=True)
@@ -90,24 +128,51 @@ class Joining:
     whole: Share
     """All parties together: an average over winners and losers."""
     ratio: Interval | None
-    """Federated regret ratio of all parties together, resampled over runs; None where it is not known."""
+    """Federated regret ratio of all parties together, with its interval over runs; None where it is not known."""
 
     @property
     def losers(self) -> tuple[str, ...]:
-        """Parties for which joining was clearly a loss."""
-        return tuple(share.party for share in self.shares if share.loses)
+        """Parties for which joining was clearly a loss.
+
+        In a table where joining does nothing to anybody, somebody is named with a probability of at most 5 %: the
+        tests of all parties, two each, are adjusted by Holm. One run names nobody.
+        """
+        each = holm([p for share in self.shares for p in share.p_values])
+        found = zip(self.shares, zip(each[::2], each[1::2], strict=True), strict=True)
+        return tuple(share.party for share, adjusted in found if harmed(share, adjusted))
 
     @property
     def doubtful(self) -> tuple[str, ...]:
-        """Parties that earned less, which chance could do."""
-        return tuple(share.party for share in self.shares if share.doubtful)
+        """Parties that earned less, or lose when looked at alone, which chance could do among so many."""
+        clear = self.losers
+        unclear = (share for share in self.shares if share.party not in clear)
+        return tuple(share.party for share in unclear if share.doubtful or share.loses)
+
+    @property
+    def doubt(self) -> str:
+        """Name the doubtful in a sentence; empty where there are none."""
+        if not self.doubtful:
+            return ""
+        what = "Earned less in this one run" if self.record.runs < 2 else "Perhaps worse off"
+        return f"{what}, which chance could do: {words.listed(self.doubtful)}."
+
+    @property
+    def rule(self) -> str:
+        """Say what makes a verdict clear; empty for one run, which has none."""
+        if self.record.runs < 2:
+            return ""
+        return (
+            f"A verdict looks at one {self.record.words.party}: Student's t, at 5 %. Who is worse off: at 5 % for the "
+            "whole table (Holm)."
+        )
 
 
 def joining(records: Iterable[RunRecord]) -> tuple[Joining, ...]:
     """Set the parties of each record beside themselves alone.
 
-    The baseline of a record is the first one of level "alone" with the same problem, budget, parties and world
-    seeds; a record without one is given without the comparison. A baseline itself is not listed where it serves.
+    The baseline of a record is the first one of level "alone" with the same problem, budget, parties, world seeds and
+    `SAME` configuration; a record without one is given without the comparison. A baseline itself is not listed where
+    it serves.
 
     >>> from posse.results.example import example_market_record
     >>> alone, tight = example_market_record(level="alone"), example_market_record(level="tight")
@@ -124,10 +189,13 @@ def joining(records: Iterable[RunRecord]) -> tuple[Joining, ...]:
 def _baseline(record: RunRecord, among: Sequence[RunRecord]) -> RunRecord | None:
     # Of several records alone the first is the baseline of the others, not each of each.
     others = among if record.federated else takewhile(lambda other: other is not record, among)
-    asked = (record.problem, record.budget, record.parties)
-    alone = (other for other in others if not other.federated)
-    alike = (other for other in alone if (other.problem, other.budget, other.parties) == asked)
+    alike = (other for other in others if not other.federated and _asked(other) == _asked(record))
+    alike = (other for other in alike if other.status == "finished" or other is record)
     return next((other for other in alike if _order(record, other) is not None), None)
+
+
+def _asked(record: RunRecord) -> tuple[object, ...]:
+    return record.problem, record.budget, record.parties, [record.config.get(name) for name in SAME]
 
 
 def _order(record: RunRecord, base: RunRecord) -> list[int] | None:
@@ -161,6 +229,7 @@ def _share(party: str, total: Floats | None, alone: Floats | None, regret: Float
         regret=_mean(regret),
         regret_alone=_mean(base),
         regret_error=None if regret is None or base is None else standard_error(regret - base),
+        runs=0 if total is None else total.size,
     )
 
 
@@ -170,12 +239,27 @@ def _ratio(regret: Floats | None, alone: Floats | None) -> Interval | None:
     return regret_ratio(regret[None, :], alone[None, :])
 
 
-def _side(change: float | None, error: float | None) -> int:
-    """Tell the sign of a change, twice where it is beyond 1.96 standard errors; one run has the sign alone."""
-    if not change:
-        return 0
-    clear = error is None or abs(change) > Z95 * error
-    return (2 if clear else 1) * (1 if change > 0 else -1)
+def harmed(share: Share, adjusted: Sequence[float]) -> bool:
+    """Tell whether one of the changes of a party is a clear loss, by their adjusted p-values."""
+    pairs = zip(share.changes, adjusted, strict=True)
+    return any(change is not None and change < 0 and p <= ALPHA for change, p in pairs)
+
+
+def _sides(share: Share) -> tuple[int, int]:
+    """Tell the sign of either change, twice where it is clear."""
+    gain, relief = (
+        (2 if p <= ALPHA else 1) * ((change > 0) - (change < 0)) if change else 0
+        for change, p in zip(share.changes, holm(share.p_values), strict=True)
+    )
+    return gain, relief
+
+
+def _p_value(change: float | None, error: float | None, runs: int) -> float | None:
+    if change is None or runs < 2 or error is None:
+        return None
+    if not error:
+        return 0.0 if change else 1.0
+    return student.p_value(change / error, runs - 1)
 
 
 def _mean(values: Floats | None) -> float | None:

@@ -34,10 +34,10 @@ def _single(joined: Joining, *, named: bool) -> Safe:
 def _compared(joined: Joining) -> Safe:
     record, said = joined.record, joined.record.words
     header = (said.party, f"{said.reward} alone", "joined", "difference", "regret alone", "joined", "ratio")
-    shown = table(header, [_row(share) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
+    shown = table(header, [_row(share, joined) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
     unit = f" in {said.money}" if said.money else ""
     note = f"Means of {words.count(record.runs, 'run')}{unit}; differences are paired by world seed, ± standard error."
-    return join([_head(record), _verdict(joined, said), shown, tag("p", note, cls="soft")])
+    return join([_head(record), _verdict(joined, said), shown, tag("p", f"{note} {joined.rule}", cls="soft")])
 
 
 def _head(record: RunRecord) -> Safe:
@@ -47,20 +47,22 @@ def _head(record: RunRecord) -> Safe:
 def _verdict(joined: Joining, said: Vocabulary) -> Safe:
     losers, everyone = joined.losers, words.count(len(joined.shares), said.party)
     worse = f"Worse off joined, in {said.reward} or regret: {words.listed(losers)}"
-    parts = [tag("p", f"None of {everyone} is clearly worse off joined.")]
+    one = "One run cannot tell who is worse off joined."
+    parts = [tag("p", one if joined.record.runs < 2 else f"None of {everyone} is clearly worse off joined.")]
     if losers:
         parts = [tag("p", tag("b", worse), f" ({len(losers)} of {everyone}).", cls="alert")]
     if joined.doubtful:
-        parts.append(tag("p", f"Earned less, within the error: {words.listed(joined.doubtful)}.", cls="alert"))
+        parts.append(tag("p", joined.doubt, cls="alert"))
     if joined.ratio is not None:
-        what = f" ({joined.ratio.what})" if joined.ratio.known else ""
+        what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
         parts.append(tag("p", f"Regret joined over regret alone, all together: {joined.ratio}{what}."))
     return join(parts)
 
 
-def _row(share: Share) -> tuple[object, ...]:
+def _row(share: Share, joined: Joining) -> tuple[object, ...]:
     # The mark stands below the name, where a small screen shows it without scrolling; an average gets no colour.
-    colour = "" if share.party == ALL or share.verdict.endswith("error") else "warn" if share.loses else "good"
+    better = "good" if max(share.gain, share.relief) == 2 and not share.loses else ""
+    colour = "" if share.party == ALL else "warn" if share.party in joined.losers else better
     mark = tag("span", share.verdict, cls=f"tag {colour}")
     return (
         join([tag("span", share.party, cls="name"), Safe("<br>"), mark]),

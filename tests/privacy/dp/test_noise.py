@@ -7,7 +7,9 @@ by .012; halved noise or a shared draw is far beyond. The key of the system's no
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from statistics import NormalDist
 
 import numba
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import NOISE, words
-from posse.privacy.dp import SeededNoise, SystemNoise, whole_noise
+from posse.privacy.dp import SecretNoise, SeededNoise, SystemNoise, whole_noise
 from posse.privacy.dp.noise import polar
 from tests.core.chance import KS_LIMIT, SIGMAS
 
@@ -44,7 +46,12 @@ def system(sigma: float) -> NDArray[np.float64]:
     return np.array([noise.pair(0, 0, sigma) for _ in range(PAIRS)])
 
 
-@pytest.fixture(scope="module", params=[seeded, system], ids=["seeded", "system"])
+def secret(sigma: float) -> NDArray[np.float64]:
+    noise = SecretNoise(bytes(range(32)))
+    return np.array([noise.pair(i // 20, i % 20, sigma) for i in range(PAIRS)])
+
+
+@pytest.fixture(scope="module", params=[seeded, system, secret], ids=["seeded", "system", "secret"])
 def pairs(request: pytest.FixtureRequest) -> NDArray[np.float64]:
     """Pairs of standard deviation 2.66: the tight noise at a capacity of 1, where rounding is coarsest."""
     drawn: NDArray[np.float64] = request.param(2.66)
@@ -102,7 +109,7 @@ def test_the_system_s_noise_is_made_by_the_same_method() -> None:
 
 
 def test_no_noise_is_exactly_none() -> None:
-    for noise in (SeededNoise(1), SystemNoise()):
+    for noise in (SeededNoise(1), SystemNoise(), SecretNoise(bytes(32))):
         assert noise.pair(0, 0, 0.0) == (0.0, 0.0)
         with pytest.raises(ConfigError, match="sigma must be at least 0"):
             noise.pair(0, 0, -1.0)
@@ -112,3 +119,31 @@ def test_system_noise_never_repeats() -> None:
     first, second = SystemNoise(), SystemNoise()
     drawn = {noise.pair(0, 0, 1e12) for noise in (first, second) for _ in range(600)}
     assert len(drawn) == 1200
+
+
+def test_secret_noise_is_a_function_of_key_and_address() -> None:
+    """Whatever is drawn before: a report that is made again has the noise it had."""
+    key, last = bytes(range(32)), (1 << 32) - 1
+    addresses = [(release, producer) for release in (*range(20), last) for producer in (*range(20), last)]
+    noise = SecretNoise(key)
+    drawn = {address: noise.pair(*address, 1e9) for address in addresses}
+    assert len(set(drawn.values())) == len(addresses)
+    for address in reversed(addresses):
+        assert noise.pair(*address, 1e9) == drawn[address] == SecretNoise(key).pair(*address, 1e9)
+    assert SecretNoise(bytes(32)).pair(0, 0, 1e9) != drawn[0, 0]
+    assert drawn[0, 0] == (-350418402.0, 1665257931.0)  # a change here would release kept windows twice
+
+
+def test_addresses_of_secret_noise_that_cannot_be() -> None:
+    for release, producer in ((-1, 0), (0, -1), (1 << 32, 0), (0, 1 << 32)):
+        with pytest.raises(ConfigError, match="must be in"):
+            SecretNoise(bytes(32)).pair(release, producer, 1.0)
+    with pytest.raises(ConfigError, match="32 bytes"):
+        SecretNoise(b"short")
+
+
+def test_secret_noise_does_not_leave_its_process() -> None:
+    noise = SecretNoise(bytes(range(32)))
+    for leave in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither pickled nor copied"):
+            leave(noise)

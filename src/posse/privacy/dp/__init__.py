@@ -14,7 +14,7 @@ from posse.privacy.dp.claims import Claim
 from posse.privacy.dp.gaussian import classical_multiplier, delta_of, epsilon_of, largest_mu
 from posse.privacy.dp.guarantee import Guarantee
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import Noise, SeededNoise, SystemNoise, whole_noise
+from posse.privacy.dp.noise import Noise, SecretNoise, SeededNoise, SystemNoise, whole_noise
 from posse.privacy.dp.plans import Plan, plan, plan_of_noise
 from posse.privacy.dp.schedules import SCHEDULES, communication_rounds, windows
 from posse.privacy.dp.settings import BudgetSettings
@@ -33,6 +33,7 @@ __all__ = [
     "Ledger",
     "Noise",
     "Plan",
+    "SecretNoise",
     "SeededNoise",
     "Spending",
     "SystemNoise",

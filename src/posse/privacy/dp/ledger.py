@@ -87,15 +87,16 @@ class Ledger:
         return {
             "party": self.party,
             "released": list(self._released),
-            "multipliers": list(self.plan.multipliers),
-            "unit": self.plan.unit.name,
+            "plan": _kept(self.plan),
         }
 
     @classmethod
     def restored(cls, plan: Plan, state: Mapping[str, Any]) -> Ledger:
         """Make a ledger from its state, under the plan it was kept with."""
-        if (list(state["multipliers"]), state["unit"]) != (list(plan.multipliers), plan.unit.name):
-            raise ConfigError("the ledger was kept under another plan: its noise or unit differs. Resume with its own.")
+        if list(state["plan"]) != _kept(plan):
+            raise ConfigError(
+                "the ledger was kept under another plan: noise, rounds, unit or budget differ. Resume it."
+            )
         ledger = cls(plan, str(state["party"]))
         released: Sequence[int] = state["released"]
         for z in released:
@@ -114,3 +115,10 @@ class Ledger:
             f"{self.party} cannot send message {z + 1} (round {self.plan.rounds[z]}){again}: it would have spent "
             f"{figure(epsilon, self.plan.delta)} of {self.plan.budget}. {remedy}"
         )
+
+
+def _kept(plan: Plan) -> list[Any]:
+    """What a ledger's figures follow from; another plan would read them otherwise."""
+    budget = None if plan.budget is None else [plan.budget.epsilon, plan.budget.delta]
+    noise = [list(plan.multipliers), list(plan.rounds), plan.producers]
+    return [*noise, plan.unit.name, plan.schedule, plan.delta, budget]

@@ -6,25 +6,27 @@ floating-point number, from which unrounded noise can be read (Mironov: On signi
 for differential privacy, CCS 2012). What remains of the machine's arithmetic: numbers of 53 bits have no tail beyond
 about 8.6 standard deviations, where a normal number has 1e-17 of its mass.
 
-`SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing. `SystemNoise` is for
-deployments.
+`SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing. `SecretNoise` is for
+deployments: a party that restarts draws the same noise for the same release. `SystemNoise` never draws the same again.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 
 from posse.core import check
 from posse.core.compiled import elementary
+from posse.core.errors import ConfigError
 from posse.core.exact import log, normals
 from posse.core.random import NOISE
 from posse.privacy.crypto.streams import Words
 
 _UNIT = 2.0**-53
+_MOST = (1 << 32) - 1
 
 
 class Noise(Protocol):
@@ -69,8 +71,45 @@ class SeededNoise:
         return float(first), float(second)
 
 
+class SecretNoise:
+    """The noise of a deployment: AES-256-CTR under a secret key of 32 bytes, at the address (release, producer).
+
+    A party that is restored after a crash makes its last release again; with the same noise it is the same release,
+    with fresh noise it would be a second one of the same window, which nobody has paid for. So the key must be of one
+    party in one run, and kept: two *different* windows with noise of one address would show their difference.
+
+    >>> noise = SecretNoise(bytes(32))
+    >>> noise.pair(0, 3, 100.0) == noise.pair(0, 3, 100.0) != noise.pair(1, 3, 100.0)
+    True
+    """
+
+    __slots__ = ("_words",)
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise ConfigError(f"the key of noise must have 32 bytes, got {len(key)}. Take Secrets.key().")
+        self._words = Words(key, b"posse dp noise at an address", 2, rows=16)
+
+    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
+        """Return the noise at an address."""
+        check.at_least(0, sigma=sigma)
+        check.between(0, _MOST, release=release)
+        check.between(0, _MOST, producer=producer)
+        if sigma == 0.0:
+            return 0.0, 0.0
+        # One 16-byte block an attempt; 2^64 attempts lie between two addresses.
+        at, found = (release << 96) | (producer << 64), None
+        while found is None:
+            found = polar(*self._words.rows(at, 1)[0].tolist())
+            at += 1
+        return math.floor(found[0] * sigma + 0.5) * 1.0, math.floor(found[1] * sigma + 0.5) * 1.0
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("secret noise is neither pickled nor copied: its key would leave with it")
+
+
 class SystemNoise:
-    """The noise of a deployment: AES-256-CTR under a key from the operating system that is kept nowhere.
+    """Noise that cannot be drawn again: AES-256-CTR under a key from the operating system that is kept nowhere.
 
     Every call draws anew, whatever it is called with: were two messages to carry the same noise, their difference would
     show what it hides. A message that must be sent again is kept and sent as it was. Make one in each process: a forked

@@ -6,7 +6,6 @@ raised by as much where it would otherwise say 1.0000001 for an asked 1. The fig
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,9 @@ from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Guarantee
 from posse.privacy.dp.schedules import SCHEDULES, calibrated_multipliers, paper_multipliers, windows
 from posse.privacy.dp.spending import Spending
 from posse.privacy.dp.units import Unit, unit_named
+
+LARGEST_NOISE = 10**12
+"""Multiplier beyond which noise is nothing but noise, and arithmetic ends."""
 
 GIVEN = "given"
 """Schedule of a plan whose noise was given, not made from a budget."""
@@ -127,6 +129,11 @@ def plan(
         if schedule == "paper"
         else calibrated_multipliers(schedule, budget, about, lengths, producers)
     )
+    if max(multipliers) > LARGEST_NOISE:
+        raise ConfigError(
+            f"{budget} for unit {unit} needs noise of {max(multipliers):.3g} capacities, at most {LARGEST_NOISE:.0e} "
+            "can be made. Ask for a larger epsilon or delta."
+        )
     made = Plan(multipliers, tuple(rounds), producers, about, schedule, budget.delta, budget, horizon, stop)
     return _within(made, budget) if schedule == "paper" else _raised(made, budget)
 
@@ -147,7 +154,7 @@ def plan_of_noise(
     count = len(windows(rounds))
     given = (multipliers,) if isinstance(multipliers, int | float) else tuple(multipliers)
     for noise in given:
-        check.at_least(0, noise=noise)
+        check.between(0, LARGEST_NOISE, noise=noise)
     if len(given) not in (1, count):
         raise ConfigError(f"noise must be one multiplier or one for each of {count} messages, got {len(given)}.")
     check.at_least(1, producers=producers)
@@ -179,11 +186,11 @@ def _raised(made: Plan, budget: Budget) -> Plan:
         epsilon = made.guarantee().epsilon
         if epsilon <= budget.epsilon:
             return made
-        if math.isinf(epsilon):
-            break
         factor = max(epsilon / budget.epsilon, 1 + 1e-12)
+        if not factor * max(made.multipliers) <= LARGEST_NOISE:
+            break
         made = replace(made, multipliers=tuple(factor * noise for noise in made.multipliers))
     raise ConfigError(
         f"{budget} cannot be accounted for: {accountant_name()} proves figures up to epsilon 500,000 and from delta "
-        "1e-15 on. Ask for a larger delta or a smaller epsilon."
+        "1e-15 on, and of epsilon from 1e-9 on. Ask for another epsilon, or a larger delta."
     )

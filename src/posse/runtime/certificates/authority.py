@@ -1,0 +1,259 @@
+"""The authority of one run, in a folder of the customer: `ca.key`, `ca.crt`, `crl.pem`, `register.db`.
+
+It is the customer's and not the controller's: whoever holds `ca.key` can pose as any party. The folder is 0700, the key
+0600 and on request encrypted (PKCS#8 with a passphrase); tokens can be made and lists be read without the key.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from posse.core import check
+from posse.core.errors import CertificateError, ConfigError, DataError
+from posse.runtime.certificates import files, making, register
+from posse.runtime.certificates.names import Peer, check_host, check_name
+from posse.runtime.certificates.register import CertificateRow, Register, TokenRow, Writing
+from posse.runtime.certificates.tokens import MINUTES, MOST_MINUTES, Token
+
+KEY, CERTIFICATE, REVOKED, REGISTER = "ca.key", "ca.crt", "crl.pem", "register.db"
+
+Clock = Callable[[], datetime]
+Passphrase = Callable[[], bytes]
+"""Asked when the key is first needed, and only if it is encrypted."""
+
+
+def utc_now() -> datetime:
+    """Read the clock, to the second: certificates and tokens count no finer."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+class Authority:
+    """Signs who is who in one run."""
+
+    def __init__(self, folder: Path | str, *, passphrase: Passphrase | None = None, now: Clock = utc_now) -> None:
+        """Open an authority; `passphrase` is called when the key is first needed and is encrypted."""
+        self.folder = Path(folder)
+        self.now = now
+        if not (self.folder / CERTIFICATE).exists():
+            raise CertificateError(f"there is no authority in {self.folder}. Make one with 'posse ca init'.", "missing")
+        files.check_private(self.folder)
+        self.certificate = load_certificate(self.folder / CERTIFICATE)
+        self.register = Register(self.folder / REGISTER)
+        self.run, self.name = self.register.fact("run"), self.register.fact("name")
+        self._passphrase = passphrase
+        self._private: ec.EllipticCurvePrivateKey | None = None
+
+    @classmethod
+    def init(
+        cls, folder: Path | str, name: str, run: str, *, passphrase: bytes | None = None, now: Clock = utc_now
+    ) -> Authority:
+        """Make an authority in a new folder, which appears whole or not at all; nothing is ever overwritten."""
+        check_name(name=name)
+        check_name(run=run)
+        if passphrase is not None and len(passphrase) < 8:
+            raise ConfigError(f"a passphrase must have at least 8 bytes, got {len(passphrase)}. Choose a longer one.")
+        target = Path(folder).absolute()
+        part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
+        try:
+            if target.exists():
+                raise DataError(f"{target} exists and is not overwritten. Choose another place for the authority.")
+            part.mkdir(mode=0o700, parents=True)
+            cls._fill(part, name, run, passphrase, now())
+            part.rename(target)
+            files.sync_folder(target.parent)
+        except OSError as error:
+            raise DataError(f"cannot make {target}: {error.strerror}. Choose a place you may write to.") from error
+        finally:
+            with suppress(OSError):
+                shutil.rmtree(part)
+        return cls(target, passphrase=None if passphrase is None else lambda: passphrase, now=now)
+
+    @staticmethod
+    def _fill(folder: Path, name: str, run: str, passphrase: bytes | None, now: datetime) -> None:
+        key = making.new_key()
+        certificate = making.authority_certificate(key, name, run, now)
+        files.write_whole(folder / KEY, private_pem(key, passphrase), mode=files.PRIVATE)
+        files.write_whole(folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM))
+        revoked = making.revocation_list(certificate, key, (), 0, now)
+        files.write_whole(folder / REVOKED, revoked.public_bytes(Encoding.PEM))
+        register.create(folder / REGISTER, name=name, run=run)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the authority's public key, as tokens carry it."""
+        return making.fingerprint(making.public_key(self.certificate))
+
+    @property
+    def key(self) -> ec.EllipticCurvePrivateKey:
+        """The private key, read when first needed."""
+        if self._private is None:
+            key = load_key(self.folder / KEY, self._passphrase)
+            if making.fingerprint(key.public_key()) != self.fingerprint:
+                raise CertificateError(f"{self.folder / KEY} is not the key of {CERTIFICATE}. Restore it.", "malformed")
+            self._private = key
+        return self._private
+
+    def token(
+        self,
+        role: str,
+        name: str,
+        *,
+        minutes: int = MINUTES,
+        hosts: Sequence[str] = (),
+        days: int = making.PARTY_DAYS,
+        address: str = "",
+    ) -> Token:
+        """Make a token for one party; a name has one role in a run. `hosts` may stand in its certificate."""
+        peer = Peer(self.run, role, name)
+        check.between(1, MOST_MINUTES, minutes=minutes)
+        check.between(1, making.MOST_DAYS, days=days)
+        allowed = tuple(dict.fromkeys(check_host(host) for host in hosts))
+        now = self.now()
+        token = Token.new(self.fingerprint, peer, now + timedelta(minutes=minutes), address)
+        with self.register.writing() as writing:
+            writing.expire(now)
+            _check_role(writing, peer, now)
+            writing.add_token(token, allowed, days, now)
+        return token
+
+    def issue(
+        self, csr: bytes, role: str, name: str, days: int = making.PARTY_DAYS, hosts: Sequence[str] = ()
+    ) -> x509.Certificate:
+        """Sign a certificate without a token, for the key that `csr` proves; `enrol` is the way for parties."""
+        check.between(1, making.MOST_DAYS, days=days)
+        peer = Peer(self.run, role, name)
+        public = making.requested_key(csr)
+        key = self.key
+        with self.register.writing() as writing:
+            _check_role(writing, peer, self.now())
+            certificate, _ = self.sign(writing, key, public, peer, [check_host(host) for host in hosts], days)
+        return certificate
+
+    def sign(
+        self,
+        writing: Writing,
+        key: ec.EllipticCurvePrivateKey,
+        public: ec.EllipticCurvePublicKey,
+        peer: Peer,
+        hosts: Sequence[str],
+        days: int,
+    ) -> tuple[x509.Certificate, str]:
+        """Sign and record inside a transaction; returns the certificate and its serial."""
+        mark = making.fingerprint(public)
+        if mark == self.fingerprint or writing.holder_of(mark) not in (None, (peer.role, peer.name)):
+            raise CertificateError("the key is certified for another party. Enrol with a new key.", "key-in-use")
+        now = self.now()
+        certificate = making.party_certificate(self.certificate, key, public, peer, hosts, now, days)
+        return certificate, writing.add_certificate(certificate, certificate.public_bytes(Encoding.DER), peer, now)
+
+    def revoke(self, which: str) -> list[str]:
+        """Revoke a serial, or a name with its open tokens; returns the serials, and writes the new list."""
+        key = self.key
+        now = self.now()
+        with self.register.writing() as writing:
+            serials = writing.revoke(which.lower(), now)
+            withdrawn = writing.withdraw(which.lower())
+            if not serials and not withdrawn:
+                raise CertificateError(
+                    f"nothing to revoke: no certificate in force and no open token has the name or serial {which!r}. "
+                    "See 'posse ca list'.",
+                    "missing",
+                )
+            self._write_crl(writing, key, now)
+        return serials
+
+    def crl(self) -> bytes:
+        """Sign the present revocation list (PEM), keep it in the folder and return it."""
+        key = self.key
+        with self.register.writing() as writing:
+            return self._write_crl(writing, key, self.now())
+
+    def _write_crl(self, writing: Writing, key: ec.EllipticCurvePrivateKey, now: datetime) -> bytes:
+        number = writing.next_crl_number()
+        made = making.revocation_list(self.certificate, key, writing.revoked(), number, now)
+        pem = made.public_bytes(Encoding.PEM)
+        # Before the commit: a list on the disk may be ahead of the register, never behind it.
+        files.write_whole(self.folder / REVOKED, pem)
+        return pem
+
+    def current_crl(self) -> x509.CertificateRevocationList:
+        """Read the list that was written last."""
+        return load_crl(self.folder / REVOKED)
+
+    def list(self) -> tuple[list[TokenRow], list[CertificateRow]]:
+        """All tokens and certificates, oldest first."""
+        return self.register.tokens(self.now()), self.register.certificates()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an authority does not leave its process")
+
+
+def _check_role(writing: Writing, peer: Peer, now: datetime) -> None:
+    known = writing.role_of(peer.name, now)
+    if known not in (None, peer.role):
+        raise ConfigError(
+            f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose another name, or revoke it "
+            f"first with 'posse ca revoke {peer.name}'."
+        )
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> bytes:
+    """Write a private key as PKCS#8, encrypted where there is a passphrase."""
+    protection = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
+
+
+def load_key(path: Path, passphrase: Passphrase | None = None) -> ec.EllipticCurvePrivateKey:
+    """Read a P-256 key that nobody else may read."""
+    files.check_private(path)
+    pem = files.read(path, "the key", "Restore it.")
+    given: bytes | None = None
+    if b"ENCRYPTED" in pem:
+        if passphrase is None:
+            raise CertificateError(f"{path} is encrypted. Give its passphrase with --passphrase-file.", "passphrase")
+        given = passphrase()
+    try:
+        key = load_pem_private_key(pem, given)
+    except (ValueError, TypeError) as error:
+        if given is not None:
+            raise CertificateError(f"the passphrase does not open {path}. Try again.", "passphrase") from error
+        raise CertificateError(f"{path} is not a private key in PEM form. Restore it.", "malformed") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise CertificateError(f"{path} must be a P-256 key. Make it with 'posse enrol'.", "malformed")
+    return key
+
+
+def load_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate that nobody else may change."""
+    files.check_trusted(path)
+    try:
+        return x509.load_pem_x509_certificate(files.read(path, "the certificate", "Restore it."))
+    except ValueError as error:
+        raise CertificateError(f"{path} is not a certificate in PEM form. Restore it.", "malformed") from error
+
+
+def load_crl(path: Path) -> x509.CertificateRevocationList:
+    """Read a revocation list that nobody else may change."""
+    files.check_trusted(path)
+    try:
+        return x509.load_pem_x509_crl(files.read(path, "the revocation list", "Get it with 'posse ca crl'."))
+    except ValueError as error:
+        raise CertificateError(
+            f"{path} is not a revocation list in PEM form. Get it again with 'posse ca crl'.", "malformed"
+        ) from error

@@ -1,0 +1,271 @@
+"""What others need: a party's own identity, a peer's certificate checked, and TLS contexts made of both.
+
+    identity = PartyIdentity.load("clinic-b")
+    server, client = ssl_contexts(identity)
+    ...                                     # after the handshake:
+    peer = peer_of(ssl_object.getpeercert(binary_form=True), identity.authority, identity.crl, identity.run, utc_now())
+
+The handshake proves that the peer holds the key of a certificate of this authority; `peer_of` says whose, and refuses
+the revoked, the expired and those of other runs. Host names play no part: what a party is called at some address is
+not what it may do.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import NoReturn
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from posse.core.errors import CertificateError
+from posse.privacy.crypto.keys import Identity
+from posse.runtime.certificates import files, making
+from posse.runtime.certificates.authority import Clock, load_certificate, load_crl, load_key, utc_now
+from posse.runtime.certificates.names import SCHEME, Peer, from_uri
+
+KEY, CERTIFICATE, AUTHORITY, REVOKED = "party.key", "party.crt", "ca.crt", "crl.pem"
+ALPN = "posse/1"
+
+
+class Reason(StrEnum):
+    """Why a certificate does not count."""
+
+    MALFORMED = "malformed"
+    WRONG_AUTHORITY = "wrong-authority"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not-yet-valid"
+    NO_ROLE = "no-role"
+    OTHER_RUN = "other-run"
+
+
+@dataclass(frozen=True)
+class PartyIdentity:
+    """A party's key and certificate, the authority that signed it, and what that authority has revoked."""
+
+    folder: Path
+    peer: Peer
+    certificate: x509.Certificate = field(repr=False)
+    authority: x509.Certificate = field(repr=False)
+    crl: x509.CertificateRevocationList = field(repr=False)
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+    @classmethod
+    def load(cls, folder: Path | str, *, now: Clock = utc_now) -> PartyIdentity:
+        """Read an identity and check that its parts belong together, are in force, and that the key is private."""
+        folder = Path(folder)
+        if not (folder / CERTIFICATE).exists():
+            raise CertificateError(f"there is no identity in {folder}. Make one with 'posse enrol'.", "missing")
+        key = load_key(folder / KEY)
+        certificate, authority = load_certificate(folder / CERTIFICATE), load_certificate(folder / AUTHORITY)
+        making.check_authority(authority)
+        crl = load_crl(folder / REVOKED)
+        peer = _peer_of(certificate, authority, crl, None, now())
+        if making.fingerprint(making.public_key(certificate)) != making.fingerprint(key.public_key()):
+            raise CertificateError(f"{folder / KEY} is not the key of {CERTIFICATE}. Restore it, or enrol again.",
+                                   Reason.MALFORMED)  # fmt: skip
+        return cls(folder, peer, certificate, authority, crl, key)
+
+    @property
+    def run(self) -> str:
+        """The run this identity is for."""
+        return self.peer.run
+
+    @property
+    def role(self) -> str:
+        """The party's role."""
+        return self.peer.role
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.peer.name
+
+    @property
+    def signing(self) -> Identity:
+        """The protocol's identity key: the certificate's own."""
+        return Identity(self.key)
+
+    def check(self, certificate_der: bytes | None, now: datetime) -> Peer:
+        """Say who a peer of the same run is; see `peer_of`."""
+        return peer_of(certificate_der, self.authority, self.crl, self.run, now)
+
+    def with_crl(self) -> PartyIdentity:
+        """Read the revocation list again; one with a smaller number than the present one is refused."""
+        crl = load_crl(self.folder / REVOKED)
+        _check_crl(crl, self.authority)
+        if crl_number(crl) < crl_number(self.crl):
+            raise CertificateError(
+                f"{self.folder / REVOKED} is number {crl_number(crl)}, number {crl_number(self.crl)} was here before. "
+                "Get the newest with 'posse ca crl'.",
+                Reason.MALFORMED,
+            )
+        return replace(self, crl=crl)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a private key does not leave its process")
+
+
+def peer_of(
+    certificate_der: bytes | None,
+    ca: x509.Certificate,
+    crl: x509.CertificateRevocationList,
+    run: str,
+    now: datetime,
+) -> Peer:
+    """Say whose certificate this is, or raise `CertificateError` with a `Reason`.
+
+    Authority first: nothing that a stranger wrote is told or acted on before its signature verifies.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(certificate_der or b"")
+    except Exception as error:  # the parser meets bytes of strangers: whatever it raises is their fault
+        raise _bad("does not parse", "Connect with the certificate that 'posse enrol' wrote.") from error
+    return _peer_of(certificate, ca, crl, run, now)
+
+
+def crl_number(crl: x509.CertificateRevocationList) -> int:
+    """Return the number of a revocation list; newer lists have greater ones."""
+    try:
+        return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    except (x509.ExtensionNotFound, ValueError) as error:
+        raise CertificateError("the revocation list has no number. Get it with 'posse ca crl'.", "malformed") from error
+
+
+def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Make the contexts of a party as server and as client: TLS 1.3, both sides show certificates of the authority.
+
+    Host names are not checked: call `peer_of` on the peer's certificate after every handshake. There are no session
+    tickets, so every connection shows its certificate, and no renegotiation.
+    """
+    server = _context(ssl.PROTOCOL_TLS_SERVER, identity)
+    server.num_tickets = 0
+    client = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
+    return server, client
+
+
+def _context(protocol: ssl._SSLMethod, identity: PartyIdentity) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=identity.authority.public_bytes(Encoding.DER))
+    context.set_alpn_protocols([ALPN])
+    files.check_private(identity.folder / KEY)
+    try:
+        context.load_cert_chain(identity.folder / CERTIFICATE, identity.folder / KEY)
+    except (ssl.SSLError, OSError) as error:
+        raise CertificateError(f"the identity in {identity.folder} cannot be used: {error}.", "malformed") from error
+    return context
+
+
+def _peer_of(
+    certificate: x509.Certificate,
+    ca: x509.Certificate,
+    crl: x509.CertificateRevocationList,
+    run: str | None,
+    now: datetime,
+) -> Peer:
+    _check_issuer(certificate, ca)
+    _check_crl(crl, ca)
+    peer = _check_content(certificate)
+    if crl.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+        raise CertificateError(
+            f"the certificate of {peer} was revoked. Ask the customer for a new token and enrol again.", Reason.REVOKED
+        )
+    _check_time(certificate, f"the certificate of {peer}", "Ask the customer for a new token and enrol again.", now)
+    _check_time(ca, "the authority", "The customer makes a new one with 'posse ca init'.", now)
+    if run is not None and peer.run != run:
+        raise CertificateError(
+            f"the certificate is for {peer}, this is run '{run}'. Use the identity that was enrolled for this run.",
+            Reason.OTHER_RUN,
+        )
+    return peer
+
+
+def _check_issuer(certificate: x509.Certificate, ca: x509.Certificate) -> None:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except Exception as error:  # InvalidSignature, another issuer's name, a kind of signature that does not fit
+        raise CertificateError(
+            "the certificate is not signed by this run's authority "
+            f"({making.spoken(making.fingerprint(making.public_key(ca)))}). Enrol there with 'posse enrol'.",
+            Reason.WRONG_AUTHORITY,
+        ) from error
+    if not isinstance(certificate.signature_hash_algorithm, hashes.SHA256):
+        raise _bad("is not signed with SHA-256", "Enrol again.")
+
+
+def _check_crl(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> None:
+    try:
+        sound = crl.issuer == ca.subject and crl.is_signature_valid(making.public_key(ca))
+    except (InvalidSignature, ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise CertificateError(
+            "the revocation list is not signed by this run's authority. Get it again with 'posse ca crl'.",
+            Reason.WRONG_AUTHORITY,
+        )
+
+
+def _check_content(certificate: x509.Certificate) -> Peer:
+    public = making.public_key(certificate)
+    try:
+        extensions = certificate.extensions
+        basic = extensions.get_extension_for_class(x509.BasicConstraints).value
+        usage = extensions.get_extension_for_class(x509.KeyUsage).value
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        purposes = set(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound as error:
+        raise _no_role() from error
+    except Exception as error:  # duplicate or unparsable extensions
+        raise _bad("has extensions that do not parse", "Enrol again.") from error
+    if any(one.critical and isinstance(one.value, x509.UnrecognizedExtension) for one in extensions):
+        raise _bad("has a critical extension that posse does not know", "Enrol again.")
+    uris = [uri for uri in names.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(SCHEME)]
+    if not uris:
+        raise _no_role()
+    peer = from_uri(uris[0])
+    if len(uris) != 1 or peer is None:
+        raise _bad("does not name one party of one run", "Enrol again.")
+    if basic.ca or not usage.digital_signature or usage.key_cert_sign:
+        raise _bad("is not one of a party", "Enrol again.")
+    if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH} <= purposes:
+        raise _bad("is not for both ends of a connection", "Enrol again.")
+    return replace(peer, public=public.public_bytes(Encoding.X962, PublicFormat.CompressedPoint))
+
+
+def _check_time(certificate: x509.Certificate, whose: str, remedy: str, now: datetime) -> None:
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begins:
+        raise CertificateError(
+            f"{whose} begins at {begins:%Y-%m-%d %H:%M} UTC, it is {now:%Y-%m-%d %H:%M} UTC here. Set the clock of "
+            "this machine, or of the authority's.",
+            Reason.NOT_YET_VALID,
+        )
+    if now >= ends:
+        raise CertificateError(
+            f"{whose} expired at {ends:%Y-%m-%d %H:%M} UTC, it is {now:%Y-%m-%d %H:%M} UTC here. {remedy}",
+            Reason.EXPIRED,
+        )
+
+
+def _bad(what: str, remedy: str) -> CertificateError:
+    return CertificateError(f"the certificate {what}. {remedy}", Reason.MALFORMED)
+
+
+def _no_role() -> CertificateError:
+    return CertificateError(
+        "the certificate names no role in a run. Connect with the one that 'posse enrol' wrote.", Reason.NO_ROLE
+    )

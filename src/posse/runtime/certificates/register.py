@@ -1,0 +1,300 @@
+"""What the authority remembers: tokens and certificates, in SQLite.
+
+Every change is one transaction that is on the disk when it returns, so a kill at any point leaves the state before or
+after it. Using a token, recording its certificate and keeping the answer are one transaction. Several processes may
+use one register (`posse ca serve` beside `posse ca token`): the second writer waits for the first.
+
+The database holds no private key and no token's secret; `posse.runtime.certificates.tokens` says what its keys can do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from posse.core.errors import CertificateError
+from posse.runtime.certificates.files import PRIVATE, check_private
+from posse.runtime.certificates.making import fingerprint, public_key
+from posse.runtime.certificates.names import Peer
+from posse.runtime.certificates.tokens import Token
+
+OPEN, USED, WITHDRAWN, EXPIRED = "open", "used", "withdrawn", "expired"
+SYNCHRONOUS = "EXTRA"
+"""The removed journal is synced too, or a power cut could bring a used token back."""
+
+_WAIT = 10.0
+_FORMAT = 1
+
+_SCHEMA = f"""
+PRAGMA user_version = {_FORMAT};
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE tokens (
+    id BLOB PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, hosts TEXT NOT NULL,
+    made INTEGER NOT NULL, expires INTEGER NOT NULL, days INTEGER NOT NULL, state TEXT NOT NULL,
+    request_key BLOB, answer_key BLOB, refusal_key BLOB NOT NULL,
+    request BLOB, answer BLOB, serial TEXT, refusals INTEGER NOT NULL DEFAULT 0, last_refusal TEXT
+) STRICT;
+CREATE TABLE certificates (
+    serial TEXT PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, key BLOB NOT NULL,
+    issued INTEGER NOT NULL, expires INTEGER NOT NULL, revoked INTEGER, certificate BLOB NOT NULL
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """A token as the authority knows it."""
+
+    id: bytes
+    role: str
+    name: str
+    hosts: tuple[str, ...]
+    made: datetime
+    expires: datetime
+    days: int
+    """How long the certificate will count."""
+    state: str
+    """open, used, withdrawn or expired."""
+    refusals: int
+    """How many requests with this token were refused."""
+    last_refusal: str | None
+    serial: str | None
+    request: bytes | None = field(repr=False)
+    """Digest of the request it was used for."""
+    answer: bytes | None = field(repr=False)
+    request_key: bytes | None = field(repr=False)
+    answer_key: bytes | None = field(repr=False)
+    refusal_key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class CertificateRow:
+    """A certificate that was issued."""
+
+    serial: str
+    """In hexadecimal."""
+    role: str
+    name: str
+    issued: datetime
+    expires: datetime
+    revoked: datetime | None
+    key: bytes = field(repr=False)
+    """Fingerprint of its public key."""
+    certificate: bytes = field(repr=False)
+
+
+def create(path: Path, **facts: str) -> None:
+    """Make an empty register, readable by its owner only."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        # One transaction: every other one would wait for the disk by itself.
+        connection.executescript("BEGIN;" + _SCHEMA)
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", [*facts.items(), ("crl_number", "0")])
+        connection.execute("COMMIT")
+
+
+class Register:
+    """The tables of one authority. A connection lives as long as a call, so threads may share a register."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        check_private(path)
+        with self._reading() as connection:
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found != _FORMAT:
+                raise CertificateError(f"{path} is of format {found}, this posse reads {_FORMAT}. Use its version.")
+
+    def fact(self, name: str) -> str:
+        """Read what was written when the authority was made."""
+        with self._reading() as connection:
+            return str(connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
+
+    def tokens(self, now: datetime) -> list[TokenRow]:
+        """All tokens, oldest first; those past their time lose their keys first."""
+        with self.writing() as writing:
+            writing.expire(now)
+        with self._reading() as connection:
+            return [_token(row) for row in connection.execute("SELECT * FROM tokens ORDER BY made, rowid")]
+
+    def open_tokens(self, now: datetime) -> list[TokenRow]:
+        """The tokens that can still be used; only reads."""
+        with self._reading() as connection:
+            query = "SELECT * FROM tokens WHERE state = 'open' AND expires > ? ORDER BY made, rowid"
+            return [_token(row) for row in connection.execute(query, (_seconds(now),))]
+
+    def certificates(self) -> list[CertificateRow]:
+        """All certificates, oldest first."""
+        with self._reading() as connection:
+            return [_certificate(row) for row in connection.execute("SELECT * FROM certificates ORDER BY rowid")]
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """Change the register: all of the block or nothing, and nobody else in between."""
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield Writing(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._connected() as connection:
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as connection:
+                connection.row_factory = sqlite3.Row
+                connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+                # Deleted keys are overwritten in the file; copies of it made before are beyond reach.
+                connection.execute("PRAGMA secure_delete = ON")
+                yield connection
+        except sqlite3.ProgrammingError:
+            raise
+        except sqlite3.Error as error:
+            raise CertificateError(
+                f"the authority's register {self.path} cannot be used: {error}. If another process holds it, wait; if "
+                "it is damaged, restore a copy.",
+                "register",
+            ) from error
+
+
+class Writing:
+    """One transaction on the register."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def expire(self, now: datetime) -> None:
+        """Delete the keys of tokens whose time is over."""
+        self._connection.execute(
+            "UPDATE tokens SET request_key = NULL, answer_key = NULL, "
+            "state = CASE state WHEN 'open' THEN 'expired' ELSE state END "
+            "WHERE expires <= ? AND (request_key IS NOT NULL OR state = 'open')",
+            (_seconds(now),),
+        )
+
+    def add_token(self, token: Token, hosts: tuple[str, ...], days: int, now: datetime) -> None:
+        """Remember a token by its keys."""
+        keys, peer = token.keys, token.peer
+        self._connection.execute(
+            "INSERT INTO tokens (id, role, name, hosts, made, expires, days, state, request_key, answer_key, "
+            "refusal_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'open', ?, ?, ?)",
+            (token.id, peer.role, peer.name, json.dumps(hosts), _seconds(now), _seconds(token.expires), days,
+             keys.request, keys.answer, keys.refusal),
+        )  # fmt: skip
+
+    def token(self, id: bytes) -> TokenRow | None:
+        """Find a token."""
+        row = self._connection.execute("SELECT * FROM tokens WHERE id = ?", (id,)).fetchone()
+        return None if row is None else _token(row)
+
+    def use(self, id: bytes, request: bytes, answer: bytes, serial: str) -> None:
+        """Mark a token as used for one request, keep the answer, delete its keys."""
+        self._connection.execute(
+            "UPDATE tokens SET state = 'used', request = ?, answer = ?, serial = ?, request_key = NULL, "
+            "answer_key = NULL WHERE id = ?",
+            (request, answer, serial, id),
+        )
+
+    def refuse(self, id: bytes, reason: str) -> None:
+        """Count a refused request."""
+        self._connection.execute(
+            "UPDATE tokens SET refusals = refusals + 1, last_refusal = ? WHERE id = ?", (reason, id)
+        )
+
+    def withdraw(self, name: str) -> int:
+        """Close the open tokens of a name."""
+        return self._connection.execute(
+            "UPDATE tokens SET state = 'withdrawn', request_key = NULL, answer_key = NULL "
+            "WHERE name = ? AND state = 'open'",
+            (name,),
+        ).rowcount
+
+    def role_of(self, name: str, now: datetime) -> str | None:
+        """The role that a name has by a certificate in force or an open token."""
+        row = self._connection.execute(
+            "SELECT role FROM certificates WHERE name = ?1 AND revoked IS NULL AND expires > ?2 "
+            "UNION SELECT role FROM tokens WHERE name = ?1 AND state = 'open' AND expires > ?2 LIMIT 1",
+            (name, _seconds(now)),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def holder_of(self, key: bytes) -> tuple[str, str] | None:
+        """Role and name that a key was ever certified for."""
+        row = self._connection.execute("SELECT role, name FROM certificates WHERE key = ? LIMIT 1", (key,)).fetchone()
+        return None if row is None else (str(row[0]), str(row[1]))
+
+    def add_certificate(self, certificate: x509.Certificate, der: bytes, peer: Peer, now: datetime) -> str:
+        """Remember a certificate; returns its serial in hexadecimal."""
+        serial = f"{certificate.serial_number:x}"
+        ends = _seconds(certificate.not_valid_after_utc)
+        key = fingerprint(public_key(certificate))
+        self._connection.execute(
+            "INSERT INTO certificates VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+            (serial, peer.role, peer.name, key, _seconds(now), ends, der),
+        )
+        return serial
+
+    def revoke(self, which: str, now: datetime) -> list[str]:
+        """Revoke one serial, or every certificate of a name; returns the serials."""
+        query = "SELECT serial FROM certificates WHERE revoked IS NULL AND (serial = ?1 OR name = ?1)"
+        serials = [str(row[0]) for row in self._connection.execute(query, (which,))]
+        self._connection.executemany(
+            "UPDATE certificates SET revoked = ? WHERE serial = ?", [(_seconds(now), serial) for serial in serials]
+        )
+        return serials
+
+    def is_revoked(self, serial: str) -> bool:
+        """Say whether a certificate was revoked."""
+        query = "SELECT 1 FROM certificates WHERE serial = ? AND revoked IS NOT NULL"
+        return self._connection.execute(query, (serial,)).fetchone() is not None
+
+    def revoked(self) -> list[tuple[int, datetime]]:
+        """Serials of revoked certificates, with when."""
+        query = "SELECT serial, revoked FROM certificates WHERE revoked IS NOT NULL ORDER BY rowid"
+        return [(int(serial, 16), _time(at)) for serial, at in self._connection.execute(query)]
+
+    def next_crl_number(self) -> int:
+        """Count the revocation lists."""
+        query = "UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'crl_number' RETURNING value"
+        return int(self._connection.execute(query).fetchone()[0])
+
+
+def _token(row: Any) -> TokenRow:
+    return TokenRow(
+        row["id"], row["role"], row["name"], tuple(json.loads(row["hosts"])), _time(row["made"]),
+        _time(row["expires"]), row["days"], row["state"], row["refusals"], row["last_refusal"], row["serial"],
+        row["request"], row["answer"], row["request_key"], row["answer_key"], row["refusal_key"],
+    )  # fmt: skip
+
+
+def _certificate(row: Any) -> CertificateRow:
+    revoked = None if row["revoked"] is None else _time(row["revoked"])
+    return CertificateRow(
+        row["serial"], row["role"], row["name"], _time(row["issued"]), _time(row["expires"]), revoked, row["key"],
+        row["certificate"],
+    )  # fmt: skip
+
+
+def _seconds(at: datetime) -> int:
+    return int(at.timestamp())
+
+
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

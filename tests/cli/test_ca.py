@@ -1,0 +1,236 @@
+"""`posse ca` and `posse enrol`: the whole way, on the wire and by files, and every mistake in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from posse.cli import ca as commands
+from posse.cli import root
+from posse.cli.app import app
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
+from posse.runtime.certificates.identity import PartyIdentity
+from tests.cli.conftest import Call, one_line
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def ready(posse: Call) -> Call:
+    """A command line in a folder with an authority."""
+    outcome = posse("ca", "init", "--run", "trial-7")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "posse ca token" in outcome.err
+    return posse
+
+
+def token_of(posse: Call, *args: str) -> str:
+    outcome = posse("ca", "token", "--role", "owner", "--name", "clinic-b", *args)
+    assert outcome.code == 0, outcome.err
+    return outcome.out.strip()
+
+
+def test_by_files(ready: Call, tmp_path: Path) -> None:
+    token = token_of(ready)
+    asked = ready("enrol", token, "--request", "b.request")
+    assert (asked.code, asked.out) == (0, "")
+    assert "posse ca sign b.request" in asked.err
+    signed = ready("ca", "sign", "b.request", "--out", "b.answer")
+    assert "enrolled owner 'clinic-b' of run 'trial-7'" in signed.err
+    done = ready("enrol", token, "--answer", "b.answer")
+    assert done.code == 0, done.err
+    assert len(re.findall(r"fingerprint of .*: +([0-9a-f]{4}-){7}[0-9a-f]{4}\n", done.err)) == 2
+    assert PartyIdentity.load("clinic-b").name == "clinic-b"
+    assert stat.S_IMODE(Path("clinic-b/party.key").stat().st_mode) == 0o600
+    for outcome in (asked, signed, done):
+        assert token not in outcome.out + outcome.err
+        assert "PRIVATE" not in outcome.out + outcome.err
+    assert "PRIVATE" not in Path("b.request").read_bytes().decode("latin1")
+
+
+def test_signing_twice_gives_the_same_answer(ready: Call) -> None:
+    token = token_of(ready)
+    ready("enrol", token, "--request", "r")
+    ready("ca", "sign", "r", "--out", "one")
+    ready("ca", "sign", "r", "--out", "two")
+    assert Path("one").read_bytes() == Path("two").read_bytes()
+    ready("enrol", token, "--request", "other", "--out", "elsewhere")
+    said = one_line(ready("ca", "sign", "other", "--out", "three"))
+    assert "[P710] the request for owner 'clinic-b' of run 'trial-7' is refused: the token was used already" in said
+    assert not Path("three").exists()
+    assert "1 (used)" in ready("ca", "list").out
+
+
+def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
+    token = token_of(ready, "--host", "localhost")
+    server = process("ca", "serve", "--port", "0")
+    try:
+        assert server.stderr is not None
+        port = re.search(r"taking requests on 127\.0\.0\.1:(\d+)", server.stderr.readline())
+        assert port is not None
+        enrolling = process("enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE)
+        out, err = enrolling.communicate(token + "\n", timeout=60)
+        assert (enrolling.returncode, out) == (0, ""), err
+        assert "fingerprint of your key" in err
+        out, err = server.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    assert (server.returncode, out) == (0, ""), err
+    assert "enrolled owner 'clinic-b' of run 'trial-7'" in err
+    assert "done: no token is open any more" in err
+    assert PartyIdentity.load("clinic-b").role == "owner"
+
+
+def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
+    token_of(ready)
+    server = process(
+        "ca", "serve", "--port", "0", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )  # fmt: skip
+    assert server.stderr is not None
+    while "waiting for owner 'clinic-b'" not in (line := server.stderr.readline()):
+        assert line, "ended before it was interrupted"
+    server.send_signal(signal.SIGINT)
+    _, err = server.communicate(timeout=60)
+    assert server.returncode == root.INTERRUPTED
+    assert err == "stopped. Open tokens: clinic-b.\n"
+
+
+def test_a_token_says_where_and_json_has_it_all(ready: Call) -> None:
+    outcome = ready("ca", "token", "--role", "comp", "--address", "127.0.0.1:9", "--json")
+    told = json.loads(outcome.out)
+    assert (told["role"], told["name"], told["run"], told["address"]) == ("comp", "comp", "trial-7", "127.0.0.1:9")
+    assert outcome.err == ""
+    assert "[P710] cannot enrol at 127.0.0.1:9" in one_line(ready("enrol", told["token"]))
+
+
+def test_the_list_shows_no_secrets(ready: Call) -> None:
+    assert "No parties yet" in ready("ca", "list").out
+    token = token_of(ready)
+    ready("enrol", token, "--request", "r")
+    ready("ca", "sign", "r", "--out", "a")
+    token_of(ready)
+    plain, listed = ready("ca", "list"), ready("ca", "list", "--json")
+    assert "valid" in plain.out
+    document = json.loads(listed.out)
+    assert [row["state"] for row in document["tokens"]] == ["used", "open"]
+    assert document["certificates"][0]["state"] == "valid"
+    assert token not in plain.out + listed.out
+    assert set(document["tokens"][0]) == {
+        "name", "role", "state", "made", "expires", "hosts", "serial", "refusals", "last_refusal",
+    }  # fmt: skip
+
+
+def test_revoking(ready: Call) -> None:
+    token = token_of(ready)
+    ready("enrol", token, "--request", "r")
+    ready("ca", "sign", "r", "--out", "a")
+    ready("enrol", token, "--answer", "a")
+    outcome = ready("ca", "revoke", "clinic-b")
+    assert outcome.err.startswith("revoked ")
+    assert "revoked" in ready("ca", "list").out
+    assert "nothing to revoke" in one_line(ready("ca", "revoke", "clinic-b"))
+    assert ready("ca", "crl", "--out", "clinic-b/crl.pem").code == 0
+    assert ready("ca", "crl").out.startswith("-----BEGIN X509 CRL-----")
+    with pytest.raises(Exception, match="was revoked"):
+        PartyIdentity.load("clinic-b")
+    token_of(ready)
+    assert "withdrew the open tokens of clinic-b" in ready("ca", "revoke", "clinic-b").err
+
+
+def test_a_passphrase_from_a_file(posse: Call) -> None:
+    Path("secret").write_text("correct horse\n")
+    assert posse("ca", "init", "--run", "r", "--passphrase-file", "secret").code == 0
+    token = token_of(posse)
+    posse("enrol", token, "--request", "q")
+    assert "this is not a terminal. Pass --passphrase-file" in one_line(posse("ca", "sign", "q", "--out", "a"))
+    Path("wrong").write_text("incorrect horse\n")
+    refused = one_line(posse("ca", "sign", "q", "--out", "a", "--passphrase-file", "wrong"))
+    assert "[P700] the passphrase does not open" in refused
+    outcome = posse("ca", "sign", "q", "--out", "a", "--passphrase-file", "secret")
+    assert outcome.code == 0
+    assert "correct horse" not in outcome.err
+
+
+WRONG = [
+    (["ca", "init", "--run", "Trial 7"], "[P100] run must be 1 to 63 of a-z, 0-9 and -"),
+    (["ca", "init", "--run", "r", "--name", "A"], "[P100] name must be 1 to 63"),
+    (["ca", "init", "--run", "r", "--passphrase"], "this is not a terminal. Pass --passphrase-file FILE"),
+    (["ca", "init", "--run", "r", "--passphrase-file", "none"], "cannot read the passphrase file none"),
+    (["ca", "init"], "Missing option '--run'"),
+    (["ca", "token", "--role", "owner", "--name", "a"], "[P700] there is no authority in posse-ca. Make one with"),
+    (["ca", "list"], "there is no authority in posse-ca"),
+    (["ca", "serve"], "there is no authority in posse-ca"),
+    (["ca", "sgin"], "No such command 'sgin'"),
+    (["enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
+    (["enrol", "posse1_abcd"], "the token has a typo"),
+    (["enrol"], "Missing argument 'TOKEN'"),
+    (["enrol", "x", "--request", "a", "--answer", "b"], "are three ways to enrol. Pass one of them"),
+]
+
+
+@pytest.mark.parametrize(("args", "says"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
+def test_mistakes_before_anything_is_written(posse: Call, tmp_path: Path, args: list[str], says: str) -> None:
+    assert says in one_line(posse(*args))
+    assert list(tmp_path.iterdir()) == []
+
+
+LATER = [
+    (["ca", "init", "--run", "r"], "posse-ca exists and is not overwritten"),
+    (["ca", "token", "--role", "ownr", "--name", "a"], "unknown role 'ownr'. Did you mean 'owner'?"),
+    (["ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
+    (["ca", "token", "--role", "comp", "--name", "x"], "the comp of a run is called 'comp', got 'x'"),
+    (["ca", "token", "--role", "owner", "--name", "comp"], "'comp' is the name of a role"),
+    (["ca", "token", "--role", "owner", "--name", "A"], "name must be 1 to 63"),
+    (["ca", "token", "--role", "owner", "--name", "a", "--host", "*.x"], "host must be a DNS name"),
+    (["ca", "token", "--role", "owner", "--name", "a", "--minutes", "0"], "minutes must be in [1, 1440], got 0"),
+    (["ca", "token", "--role", "owner", "--name", "a", "--days", "9999"], "days must be in [1, 825], got 9999"),
+    (["ca", "token", "--role", "owner", "--name", "a", "--address", "x"], "address must be host:port"),
+    (["ca", "serve"], "no token is open. Make one with 'posse ca token'"),
+    (["ca", "sign", "none", "--out", "x"], "[P200] cannot read the request none"),
+    (["ca", "sign", "posse-ca/ca.crt", "--out", "x"], "[P710] the request is refused: the request does not decode"),
+    (["ca", "revoke", "nobody"], "[P700] nothing to revoke"),
+]
+
+
+@pytest.mark.parametrize(("args", "says"), LATER, ids=[" ".join(args) for args, _ in LATER])
+def test_mistakes_with_an_authority(ready: Call, tmp_path: Path, args: list[str], says: str) -> None:
+    assert says in one_line(ready(*args))
+    assert [path.name for path in tmp_path.iterdir()] == ["posse-ca"]
+
+
+def test_mistakes_with_a_token(ready: Call) -> None:
+    token = token_of(ready)
+    assert "does not say where the authority listens" in one_line(ready("enrol", token))
+    assert "address must be host:port" in one_line(ready("enrol", token, "--address", "x"))
+    assert not Path("clinic-b").exists(), "no key is drawn for a command that cannot work"
+    assert "cannot read the answer none" in one_line(ready("enrol", token, "--answer", "none"))
+    Path("big").write_bytes(bytes(70_000))
+    assert "has more than 65536 bytes" in one_line(ready("enrol", token, "--answer", "big"))
+    Path("junk").write_bytes(bytes(100))
+    assert "no request was made in clinic-b" in one_line(ready("enrol", token, "--answer", "junk"))
+    ready("enrol", token, "--request", "r")
+    assert "the answer does not decode" in one_line(ready("enrol", token, "--answer", "junk"))
+    assert "a typo" in one_line(ready("enrol", token[:-3], "--request", "r"))
+    outcome = CliRunner().invoke(app, ["enrol", "-", "--request", "r2"], input=b"\xff\xfe")
+    assert outcome.exit_code == 2
+
+
+def test_help_alone(posse: Call) -> None:
+    outcome = posse("ca")
+    assert outcome.code == 0
+    for name in ("init", "token", "serve", "sign", "list", "revoke", "crl"):
+        assert name in outcome.out
+
+
+def test_roles_are_those_of_the_protocols() -> None:
+    assert set(commands.SOLE) == {CONTROLLER, COMP, CUSTOMER}
+    assert commands.INTERRUPTED == root.INTERRUPTED

@@ -1,0 +1,351 @@
+"""The small forms of dp-combinatorial: files, words that follow numbers, and instances that nobody chose."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posse.experiments import EXPERIMENTS, Analysis, Table
+from posse.experiments.dp_combinatorial import (
+    exp2,
+    exp3,
+    fig2,
+    fives,
+    methods,
+    near,
+    order,
+    order_tables,
+    statistics,
+    sweep,
+)
+from posse.experiments.dp_combinatorial.agreement import PUBLISHED, Comparison, agreement, verdict
+from posse.experiments.dp_combinatorial.exp1_tables import published_table
+from posse.experiments.dp_combinatorial.fresh import FIRST, fresh_instances
+from posse.experiments.dp_combinatorial.problem import FULL, SMALL, Place, Size
+from posse.experiments.dp_combinatorial.ranking import Ranking, breaks_of, in_order
+from posse.experiments.dp_combinatorial.spoilt import spoilt, wrong_entries
+from posse.experiments.dp_combinatorial.sweep import Job, known_market, run_jobs
+from posse.problems.instances import Distribution, binds
+from posse.protocols.dp_combinatorial.learning import nothing_known
+from posse.protocols.dp_combinatorial.plain import simulate
+from posse.results.bootstrap import Interval
+
+NAMES = ("fig2", "exp1", "exp2", "exp3", "order", "overlap")
+TINY = Size(agents=3, producers=8, rounds=400, start=50, stop=200, instances=2, runs=2)
+
+
+Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Run the small form of an experiment once, check what all promise, and return the analysis and the raw rows."""
+    return cache(lambda name: checked(name, tmp_path_factory.mktemp(name)))
+
+
+def checked(name: str, out: Path) -> tuple[Analysis, list[dict[str, str]]]:
+    heard: list[float] = []
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        analysis = EXPERIMENTS[f"dp-combinatorial/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
+    assert said.getvalue() == ""
+    assert heard == sorted(heard)
+    assert (heard[0], heard[-1]) == (0.0, 1.0)
+    assert {file.name for file in analysis.files} == {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
+    assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "<svg" in (out / f"{name}.svg").read_text()
+    page = (out / "analysis.md").read_text()
+    assert "Small form" in page
+    assert all(words in page for words in (analysis.headline, *analysis.notes))
+    with (out / f"{name}.csv").open() as stream:
+        return analysis, list(csv.DictReader(stream))
+
+
+def column(table: Table, name: str) -> list[str]:
+    place = table.columns.index(name)
+    return [row[place] for row in table.rows]
+
+
+def interval(estimate: float, low: float, high: float) -> Interval:
+    return Interval(estimate, low, high, level=0.95, resamples=4000, over="instances")
+
+
+def test_ids() -> None:
+    assert [id for id in EXPERIMENTS if id.startswith("dp-")] == [f"dp-combinatorial/{name}" for name in NAMES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_form(name: str, run: Ran) -> None:
+    analysis, rows = run(name)
+    assert {row["distribution"] for row in rows} == {"uniform", "normal"}
+    assert {row["seed"] for row in rows} == {"1", "2"}
+    assert all(float(row["regret_per_agent"]) > 0 for row in rows)
+    for row in rows:
+        # An epsilon never stands alone, and the published noise proves less than it claims.
+        assert (row["epsilon_asked"] == "") == (row["delta"] == "") == (row["unit"] == "")
+        if row["method"] == "P-FCB, paper noise":
+            assert float(row["epsilon_proved"]) < float(row["epsilon_asked"])
+            assert (row["delta"], row["unit"]) == ("0.01", "entry")
+    assert all(table.rows for table in analysis.tables)
+
+
+def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
+    analysis, rows = run("exp1")
+    table = next(table for table in analysis.tables if table.title == "All methods at the last round")
+    named = column(table, "method")
+    assert len(named) == 20
+    assert len(set(named)) == 10
+    privacy = dict(zip(named, column(table, "privacy"), strict=True))
+    assert privacy["P-FCB, paper noise"] == "claims (1, 0.01), proved (0.1603, 0.01), unit entry"
+    assert privacy[methods.MATCHED] == "proved (0.1603, 0.01), unit entry"
+    assert privacy["FCB"] == "none: in the clear"
+    # The ratio of the table, from the raw rows.
+    mean = {m: np.mean([float(r["regret_per_agent"]) for r in rows if _cell(r, m)]) for m in ("alone", "FCB")}
+    published = next(table for table in analysis.tables if table.title.startswith("Regret over"))
+    ours = published.rows[1]
+    assert ours[:2] == ("uniform", "alone")
+    assert float(ours[3].split()[0]) == pytest.approx(mean["alone"] / mean["FCB"], rel=0.05)
+    # Three published numbers of a market three times as large are not met here, and the words say so.
+    outside = [word for word in column(published, "published lies") if word.startswith("outside")]
+    assert f"{4 - len(outside)} of 4 published ratios" in analysis.headline
+    assert ("we disagree on" in analysis.headline) == bool(outside)
+
+
+def _cell(row: dict[str, str], method: str) -> bool:
+    return (row["distribution"], row["method"]) == ("uniform", method)
+
+
+@pytest.mark.parametrize(
+    ("published", "words"),
+    [(2.0, "inside"), (2.5, "inside"), (2.51, "outside: published is larger"), (1.9, "outside: published is smaller")],
+)
+def test_verdict(published: float, words: str) -> None:
+    assert verdict(published, interval(2.2, 2.0, 2.5)) == words
+
+
+def test_no_interval_no_agreement() -> None:
+    nan = float("nan")
+    assert verdict(2.0, interval(2.0, nan, nan)) == "no interval"
+
+
+def test_agreement_names_what_disagrees() -> None:
+    good = Comparison("uniform", "alone", 3.33, interval(3.0, 2.5, 3.5), interval(9.0, 8.0, 9.5))
+    bad = Comparison("normal", "alone", 4.94, interval(3.6, 3.1, 4.2), interval(4.0, 3.0, 5.0))
+    assert agreement((good,)).endswith("over instances).")
+    assert "1 of 1" in agreement((good,))
+    both = agreement((good, bad))
+    assert "1 of 2 published ratios" in both
+    assert "we disagree on normal, alone: published 4.94, ours 3.6 [3.1, 4.2]" in both
+    rows = published_table((good, bad)).rows
+    assert [(row[4], row[6]) for row in rows] == [
+        ("inside", "outside: published is smaller"),
+        ("outside: published is larger", "inside"),
+    ]
+
+
+def test_published_numbers_are_the_papers_percentages() -> None:
+    more = {("uniform", "P-FCB, paper noise"): 136, ("uniform", "alone"): 233}
+    more |= {("normal", "P-FCB, paper noise"): 235, ("normal", "alone"): 394}
+    found = {(d, m): round(100 * (ratio - 1)) for d, cells in PUBLISHED.items() for m, ratio in cells.items()}
+    assert found == more
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "normal"])
+def test_nobody_chose_the_fresh_instances(distribution: Distribution) -> None:
+    taken = fresh_instances(distribution, Size(instances=30))
+    kept = [place.seed for place in taken.kept]
+    assert len(kept) == 30
+    assert sorted((*kept, *taken.skipped)) == list(range(FIRST, max(*kept, *taken.skipped, 0) + 1))
+    assert all(binds(Place(distribution, seed, 10, 30).market()) for seed in taken.skipped)
+    assert not any(binds(place.market()) for place in taken.kept)
+    # The other experiments take 1 to 5, all of them.
+    assert [place.seed for place in FULL.places(distribution)] == [1, 2, 3, 4, 5]
+    assert FIRST > 5
+
+
+def test_order_runs_on_the_fresh_instances(run: Ran) -> None:
+    analysis, rows = run("order")
+    for distribution in ("uniform", "normal"):
+        taken = fresh_instances(distribution, Size(agents=4, producers=8, instances=3))
+        used = {int(row["instance"]) for row in rows if row["distribution"] == distribution}
+        assert used == {place.seed for place in taken.kept}
+        assert f"without {', '.join(map(str, taken.skipped))}" in analysis.notes[0]
+
+
+def ranked(paper: list[float], tight: list[float]) -> Ranking:
+    """Instances with regret 10 alone and 2 with FCB."""
+
+    def runs(values: list[float]) -> statistics.Floats:
+        return np.array([[v - 0.5, v + 0.5] for v in values])
+
+    count = len(paper)
+    seeds = tuple(range(FIRST, FIRST + count))
+    alone, fcb = runs([10.0] * count), runs([2.0] * count)
+    return Ranking("uniform", seeds, alone, runs(paper), runs(tight), runs(paper), fcb)
+
+
+def test_targets_are_missed_when_they_are_missed() -> None:
+    one = ranked([5.0] * 8 + [11.0, 1.0], [4.9] * 10)
+    assert one.holds == (*[True] * 8, False, False)
+    table = order_tables.order_table([one])
+    assert table.rows[0] == ("uniform", "8 of 10 (80 %): missed", "1009, 1010")
+    assert column(order_tables.noise_table([one], SMALL), "target: 20 % less") == ["missed", "no target"]
+    assert "8 of 10 (80 %): missed" in order_tables.headline([one])
+
+
+def test_targets_are_reached_when_they_are() -> None:
+    one = ranked([5.0] * 10, [3.0] * 10)
+    assert all(one.holds)
+    assert "10 of 10 (100 %): reached" in order_tables.headline([one])
+    assert "reached by the whole interval" in order_tables.headline([one])
+    mixed = ranked([5.0] * 10, [3.0] * 6 + [4.9] * 4)
+    assert "reached by the median, not by the whole interval" in order_tables.headline([mixed])
+
+
+def test_an_instance_out_of_order_is_looked_at() -> None:
+    taken = fresh_instances("uniform", TINY)
+    jobs = {m: [Job(place, m, TINY) for place in taken.kept] for m in order.methods(TINY)}
+    found, _ = run_jobs([job for own in jobs.values() for job in own], lambda what, fraction: None)
+    # As if agents alone had what FCB reached: the first instance breaks, whatever the noise does.
+    found[jobs[methods.ALONE][0]], found[jobs[methods.FCB][0]] = (
+        found[jobs[methods.FCB][0]],
+        found[jobs[methods.ALONE][0]],
+    )
+    (broken,) = (one for one in breaks_of(taken, found, TINY) if one.seed == taken.kept[0].seed)
+    assert (broken.of, broken.agents) == (2, 3)
+    assert broken.paper >= broken.alone
+    assert broken.worse >= 1
+    assert broken.worst > 1
+    assert broken.seen == spoilt(jobs[methods.PAPER][0])
+    (row,) = order_tables.break_table([broken]).rows
+    assert row[:2] == ("uniform", str(broken.seed))
+    assert "P-FCB not below alone" in row
+    notes = order_tables.notes([taken], [broken], TINY, sweep.Cost(1, 1, 1.0, 1.0))
+    assert any(note.startswith("1 instance out of order, in 1 because P-FCB has not less") for note in notes)
+
+
+def test_fives_spread_as_their_instances_do() -> None:
+    same = ranked([5.0] * 10, [3.0] * 10)
+    assert fives.spread_of_fives(same.paper, same.fcb) == pytest.approx((2.5, 2.5))
+    found = {five.what: five for five in fives.fives([same])}
+    assert (found["P-FCB over FCB"].published, found["P-FCB over FCB"].where) == (2.36, "outside")
+    assert found["P-FCB over alone"].published == pytest.approx(2.36 / 3.33)
+    assert "0 of 3 published ratios" in order_tables.headline([same])
+    spread = ranked([4.0, 5.0] * 5, [3.0] * 10)
+    assert {five.what: five.where for five in fives.fives([spread])}["P-FCB over FCB"] == "inside"
+
+
+def test_nearness_follows_the_numbers() -> None:
+    much = near.Near("normal", 1, 0.6, 0.0, 0.0, 0, 10, 0.9)
+    little = near.Near("normal", 2, 0.95, 80.0, 90.0, 2, 10, 1.5)
+    words = near.near_words([much, little], [ranked([5.0, 11.0], [4.0, 4.0])])
+    assert "2 of 20 lose by taking part" in words
+    assert "2 of 4 are out of order" in words
+    assert "1 instance with FRR above 0.9 an agent alone buys below the threshold in 80.0 to 80.0 rounds" in words
+    assert "FRR is 0.60 at most" in near.near_words([much], [ranked([5.0], [4.0])])
+    assert [row[1] for row in near.near_table([much, little]).rows] == ["2", "1"]
+
+
+def test_equal_regrets_are_out_of_order() -> None:
+    assert in_order([2.0], [2.0], [1.0]) == in_order([3.0], [1.0], [1.0]) == (False,)
+
+
+def test_intervals_come_from_instances_and_not_from_runs() -> None:
+    rng = np.random.default_rng(5)
+    base = np.exp(rng.normal(0.0, 1.0, (12, 1))) * np.ones((12, 20))
+    same = statistics.ratio_of_means(2.0 * base, base)
+    assert (same.low, same.estimate, same.high) == pytest.approx((2.0, 2.0, 2.0))
+    factor = np.linspace(1.0, 3.0, 12)[:, None]
+    few, many = (statistics.ratio_of_means((factor * base)[:, :k], base[:, :k]) for k in (1, 20))
+    assert (few.low, few.high) == pytest.approx((many.low, many.high))
+    assert few.high - few.low > 0.3
+    assert few.estimate == pytest.approx(float((factor * base)[:, 0].sum() / base[:, 0].sum()))
+
+
+def test_band_is_the_bootstrap_at_every_point() -> None:
+    values = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0], [8.0, 80.0]])
+    middle, low, high = statistics.band(values, np.median)
+    assert middle.tolist() == [3.0, 30.0]
+    assert (10 * low[0], 10 * high[0]) == pytest.approx((low[1], high[1]))
+    assert low[0] < middle[0] < high[0]
+    ratio = statistics.band_of_ratio(np.ones((2, 3, 2)), np.array([[[0.0, 2.0]] * 3] * 2))[0]
+    assert np.isnan(ratio[0])
+    assert ratio[1] == 0.5
+
+
+def test_a_job_is_what_simulate_gives() -> None:
+    job = Job(TINY.places("uniform")[0], methods.TIGHT, TINY)
+    found, cost = run_jobs([job, job], lambda what, fraction: None)
+    market, truth = known_market(job.place)
+    again = simulate(market, job.method.terms(market, TINY), TINY.seeds, truth=truth)
+    assert np.array_equal(found[job].regret, again.regret)
+    assert (cost.runs, cost.agent_rounds) == (2, 3 * 400 * 2)
+
+
+def test_an_interruption_ends_a_sweep() -> None:
+    jobs = [Job(place, methods.ALONE, Size(runs=50)) for place in FULL.places("uniform")]
+    heard: list[str] = []
+
+    def watch(what: str, fraction: float) -> None:
+        heard.append(what)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, watch)
+    assert len(heard) == 1
+    # 250 runs were in the queue; those at hand may finish, and no thread is left.
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
+
+
+def test_coefficient_reaches_the_agents() -> None:
+    place = TINY.places("uniform")[0]
+    found, _ = run_jobs([Job(place, m, TINY) for m in (methods.ALONE, methods.ALONE_HALF)], lambda what, fraction: None)
+    whole, half = found.values()
+    assert half.regret[:, -1].mean() < whole.regret[:, -1].mean()
+
+
+def test_same_proved_figure_is_taken_from_the_plan() -> None:
+    same = methods.matched(FULL)
+    assert same.epsilon == methods.PAPER.proved(FULL)
+    assert methods.PAPER.plan(FULL).guarantee().epsilon <= same.epsilon <= 0.146
+    assert same.plan(FULL).guarantee().epsilon <= same.epsilon
+    # At the same proved figure the least noise is the same for every report; the published one starts there and rises.
+    assert max(same.plan(FULL).multipliers) <= methods.PAPER.plan(FULL).multipliers[0] * 1.001
+
+
+def test_a_spoilt_entry_is_found() -> None:
+    job = Job(TINY.places("uniform")[0], methods.PAPER, TINY)
+    market, _ = known_market(job.place)
+    known = nothing_known(*market.cost.shape)
+    known.units[:], known.good[:] = 1e6, 1e6 * market.quality[0]
+    assert wrong_entries(job, known) == (0.0, 0.0, 0.0, 0.0)
+    worth = market.quality[0] - market.cost
+    (good, bad), loss = (np.argwhere(worth > 0.1)[0], np.argwhere(worth < -0.1)[0]), 0.0
+    for (agent, producer), told in ((good, 0.0), (bad, 1.0)):
+        known.told_units[agent, producer], known.told_good[agent, producer] = 1e9, 1e9 * told
+        loss += float(market.capacity[agent, producer] * abs(worth[agent, producer])) / 3
+    assert wrong_entries(job, known) == pytest.approx((2.0, 1.0, 1.0, loss))
+    # Where nothing was seen nothing is known, and nothing is wrong.
+    assert wrong_entries(job, nothing_known(*market.cost.shape)) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_words_of_the_other_figures_follow_numbers() -> None:
+    assert exp2.falls([3.0, 2.0, 1.0]) == "2 of 2"
+    assert exp3.bend((2, 4, 8), [8.0, 6.0, 2.0]) == 1.0
+    mixed = fig2.Ratio("uniform", "heterogeneous", interval(0.5, 0.4, 0.6), (0.4, 0.5, 0.6), 1.0)
+    alike = fig2.Ratio("uniform", "homogeneous", interval(0.3, 0.2, 0.7), (0.2, 0.3, 0.7), 1.0)
+    assert "lower among agents that are alike in 2 of 3 instances" in fig2.headline([mixed, alike])
+
+
+def test_sizes() -> None:
+    assert (FULL.agents, FULL.producers, FULL.rounds, FULL.instances, FULL.runs) == (10, 30, 100_000, 5, 20)
+    assert methods.reports_of(FULL) == (200, 400, 800, 1600, 3200, 6400, 12800, 25600)
+    assert sweep.POINTS == 200
