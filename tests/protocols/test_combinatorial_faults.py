@@ -16,8 +16,8 @@ from posse.core.errors import BudgetError, ConfigError, ProtocolError
 from posse.core.roles import WORLD, Many, Message, Note
 from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import SeededNoise, SystemNoise
-from posse.privacy.dp.plans import plan
+from posse.privacy.dp.noise import SecretNoise, SeededNoise
+from posse.privacy.dp.plans import plan, plan_of_noise
 from posse.problems.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
@@ -29,9 +29,11 @@ TERMS = Terms(("a", "b", "c"), ("p", "q"), 6, reports=(2, 4), multipliers=(1.0, 
 REPORT = Report(0, (5.0, 3.0), (2.0, 1.0))
 
 
-def agent(name="a", terms=TERMS, **more):
+def agent(name="a", terms=TERMS, ledger=None):
     buyer = Buyer(np.array([0.1, 0.2]), np.array([4.0, 5.0]), 0.2, 1.0)
-    return Agent(name, terms, buyer, SeededNoise(3), **more)
+    if ledger is None and any(terms.multipliers):
+        ledger = Ledger(plan_of_noise(terms.multipliers, rounds=terms.reports, producers=2), name)
+    return Agent(name, terms, buyer, SeededNoise(3), ledger)
 
 
 def greeted(one=None):
@@ -75,8 +77,9 @@ def test_plays_on_when_all_is_well():
         ("b", Report(0, (5.0,), (2.0,)), "must have 2 numbers"),
         ("b", Report(0, (5.0, 3.0), (2.0, 1.0, 0.0)), "must have 2 numbers"),
         ("b", Report(0, (5.0, 3.0), (2.0, 1.0), (1.0, 1.0)), "must have 2 numbers"),
-        ("b", Report(0, (5.0, math.nan), (2.0, 1.0)), "finite numbers"),
-        ("b", Report(0, (5.0, 1.0), (-math.inf, 1.0)), "finite numbers"),
+        ("b", Report(0, (5.0, math.nan), (2.0, 1.0)), "numbers up to"),
+        ("b", Report(0, (5.0, 1.0), (-math.inf, 1.0)), "numbers up to"),
+        ("b", Report(0, (1e300, 1.0), (1.0, 1.0)), "numbers up to"),
         ("b", Hello(VERSION, TERMS.digest), "greeted a already"),
         ("b", Delivered(2, (0.0, 0.0)), "nothing agents send"),
         (WORLD, Delivered(2, (0.0, 0.0)), "is in round 2"),
@@ -114,10 +117,55 @@ def test_refuses_deliveries_that_cannot_be(good):
     refused(one, WORLD, Delivered(1, good), "from 0 to the units bought")
 
 
-def test_refuses_reports_before_everyone_has_greeted():
+def test_takes_reports_of_those_who_have_greeted_and_of_nobody_else():
     one = agent()
     one.start()
     refused(one, "b", REPORT, "expects report 0")
+    one.receive("b", Hello(VERSION, TERMS.digest))
+    assert one.receive("b", REPORT) == ()  # c's greeting may come later than b's report
+    refused(one, "c", REPORT, "expects report 0")
+
+
+def test_a_delivery_comes_once_and_not_before_it_was_asked_for():
+    one = agent()
+    one.start()
+    refused(one, WORLD, Delivered(0, (0.0, 0.0)), "is in round 0")
+    alone = agent(terms=Terms(("a", "b"), ("p", "q"), 1, method="alone"))
+    alone.start()
+    refused(alone, "b", Hello(VERSION, TERMS.digest), "does not know 'b'")
+    alone.receive(WORLD, Delivered(1, (0.0, 0.0)))
+    refused(alone, WORLD, Delivered(1, (0.0, 0.0)), "is in round 1")
+
+
+def test_reports_beyond_the_plan_are_refused():
+    one = agent(terms=Terms(("a", "b", "c"), ("p", "q"), 6, reports=(2,), multipliers=(1.0,)))
+    greeted(one)
+    refused(one, "b", Report(1, (5.0, 3.0), (2.0, 1.0)), "got report 1")
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        None,
+        Ledger(plan_of_noise((1.0, 2.0), rounds=(2, 4), producers=2), "a"),
+        Ledger(plan_of_noise((1.0, 1.0), rounds=(2, 5), producers=2), "a"),
+        Ledger(plan_of_noise((1.0, 1.0), rounds=(2, 4), producers=1), "a"),
+    ],
+)
+def test_a_ledger_must_pay_for_what_is_sent(ledger):
+    buyer = Buyer(np.array([0.1, 0.2]), np.array([4.0, 5.0]), 0.2, 1.0)
+    with pytest.raises(ConfigError, match="ledger"):
+        Agent("a", TERMS, buyer, SeededNoise(3), ledger)
+    fcb = Terms(("a", "b"), ("p", "q"), 6, method="fcb")
+    with pytest.raises(ConfigError, match="every round"):
+        Agent("a", fcb, buyer, SeededNoise(3), Ledger(plan_of_noise(1.0, rounds=(2,), producers=2), "a"))
+
+
+def test_noise_beyond_the_arithmetic_is_refused():
+    ledger = Ledger(plan_of_noise(1e6, rounds=(2,), producers=2), "a")
+    buyer = Buyer(np.array([0.1, 0.2]), np.array([4.0, 1e9]), 0.2, 1.0)
+    with pytest.raises(ConfigError, match="larger than 53-bit arithmetic"):
+        Agent("a", Terms(("a", "b"), ("p", "q"), 6, reports=(2,), multipliers=(1e6,)), buyer, SeededNoise(3), ledger)
 
 
 def test_refuses_other_terms_and_other_versions():
@@ -157,9 +205,11 @@ def test_no_sequence_of_messages_breaks_an_agent(data):
 
 
 def test_the_budget_is_paid_before_anything_is_sent():
-    ledger = Ledger(plan(Budget(1, 0.01), rounds=TERMS.reports, producers=2), "a")
+    planned = plan(Budget(1, 0.01), rounds=TERMS.reports, producers=2)
+    ledger = Ledger(planned, "a")
     ledger.spend(0)  # a first release of the same window, before a crash say
-    one, _ = greeted(agent(ledger=ledger))
+    terms = msgspec.structs.replace(TERMS, multipliers=planned.multipliers)
+    one, _ = greeted(agent(terms=terms, ledger=ledger))
     one.receive(WORLD, Delivered(1, (0.0, 0.0)))
     before = one.state()
     with pytest.raises(BudgetError, match="cannot send message 1"):
@@ -178,7 +228,7 @@ def test_noise_from_the_system_differs_between_runs_and_seeded_noise_does_not():
 
     assert reports(5) == reports(5)
     assert reports(None) != reports(None)
-    assert isinstance(federation(market, terms, seed=None)[0]._noise, SystemNoise)
+    assert isinstance(federation(market, terms, seed=None)[0]._noise, SecretNoise)
 
 
 def test_state_shows_whom_it_waits_for():

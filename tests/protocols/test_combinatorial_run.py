@@ -26,7 +26,7 @@ SMALL = {"agents": 3, "producers": 8, "rounds": 900, "runs": 2, "start": 100}
 def records():
     made = {}
     for method in ("p-fcb", "fcb", "alone", "placebo"):
-        settings = MarketRunSettings(**SMALL, method=method)
+        settings = MarketRunSettings(**SMALL).with_method(method)
         made[method] = (run_market(settings), run_market(settings.model_copy(update={"path": "compiled"})))
     return made
 
@@ -92,21 +92,31 @@ def test_a_record_survives_the_store(records, tmp_path):
         assert store.get("last") == records["p-fcb"][0]
 
 
-def test_an_interrupted_run_keeps_what_was_done(monkeypatch):
-    seen = []
-
+def interrupted(at, **settings):
     def stop(progress):
-        seen.append(progress)
-        if progress.fraction > 0.6:
+        if progress.fraction > at:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        run_market(MarketRunSettings(**SMALL), watch=stop)
-    record = caught.value.record
+        run_market(MarketRunSettings(**{**SMALL, **settings}), watch=stop)
+    return caught.value.record
+
+
+def test_an_interrupted_run_keeps_what_was_done():
+    first, second = interrupted(0.2), interrupted(0.6)
+    assert first.status == second.status == "interrupted"
+    assert 0 < first.steps.size < 200  # the one run that was going on
+    assert first.runs == 1
+    assert first.summary["steps_done"] == pytest.approx(360, abs=5)
+    assert second.runs == 1  # whole runs only, where there is one
+    assert second.steps[-1] == second.summary["steps_done"] == 900
+
+
+def test_an_interrupted_simulation_keeps_its_finished_runs_and_stops_soon():
+    record = interrupted(0.3, runs=4, path="compiled", rounds=200_000)
     assert record.status == "interrupted"
-    assert 0 < record.steps.size < 200
-    assert record.runs == 2
-    assert record.summary["steps_done"] == pytest.approx(900 + 180, abs=5)
+    assert 2 <= record.runs < 4
+    assert record.seeds == tuple(range(1, 1 + record.runs))
 
 
 def test_exact_oracle_runs_in_agents():

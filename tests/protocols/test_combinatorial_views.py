@@ -7,7 +7,9 @@ import numpy as np
 from posse.core.random import derive
 from posse.core.roles import WORLD, Many
 from posse.privacy.dp.audit import Canary, audit, trials_needed
+from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
+from posse.privacy.dp.plans import plan_of_noise
 from posse.problems.instances import market_instance
 from posse.problems.market import make_market
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
@@ -106,7 +108,8 @@ class Reports:
         bought = np.full(PRODUCERS, float(entry))
         capacity = np.full(PRODUCERS, float(CAPACITY))
         buyer = Buyer(np.zeros(PRODUCERS), capacity, 0.0, 1.0, oracle=lambda *_: bought)
-        agent = Agent("a", terms, buyer, SeededNoise(derive(self._seed, 0)))
+        ledger = Ledger(plan_of_noise(terms.multipliers, rounds=(1,), producers=PRODUCERS), "a")
+        agent = Agent("a", terms, buyer, SeededNoise(derive(self._seed, 0)), ledger)
         agent.start()
         (buy,) = agent.receive("b", Hello(VERSION, terms.digest))
         actions = agent.receive(WORLD, Delivered(1, tuple(map(float, buy.units))))

@@ -72,3 +72,35 @@ class BudgetError(PosseError):
     """A release would spend more privacy than was budgeted; nothing was released and the ledger is as it was."""
 
     code = "P600"
+
+
+class JournalError(PosseError):
+    """A party's journal cannot be read or kept: the disk, its permissions, or another process."""
+
+    code = "P800"
+
+
+class LinkError(PosseError):
+    """Two parties cannot go on together: one lacks what the other has forgotten, or they are of different runs."""
+
+    code = "P810"
+
+
+class CertificateError(PosseError):
+    """A certificate, its key or its authority does not prove what it should; `reason` says why, for programs."""
+
+    code = "P700"
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class EnrolmentError(PosseError):
+    """A token, request or answer of an enrolment was refused; `reason` says why, for programs."""
+
+    code = "P710"
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason

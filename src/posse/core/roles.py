@@ -8,8 +8,8 @@ over a network, one message at a time, and under injected faults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -31,13 +31,13 @@ class Many(msgspec.Struct, frozen=True, gc=False):
     sends: list[Send]
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Effect: what only the world can answer; its answer goes to the party that asks."""
 
     party: str
 
 
-class Pull(Ask, frozen=True, gc=False):
+class Pull(Ask, frozen=True, array_like=True, tag=True, gc=False):
     """Pull an owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
 
     number: int
@@ -63,7 +63,13 @@ Action: TypeAlias = Send | Many | Ask | Note
 
 
 class Role(Protocol):
-    """One party's part of a protocol."""
+    """One party's part of a protocol.
+
+    A role is deterministic: made with the same arguments and given the same messages, it is in the same state and
+    returns actions that mean the same. They may differ in bytes that nobody depends on (nonces, encapsulations,
+    signatures, the randomness of a ciphertext). So a runtime restores a party by loading its last snapshot and giving
+    it again what came after.
+    """
 
     @property
     def name(self) -> str:
@@ -82,5 +88,23 @@ class Role(Protocol):
     # A class of roles may also have `receive_all(roles, sends, asked)`: take these messages one after the other, as
     # `receive` of each would, and append what they ask for. Runtimes that hold many roles in one process use it.
 
+    @property
+    def finished(self) -> bool:
+        """Whether its part is over: it waits for nothing and will ask for nothing."""
+
     def state(self) -> dict[str, object]:
         """Return what an operator standing at this party may see; never keys, masks, tokens or seeds."""
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state, without what derives from the role's arguments; keep it as secret as the arguments.
+
+        Plain values that msgpack can encode: None, bool, int in [-2^63, 2^64), float, str, bytes, list and dict with
+        str keys. Roles in the same state save equal values.
+        """
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned, also after a way through msgpack.
+
+        A role just made with the same arguments then behaves as the one that saved. Raises `JournalError` on what
+        another party, kind or run saved, or what is damaged; a role that raised must not be used.
+        """

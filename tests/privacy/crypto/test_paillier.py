@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -317,3 +318,52 @@ def test_nothing_prints_or_copies_the_primes() -> None:
         with pytest.raises(TypeError, match="neither pickled nor copied"):
             attempt(TOY)
     assert pickle.loads(pickle.dumps(TOY.public_key)) == TOY.public_key
+
+
+def test_a_saved_key_is_the_same_key(real: PrivateKey) -> None:
+    again = PrivateKey.load(real.save())
+    assert again.public_key == real.public_key
+    assert again.decrypt(real.public_key.encrypt(12345)) == 12345
+    assert again.save() == real.save()
+    with pytest.raises(ConfigError, match="2048 to 16384 bits"):
+        PrivateKey.load(generate_key(256, insecure_small_keys=True).save())
+
+
+def saved(*parts: object) -> bytes:
+    return msgspec.msgpack.encode(("posse paillier private key 1", *parts))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "something else"),
+        (b"\xc1", "something else"),
+        (saved(b"\xef"), "something else"),
+        (saved(239, 211), "something else"),
+        (msgspec.msgpack.encode(("posse paillier private key 2", b"\xef", b"\xd3")), "something else"),
+        (saved(b"", b""), "far apart"),
+        (saved(b"\xef", b"\xef"), "far apart"),
+        (saved(b"\x83", b"\x95"), "half the key's size"),
+        (saved(b"\xef", b"\x01\x01"), "half the key's size"),
+        (saved(b"\xef", b"\xd1"), "odd primes"),
+        (saved(b"\xff" * 5000, b"\xfd" * 5000), "2048 to 16384 bits"),
+    ],
+)
+def test_what_is_no_saved_key_is_refused_without_showing_it(data: bytes, what: str) -> None:
+    with pytest.raises(ConfigError, match=what) as caught:
+        PrivateKey.load(data, insecure_small_keys=True)
+    for prime in ("239", "211", "131", "149", "209"):
+        assert prime not in str(caught.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_a_damaged_key_is_refused(real: PrivateKey, place: int, flip: int) -> None:
+    """No flip of a byte gives another key that loads: the chance that the neighbour of a prime is prime is .1 %."""
+    data = bytearray(real.save())
+    data[place % len(data)] ^= flip
+    try:
+        again = PrivateKey.load(bytes(data))
+    except ConfigError:
+        return
+    assert again.public_key != real.public_key  # a prime after all: the customer's n tells

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import NOISE, words
-from posse.privacy.dp import SecretNoise, SeededNoise, SystemNoise, whole_noise
+from posse.privacy.dp import SecretNoise, SeededNoise, whole_noise
 from posse.privacy.dp.noise import polar
 from tests.core.chance import KS_LIMIT, SIGMAS
 
@@ -39,19 +39,12 @@ def seeded(sigma: float) -> NDArray[np.float64]:
     return out
 
 
-def system(sigma: float) -> NDArray[np.float64]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("secrets.token_bytes", lambda size: bytes(range(size)))
-        noise = SystemNoise()
-    return np.array([noise.pair(0, 0, sigma) for _ in range(PAIRS)])
-
-
 def secret(sigma: float) -> NDArray[np.float64]:
     noise = SecretNoise(bytes(range(32)))
     return np.array([noise.pair(i // 20, i % 20, sigma) for i in range(PAIRS)])
 
 
-@pytest.fixture(scope="module", params=[seeded, system, secret], ids=["seeded", "system", "secret"])
+@pytest.fixture(scope="module", params=[seeded, secret], ids=["seeded", "secret"])
 def pairs(request: pytest.FixtureRequest) -> NDArray[np.float64]:
     """Pairs of standard deviation 2.66: the tight noise at a capacity of 1, where rounding is coarsest."""
     drawn: NDArray[np.float64] = request.param(2.66)
@@ -109,16 +102,10 @@ def test_the_system_s_noise_is_made_by_the_same_method() -> None:
 
 
 def test_no_noise_is_exactly_none() -> None:
-    for noise in (SeededNoise(1), SystemNoise(), SecretNoise(bytes(32))):
+    for noise in (SeededNoise(1), SecretNoise(bytes(32))):
         assert noise.pair(0, 0, 0.0) == (0.0, 0.0)
         with pytest.raises(ConfigError, match="sigma must be at least 0"):
             noise.pair(0, 0, -1.0)
-
-
-def test_system_noise_never_repeats() -> None:
-    first, second = SystemNoise(), SystemNoise()
-    drawn = {noise.pair(0, 0, 1e12) for noise in (first, second) for _ in range(600)}
-    assert len(drawn) == 1200
 
 
 def test_secret_noise_is_a_function_of_key_and_address() -> None:

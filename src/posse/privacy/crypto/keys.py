@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -41,12 +41,14 @@ def check_commitment(secret: bytes, label: bytes, committed: bytes) -> None:
 
 
 class Identity:
-    """A party's long-term signing key (P-256)."""
+    """A party's long-term signing key (P-256): a fresh one, or the one given (that of its certificate)."""
 
     __slots__ = ("_key", "public")
 
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+    def __init__(self, key: ec.EllipticCurvePrivateKey | None = None) -> None:
+        if key is not None and not isinstance(key.curve, ec.SECP256R1):
+            raise ConfigError(f"an identity must be a P-256 key, got one on {key.curve.name}. Make a P-256 key.")
+        self._key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
         self.public = self._key.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
 
     def sign(self, purpose: bytes, data: bytes) -> bytes:
@@ -76,12 +78,17 @@ def fingerprint(public: bytes) -> str:
 
 
 class RunKey:
-    """A party's X25519 key of one run: others seal secrets to it, and pairs of owners agree on seeds with it."""
+    """A party's X25519 key of one run: others seal secrets to it, and pairs of owners agree on seeds with it.
+
+    A fresh one, or the one of 32 private bytes that a party keeps.
+    """
 
     __slots__ = ("private", "public")
 
-    def __init__(self) -> None:
-        self.private = X25519PrivateKey.generate()
+    def __init__(self, private: bytes | None = None) -> None:
+        if private is not None and len(private) != 32:
+            raise ConfigError(f"a run key is made of 32 private bytes, got {len(private)}.")
+        self.private = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
         self.public = self.private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes, info: bytes) -> bytes:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 import gmpy2
+import msgspec
 from gmpy2 import mpz
 
 from posse.core.errors import ConfigError, ProtocolError
@@ -39,6 +40,7 @@ MAXIMUM_BITS = 16384
 MILLER_RABIN_ROUNDS = 40
 
 _VERSION = 1
+_SAVED = "posse paillier private key 1"
 _FINGERPRINT_BYTES = 8
 _SMALLEST_N = 15  # 3 * 5, the smallest product of two distinct odd primes
 
@@ -232,6 +234,34 @@ class PrivateKey:
         m_p = _decrypt_modulo(ciphertext.value, self._p, self._h_p)
         m_q = _decrypt_modulo(ciphertext.value, self._q, self._h_q)
         return int(m_p + self._p * ((m_q - m_p) * self._p_inverse % self._q))
+
+    def save(self) -> bytes:
+        """Write the two primes, for a file that only the key's owner reads; `load` makes the key again.
+
+        >>> key = PrivateKey(239, 211, insecure_small_keys=True)
+        >>> PrivateKey.load(key.save(), insecure_small_keys=True)
+        PrivateKey(of PublicKey(16 bits, 205e1c664ce18971, INSECURE SIZE))
+        """
+        primes = (int(prime).to_bytes((prime.bit_length() + 7) // 8, "big") for prime in (self._p, self._q))
+        return msgspec.msgpack.encode((_SAVED, *primes))
+
+    @classmethod
+    def load(cls, saved: bytes, *, insecure_small_keys: bool = False) -> PrivateKey:
+        """Read what `save` wrote: two primes fit for a key, with a product of twice their size; or `ConfigError`."""
+        try:
+            label, *parts = msgspec.msgpack.decode(saved, type=tuple[str, bytes, bytes])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            label, parts = "", []
+        if label != _SAVED:
+            raise ConfigError("expected a saved Paillier private key, got something else. Take what save() wrote.")
+        p, q = (int.from_bytes(part, "big") for part in parts)
+        if (p * q).bit_length() != 2 * max(p.bit_length(), q.bit_length()):
+            raise ConfigError(
+                "a saved Paillier key must hold two primes of half the key's size; this does not (values withheld). "
+                "Restore it from a copy."
+            )
+        _check_bits((p * q).bit_length(), insecure_small_keys=insecure_small_keys)
+        return cls(p, q, insecure_small_keys=insecure_small_keys)
 
     def decrypt_many(self, ciphertexts: Iterable[Ciphertext]) -> list[int]:
         """Decrypt a vector element by element."""

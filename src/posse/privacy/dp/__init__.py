@@ -14,7 +14,7 @@ from posse.privacy.dp.claims import Claim
 from posse.privacy.dp.gaussian import classical_multiplier, delta_of, epsilon_of, largest_mu
 from posse.privacy.dp.guarantee import Guarantee
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import Noise, SecretNoise, SeededNoise, SystemNoise, whole_noise
+from posse.privacy.dp.noise import Noise, SecretNoise, SeededNoise, whole_noise
 from posse.privacy.dp.plans import Plan, plan, plan_of_noise
 from posse.privacy.dp.schedules import SCHEDULES, communication_rounds, windows
 from posse.privacy.dp.settings import BudgetSettings
@@ -36,7 +36,6 @@ __all__ = [
     "SecretNoise",
     "SeededNoise",
     "Spending",
-    "SystemNoise",
     "Unit",
     "accountant_name",
     "audit",

@@ -4,16 +4,15 @@ What is protected are counts, so w + noise is rounded to a whole number. Roundin
 costs no privacy, and since w is whole it may as well be done to the noise alone. It also hides the low-order bits of a
 floating-point number, from which unrounded noise can be read (Mironov: On significance of the least significant bits
 for differential privacy, CCS 2012). What remains of the machine's arithmetic: numbers of 53 bits have no tail beyond
-about 8.6 standard deviations, where a normal number has 1e-17 of its mass.
+12 standard deviations.
 
 `SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing. `SecretNoise` is for
-deployments: a party that restarts draws the same noise for the same release. `SystemNoise` never draws the same again.
+deployments: a party that restarts draws the same noise for the same release.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -106,41 +105,6 @@ class SecretNoise:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("secret noise is neither pickled nor copied: its key would leave with it")
-
-
-class SystemNoise:
-    """Noise that cannot be drawn again: AES-256-CTR under a key from the operating system that is kept nowhere.
-
-    Every call draws anew, whatever it is called with: were two messages to carry the same noise, their difference would
-    show what it hides. A message that must be sent again is kept and sent as it was. Make one in each process: a forked
-    copy would repeat the draws.
-
-    >>> noise = SystemNoise()
-    >>> noise.pair(0, 0, 1e6) == noise.pair(0, 0, 1e6)
-    False
-    """
-
-    __slots__ = ("_drawn", "_words")
-
-    def __init__(self) -> None:
-        self._words = Words(secrets.token_bytes(32), b"posse dp noise", 2)
-        self._drawn = 0
-
-    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return fresh noise; release and producer are not needed for it."""
-        check.at_least(0, sigma=sigma)
-        if sigma == 0.0:
-            return 0.0, 0.0
-        first, second = self._normals()
-        return math.floor(first * sigma + 0.5) * 1.0, math.floor(second * sigma + 0.5) * 1.0
-
-    def _normals(self) -> tuple[float, float]:
-        found: tuple[float, float] | None = None
-        while found is None:
-            first, second = self._words.rows(self._drawn, 1)[0].tolist()
-            self._drawn += 1
-            found = polar(first, second)
-        return found
 
 
 def polar(first: int, second: int) -> tuple[float, float] | None:

@@ -7,23 +7,32 @@ not depend on which arrives first.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, PosseError, ProtocolError
 from posse.core.roles import WORLD, Action, Many, Message, Note, Send
+from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
+from posse.core.snapshots import Snapshot, damaged, pack, unpack
 from posse.policies.quality import rate
+from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import Noise
+from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.protocols.dp_combinatorial.learning import Knowledge, choose, learn, nothing_known, release, remember
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
+from posse.protocols.dp_combinatorial.noise import check_plan
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms
 
 Floats = NDArray[np.float64]
+
+LARGEST_COUNT = 2.0**53
+"""No count is larger; a larger number would make sums that are not finite."""
 
 Oracle = Callable[[Floats, Floats, Floats, float, float], Floats]
 """Units to buy at given qualities, costs, capacities, threshold and worth of a good unit."""
@@ -44,15 +53,55 @@ class Buyer:
     """How it chooses; the greedy oracle where none is given."""
 
 
+class AgentSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent keeps of a run; arrays as the bytes of little-endian doubles."""
+
+    knowledge: list[bytes]
+    purchase: bytes
+    round: int
+    greeted: list[str]
+    sent: int
+    learnt: int
+    taken: int
+    inbox: list[tuple[str, Report]]
+    ledger: dict[str, Any] | None
+    done: bool
+
+
 class Agent:
-    """One agent's part of the protocol."""
+    """One agent's part of the protocol.
+
+    Where no noise is given it comes from the agent's secrets, so that a report made again after a crash is the same
+    report; `run` names the run, and no two runs with the same secrets may have one name. The ledger is part of what is
+    saved: a restored agent is given a new one, and finds in it what was paid for up to the snapshot.
+    """
 
     kind = "agent"
 
-    def __init__(self, name: str, terms: Terms, buyer: Buyer, noise: Noise, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        buyer: Buyer,
+        noise: Noise | None,
+        ledger: Ledger | None = None,
+        *,
+        secrets: Secrets | None = None,
+        run: str = "",
+    ) -> None:
+        if ledger is not None:
+            check_plan(ledger.plan, terms, buyer.capacity)
+        elif any(terms.multipliers) and terms.method != "placebo":
+            raise ConfigError(f"{name} reports with noise and has no ledger to pay for it. Give it one.")
         self.name = name
         self.ledger = ledger
+        context, mark = msgspec.msgpack.encode((name, run, terms.digest)), b""
+        if noise is None:
+            secrets = secrets or Secrets.fresh()
+            noise = SecretNoise(secrets.key(b"dp-combinatorial noise", context=context))
+            mark = secrets.key(b"dp-combinatorial mark", context=context)
         self._terms, self._buyer, self._noise = terms, buyer, noise
+        self._run = hashlib.sha256(context + mark).digest()
         self._others = tuple(other for other in terms.agents if other != name)
         self._known = nothing_known(len(terms.producers))
         self._purchase, self._bounds, self._work = (np.zeros(len(terms.producers)) for _ in range(3))
@@ -64,6 +113,7 @@ class Agent:
         """Reports of everyone else that were learnt from: as many as were sent, but while it waits."""
         self._inbox: dict[int, dict[str, Report]] = {}
         self._taken = 0
+        self._done = False
 
     def start(self) -> Sequence[Action]:
         """Greet the others, or buy at once where there is nobody to hear from."""
@@ -76,13 +126,18 @@ class Agent:
         """Take one message; what the protocol does not allow is refused with the state as it was."""
         if sender == WORLD and isinstance(message, Delivered):
             return self._delivered(message)
-        if sender not in self._others:
+        if sender not in self._others or self._terms.method == "alone":
             raise ProtocolError(f"{self.name} does not know '{sender}'. Known: {', '.join(self._others)}.")
         if isinstance(message, Hello):
             return self._hello(sender, message)
         if isinstance(message, Report):
             return self._report(sender, message)
         raise ProtocolError(f"{self.name} got a {type(message).__name__} from {sender}, which is nothing agents send.")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are bought, and all reports sent and learnt from."""
+        return self._done
 
     def state(self) -> dict[str, object]:
         """What an operator standing at this agent may see: its own business."""
@@ -99,6 +154,47 @@ class Agent:
             "learnt": self._taken,
             "waiting for": missing if waits else [],
         }
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state: what was bought, learnt, received and paid for."""
+        inbox = [(sender, box[sender]) for _, box in sorted(self._inbox.items()) for sender in sorted(box)]
+        return pack(
+            AgentSaved(
+                version=SNAPSHOT_VERSION, kind=self.kind, name=self.name, run=self._run,
+                knowledge=[_bytes(array) for array in self._known], purchase=_bytes(self._purchase),
+                round=self._round, greeted=sorted(self._greeted), sent=self._sent, learnt=self._learnt,
+                taken=self._taken, inbox=inbox, ledger=None if self.ledger is None else self.ledger.state(),
+                done=self._done,
+            )
+        )  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned; what it had paid for is not paid for again."""
+        read = unpack(saved, AgentSaved, kind=self.kind, name=self.name, run=self._run)
+        arrays = [*self._known, self._purchase]
+        kept = [*read.knowledge, read.purchase]
+        if len(kept) != len(arrays) or any(len(data) != array.nbytes for data, array in zip(kept, arrays, strict=True)):
+            raise damaged(self.kind, self.name, "its arrays have another size.")
+        if not 0 <= read.learnt <= read.sent <= read.round <= self._terms.rounds or read.sent > read.learnt + 1:
+            raise damaged(self.kind, self.name, "its counts contradict each other.")
+        if not set(read.greeted) | {sender for sender, _ in read.inbox} <= set(self._others):
+            raise damaged(self.kind, self.name, "it names agents that the terms do not.")
+        kept_by = None if read.ledger is None else (read.ledger.get("party"),)
+        if kept_by != (None if self.ledger is None else (self.ledger.party,)):
+            raise damaged(self.kind, self.name, "it has another's ledger, or one where there should be none.")
+        for data, array in zip(kept, arrays, strict=True):
+            array[:] = np.frombuffer(data, "<f8")
+        self._round, self._sent, self._learnt, self._taken = read.round, read.sent, read.learnt, read.taken
+        self._done = read.done
+        self._greeted, self._inbox = set(read.greeted), {}
+        try:
+            for sender, report in read.inbox:
+                self._check_numbers(sender, report)
+                self._inbox.setdefault(report.number, {})[sender] = report
+            if self.ledger is not None and read.ledger is not None:
+                self.ledger = Ledger.restored(self.ledger.plan, read.ledger)
+        except (PosseError, KeyError, TypeError) as error:
+            raise damaged(self.kind, self.name, error) from error
 
     @property
     def knowledge(self) -> Knowledge:
@@ -133,6 +229,7 @@ class Agent:
     def _buy(self) -> Sequence[Action]:
         """Choose the next round's purchase and ask the world for it; or end."""
         if self._round == self._terms.rounds:
+            self._done = True
             return (Note(self.name, "done", self._round, self._taken),)
         known, buyer = self._known, self._buyer
         self._round += 1
@@ -145,7 +242,8 @@ class Agent:
         return (Buy(self.name, self._round, tuple(map(int, self._purchase.tolist()))),)
 
     def _delivered(self, delivered: Delivered) -> Sequence[Action]:
-        if delivered.round != self._round or self._sent > self._learnt:
+        waits = self._round > 0 and not self._done and self._sent == self._learnt
+        if delivered.round != self._round or not waits:
             raise ProtocolError(f"{self.name} is in round {self._round}, got a delivery of round {delivered.round}.")
         found = np.array(delivered.good, np.float64)
         if found.shape != self._purchase.shape or not ((found >= 0) & (found <= self._purchase)).all():
@@ -181,8 +279,10 @@ class Agent:
         return Report(number, tuple(out[0].tolist()), tuple(out[1].tolist()), said)
 
     def _report(self, sender: str, report: Report) -> Sequence[Action]:
-        # A faster agent may be one report ahead, and no further: it needs ours to go on.
-        if not (self._ready and self._learnt <= report.number <= self._learnt + 1):
+        # A faster agent may be one report ahead, and no further: it needs ours to go on. It may even report while
+        # others have not greeted us yet.
+        last = min(self._learnt + 1, self._terms.planned - 1)
+        if not (sender in self._greeted and self._learnt <= report.number <= last):
             raise ProtocolError(f"{self.name} expects report {self._learnt} of {sender}, got report {report.number}.")
         box = self._inbox.get(report.number, {})
         if sender in box:
@@ -200,8 +300,8 @@ class Agent:
                 f"a report must have {count} numbers of units and of good units, got {len(report.units)} and "
                 f"{len(report.good)} from {sender}."
             )
-        if not all(math.isfinite(x) for numbers in given for x in numbers) or any(s < 0 for s in report.sigma):
-            raise ProtocolError(f"a report must hold finite numbers; one of {sender}'s is not.")
+        if not all(abs(x) <= LARGEST_COUNT for numbers in given for x in numbers) or any(s < 0 for s in report.sigma):
+            raise ProtocolError(f"a report must hold numbers up to 2^53; one of {sender}'s is not.")
 
     def _learn_when_complete(self) -> Sequence[Action]:
         """Learn from the reports of all others, in the order of the roster, and go on."""
@@ -219,3 +319,7 @@ class Agent:
         del self._inbox[self._learnt]
         self._learnt += 1
         return self._buy()
+
+
+def _bytes(array: Floats) -> bytes:
+    return array.astype("<f8").tobytes()

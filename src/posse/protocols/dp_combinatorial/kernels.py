@@ -194,14 +194,17 @@ def simulate(
     talk: Talk,
     known: Knowledge,
     curves: Curves,
+    stop: NDArray[np.int64],
 ) -> None:
-    """Run rounds 1 to `rounds`; results are written into `known` and `curves`."""
+    """Run rounds 1 to `rounds`, or until `stop[0]` is not 0; results are written into `known` and `curves`."""
     agents, producers = offers.cost.shape
     words = np.zeros((4, (producers + 3) // 4), np.uint64)
     purchase, found, bounds, work = np.zeros(producers), np.zeros(producers), np.zeros(producers), np.zeros(producers)
     sums = np.zeros((3, producers))
     point = number = 0
     for t in range(1, rounds + 1):
+        if stop[0] != 0:
+            return
         epoch = epoch_at(supply, t)
         reach = rate(t, coefficient)
         for j in range(agents):

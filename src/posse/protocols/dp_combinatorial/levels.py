@@ -67,5 +67,5 @@ def _of_reports(noisy: bool) -> list[str]:
         return ["Everything an agent bought and how good it was, to every other agent: there is no noise."]
     return [
         "Trends over many rounds: the guarantee is for the unit it names, and reports exist to tell averages.",
-        "Reports are not authenticated against an agent that lies: the width of acceptance limits what one lie moves.",
+        "An agent that lies in its reports can fix what others believe of a producer for good: nothing limits it.",
     ]

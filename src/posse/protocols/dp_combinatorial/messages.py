@@ -25,7 +25,7 @@ class Report(Message, frozen=True, array_like=True, tag=True, gc=False):
     """Standard deviation of the noise, where reports are fused by their variance; else it is nobody's business."""
 
 
-class Buy(Ask, frozen=True, gc=False):
+class Buy(Ask, frozen=True, array_like=True, tag=True, gc=False):
     """Buy these units, one number a producer, in a round (from 1); the world answers with `Delivered`."""
 
     round: int

@@ -72,10 +72,15 @@ def simulate(
     About a third of a microsecond a round and agent at 30 producers. Memory does not grow with the rounds. The best
     purchases that regret needs (`truth`) can be given where several calls share a market.
     """
-    truth = truth_of(market) if truth is None else truth
+    truth, stop = truth_of(market) if truth is None else truth, np.zeros(1, np.int64)
 
     def one(seed: int) -> tuple[Knowledge, Curves]:
-        return run_once(market, terms, seed, coefficient=coefficient, margin=margin, points=points, truth=truth)
+        return run_once(
+            market, terms, seed, coefficient=coefficient, margin=margin, points=points, truth=truth, stop=stop
+        )
+
+    def outcome() -> Outcome:
+        return gather(tuple(seeds), points_of(terms.rounds, points), done)
 
     done: list[tuple[Knowledge, Curves]] = []
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
@@ -84,10 +89,21 @@ def simulate(
                 done.append(result)
                 if watch is not None:
                     watch(len(done))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException as error:
+            stop[0] = 1
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                raise Stopped(outcome()) from error
             raise
-    return gather(tuple(seeds), points_of(terms.rounds, points), done)
+    return outcome()
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, with the runs that were finished."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("stopped")
+        self.outcome = outcome
 
 
 def run_once(
@@ -100,6 +116,7 @@ def run_once(
     points: int = 200,
     truth: Truth | None = None,
     trace: bool = False,
+    stop: NDArray[np.int64] | None = None,
 ) -> tuple[Knowledge, Curves]:
     """Run the market for one seed; with `trace` every purchase is kept."""
     agents, producers = market.cost.shape
@@ -114,6 +131,7 @@ def run_once(
     kernels.simulate(
         np.uint64(seed), keys, terms.rounds, coefficient, market.supply, offers_of(market, margin),
         truth_of(market) if truth is None else truth, terms.talk(), known, curves,
+        np.zeros(1, np.int64) if stop is None else stop,
     )  # fmt: skip
     return known, curves
 

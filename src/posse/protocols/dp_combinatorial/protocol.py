@@ -9,8 +9,8 @@ import numpy as np
 from posse.core.random import derive
 from posse.core.roles import Role
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import Noise, SeededNoise, SystemNoise
-from posse.privacy.dp.plans import Plan
+from posse.privacy.dp.noise import Noise, SeededNoise
+from posse.privacy.dp.plans import Plan, plan_of_noise
 from posse.problems.market import Market
 from posse.problems.supply import epoch_at
 from posse.protocols.dp_combinatorial import kernels
@@ -34,10 +34,15 @@ def federation(
 ) -> list[Role]:
     """Make the agents of a market; each gets its own costs and capacities, its own noise and its own ledger.
 
+    Noise without a plan is counted (unit entry, delta 1e-5) and never refused.
     With a world seed the noise derives from it, so that the run can be repeated and compared with its plain twin; it
-    then protects nothing from who knows the seed. Without (`seed=None`) it comes from the operating system.
+    then protects nothing from who knows the seed. Without (`seed=None`) it comes from secrets that each agent draws
+    from the operating system.
     """
     offers = offers_of(market, margin)
+    if plan is None and any(terms.multipliers) and terms.method != "placebo":
+        dealt = int((market.capacity > 0).sum(axis=1).max())
+        plan = plan_of_noise(terms.multipliers, rounds=terms.reports, producers=dealt)
     return [
         Agent(
             name,
@@ -50,8 +55,8 @@ def federation(
     ]
 
 
-def _noise(seed: int | None, agent: int) -> Noise:
-    return SystemNoise() if seed is None else SeededNoise(derive(seed, agent))
+def _noise(seed: int | None, agent: int) -> Noise | None:
+    return None if seed is None else SeededNoise(derive(seed, agent))
 
 
 class SimulatedMarket:

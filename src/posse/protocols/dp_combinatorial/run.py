@@ -14,7 +14,7 @@ from posse.problems.market import make_market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.protocols.dp_combinatorial.levels import leaks
-from posse.protocols.dp_combinatorial.plain import Outcome, gather, points_of, run_once, simulate
+from posse.protocols.dp_combinatorial.plain import Outcome, Stopped, gather, points_of, run_once, simulate
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of, federation
 from posse.protocols.dp_combinatorial.regret import truth_of
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
@@ -61,7 +61,7 @@ def run_market(settings: MarketRunSettings, *, watch: Watch | None = None, truth
 def warm_up() -> None:
     """Compile what a run calls, so that compiling is not counted as running."""
     market = make_market([0.9, 0.1], [[0.5, 0.05], [0.5, 0.05]], [[3, 30], [3, 30]], alpha=0.5)
-    terms = Terms(market.agents, market.producers, 8, reports=(2, 4, 8), multipliers=(1.0, 1.0, 1.0))
+    terms = Terms(market.agents, market.producers, 8, "placebo", reports=(2, 4, 8), multipliers=(1.0, 1.0, 1.0))
     run_once(market, terms, 0)
     MemoryRun(federation(market, terms, seed=0), SimulatedMarket(market, 0, 8)).finish()
 
@@ -71,11 +71,15 @@ def _compiled(settings: MarketRunSettings, setup: Setup, truth: Truth, tally: _T
         if watch is not None:
             watch(Progress(count - 1, settings.runs, count / settings.runs))
 
-    tally.outcome = simulate(
-        setup.market, setup.terms, settings.seeds, coefficient=settings.coefficient, margin=settings.margin,
-        points=settings.points, truth=truth, watch=done,
-    )  # fmt: skip
-    if setup.plan is not None:
+    try:
+        tally.outcome = simulate(
+            setup.market, setup.terms, settings.seeds, coefficient=settings.coefficient, margin=settings.margin,
+            points=settings.points, truth=truth, watch=done,
+        )  # fmt: skip
+    except Stopped as stop:
+        tally.outcome = stop.outcome
+        raise
+    if setup.plan is not None and settings.method != "placebo":
         tally.ledgers = [_spent(Ledger(setup.plan, name)) for name in setup.market.agents]
 
 
@@ -90,8 +94,9 @@ def _agents(settings: MarketRunSettings, setup: Setup, truth: Truth, tally: _Tal
     for number, seed in enumerate(settings.seeds):
         world = SimulatedMarket(setup.market, seed, settings.rounds, points=settings.points, truth=truth)
         roles = federation(
-            setup.market, setup.terms, seed=seed, plan=setup.plan, coefficient=settings.coefficient,
-            margin=settings.margin, oracle=exact if settings.oracle == "exact" else None,
+            setup.market, setup.terms, seed=seed, plan=None if settings.method == "placebo" else setup.plan,
+            coefficient=settings.coefficient, margin=settings.margin,
+            oracle=exact if settings.oracle == "exact" else None,
         )  # fmt: skip
         run = MemoryRun(roles, world)
         tally.begin(world, run)
@@ -117,8 +122,14 @@ class _Tally:
         self._runs.append(run)
 
     def record(self, status: str) -> RunRecord:
-        """Make the record of what was done; curves of an interrupted one end where its slowest agent is."""
+        """Make the record of what was done.
+
+        Of an interrupted record only whole runs count; where there is none, the run that was going on, up to where its
+        slowest agent is.
+        """
         settings, setup = self._settings, self._setup
+        if status != "finished" and len(self._worlds) > 1:
+            self._worlds, self._runs = self._worlds[:-1], self._runs[:-1]
         outcome = self.outcome if self.outcome is not None else self._gathered()
         reached = min((world.points_reached for world in self._worlds), default=len(outcome.steps))
         steps_done = sum(int(world.reached.min()) for world in self._worlds)
@@ -181,8 +192,9 @@ class _Tally:
 
 def _config(settings: MarketRunSettings, setup: Setup) -> dict[str, JSON]:
     """Every setting with the value that was used."""
+    heard = {name: value for name, value in settings.resolved().items() if name not in settings.unheard}
     return {
-        **settings.resolved(),
+        **heard,
         **settings.used(setup.market),
         "budget": settings.rounds,
         "policy": {"name": settings.method, "coefficient": settings.coefficient},

@@ -14,7 +14,8 @@ from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.market import Market
 from posse.problems.market_settings import MarketSettings
 from posse.protocols.dp_combinatorial.levels import level_of
-from posse.protocols.dp_combinatorial.terms import Terms
+from posse.protocols.dp_combinatorial.noise import check_noise
+from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, Terms
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""
@@ -75,13 +76,24 @@ class MarketRunSettings(MarketSettings):
     def check(self) -> Setup:
         """Check everything before anything starts, and return what it makes."""
         self._check_numbers()
-        plan_ = self._plan_of(self.producers) if self.offers is None else None  # before files are read
+        self._check_heard()
+        if self.offers is None:
+            self._plan_of(self.producers, self.agents)  # what is wrong with it is told before a market is made
         market = self.market(self.rounds)
-        deals = int((market.capacity > 0).sum(axis=1).max())
-        if plan_ is None or deals != self.producers:
-            plan_ = self._plan_of(deals)
+        plan_ = self._plan_of(int((market.capacity > 0).sum(axis=1).max()), len(market.agents))
+        if plan_ is not None:
+            check_noise(plan_, market.capacity)
         terms = self._terms(market, plan_)
         return Setup(market, terms, plan_, level_of(terms, self.noise))
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Settings that say nothing about this method; a record leaves them out."""
+        talk = ("noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
+        if self.method in ("alone", "fcb"):
+            return talk
+        unused = ("epsilon", "delta", "unit") if self.noise == "none" else ()
+        return (*unused, "width", "weight") if self.rule == "fuse" else unused
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -99,8 +111,8 @@ class MarketRunSettings(MarketSettings):
 
     def _check_numbers(self) -> None:
         check.at_least(1, rounds=self.rounds)
-        check.at_least(0, width=self.width)
-        check.positive(weight=self.weight)
+        check.between(0, LARGEST_WEIGHT, width=self.width)
+        check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
         check.at_least(0, coefficient=self.coefficient)
         check.between(0, 1, margin=self.margin)
         check.at_least(1, runs=self.runs)
@@ -116,11 +128,27 @@ class MarketRunSettings(MarketSettings):
     def _reports(self) -> tuple[int, ...]:
         return communication_rounds(self.start, self.stop, self.rounds)
 
-    def _plan_of(self, producers: int) -> Plan | None:
+    def _check_heard(self) -> None:
+        """Refuse settings that were given and say nothing, for their reader would think they did."""
+        if self.method == "placebo" and self.noise == "none":
+            raise ConfigError("a placebo is noise alone, got noise 'none'. Choose tight, paper or equal.")
+        for name in self.unheard:
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default:
+                why = f"noise '{self.noise}'" if self.method in ("p-fcb", "placebo") else f"method '{self.method}'"
+                why = f"rule '{self.rule}'" if name in ("width", "weight") and self.rule == "fuse" else why
+                raise ConfigError(f"{name} has no meaning with {why}, got {getattr(self, name)}. Leave {name} out.")
+
+    def with_method(self, method: str) -> MarketRunSettings:
+        """The same market, seeds and buyers with another method, and nothing set that it does not hear."""
+        other = self.model_copy(update={"method": method})
+        return other.model_copy(update={name: type(self).model_fields[name].default for name in other.unheard})
+
+    def _plan_of(self, producers: int, agents: int) -> Plan | None:
         """Plan the noise; none for methods that have none."""
         if self.method in ("alone", "fcb") or self.noise == "none":
             return None
-        budget = self.budget(self.agents)
+        budget = self.budget(agents)
         return plan(
             budget, self.unit, self.noise, rounds=self._reports(), producers=producers, horizon=self.rounds,
             stop=self.stop,
@@ -140,6 +168,6 @@ class MarketRunSettings(MarketSettings):
     def _check_delta(self, delta: float, agents: int) -> None:
         if delta > 1 / agents:
             raise ConfigError(
-                f"delta must be at most 1/n = {1 / agents:g} for {agents} agents, got {delta:g}: "
-                "a larger one would let some agent's entry show with certainty. Lower it, or give 1/T."
+                f"delta must be at most 1/n = {1 / agents:g} for {agents} agents, got {delta:g}: a larger one would "
+                "allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
             )

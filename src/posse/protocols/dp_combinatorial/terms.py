@@ -17,6 +17,9 @@ VERSION = 1
 METHODS = ("alone", "fcb", "p-fcb", "placebo")
 """No federation; everything after every round; noisy reports at a few rounds; reports of noise alone."""
 
+LARGEST_WEIGHT = 1e6
+"""Beyond it sums of units would not be finite in the end."""
+
 _RULES = {"pool": POOL, "accept": ACCEPT, "fuse": FUSE}
 
 
@@ -42,8 +45,8 @@ class Terms(msgspec.Struct, frozen=True):
         check.one_of(METHODS, method=self.method)
         check.one_of(tuple(_RULES), rule=self.rule)
         check.at_least(1, rounds=self.rounds)
-        check.at_least(0, width=self.width)
-        check.positive(weight=self.weight)
+        check.between(0, LARGEST_WEIGHT, width=self.width)
+        check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
         if self.method != "alone" and len(self.agents) < 2:
             raise ConfigError(f"a federation needs at least 2 agents, got {len(self.agents)}. Use the method 'alone'.")
         if len(self.multipliers) != len(self.reports):
@@ -57,6 +60,11 @@ class Terms(msgspec.Struct, frozen=True):
     def always(self) -> bool:
         """Whether everything is sent after every round."""
         return self.method == "fcb"
+
+    @property
+    def planned(self) -> int:
+        """How many reports each agent sends."""
+        return self.rounds if self.always else len(self.reports)
 
     def number_at(self, t: int) -> int | None:
         """Number of the report that is sent after round t, or None."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from posse.core.errors import ProtocolError
 from posse.core.random import SELECT, uniform
 from posse.core.roles import Action, Message
+from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
+from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import paper_frames
+from posse.protocols.samba.saved import CompSaved
 from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party
 
 
@@ -26,12 +29,20 @@ class Comp(Party):
     (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)
     """
 
-    def __init__(self, identity: Identity, customer: bytes, expected: Expected, world_seed: int | None) -> None:
-        super().__init__(COMP, "comp", identity, customer, expected)
+    def __init__(
+        self,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        world_seed: int | None,
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
+        super().__init__(COMP, "comp", identity, customer, expected, secrets=secrets)
         self._passes = expected.policy.passes()
-        # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
-        draws = int.from_bytes(os.urandom(8), "little") if world_seed is None else world_seed
-        self._draws = np.uint64(draws)
+        self._world_seed = world_seed
+        self._draws = np.uint64(0)
+        self._k_frame = b""
         self._frames: Frames | ClearFrames | None = None
         self._replies: Frames | ClearFrames = ClearFrames()
         self._paper = False
@@ -57,20 +68,33 @@ class Comp(Party):
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
+        self._enter()
+        return ()
+
+    def _enter(self) -> None:
+        """Stand before the first pass."""
+        # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
+        draws = self._world_seed
+        if draws is None:
+            draws = self._secrets.number(b"samba comp draws", context=self._context())
+        self._draws = np.uint64(draws)
         self._owners = len(self.manifest.owners)
         self._paper = self.manifest.terms.level == "paper"
         self._index = (self._owners + 1) * self.manifest.terms.passes
-        return ()
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
         if not self._going or self._frames is not None:
             raise ProtocolError("keys come once, after the start.")
         k_frame, _ = self.open_keys(message)
+        self._open_frames(k_frame)
+        return ()
+
+    def _open_frames(self, k_frame: bytes) -> None:
+        self._k_frame = k_frame
         if self._paper:
             self._frames, self._replies = paper_frames(k_frame, self._digest, self.manifest.terms.off, self._owners)
         else:
             self._frames = Frames(k_frame, self._digest, b"scores", self._owners)
-        return ()
 
     def _on_batch(self, message: Batch | Explore) -> Sequence[Action]:
         if self._answered is not None and message.index == self._answered[0].index:
@@ -79,17 +103,19 @@ class Comp(Party):
             return self.to_controller(self._answered[1])
         if self._frames is None or message.index != self._index:
             raise ProtocolError(f"expected the frames of pass {self._index}, got those of {message.index}.")
-        if not self._paper:
-            replies = self._standard(message)
-        else:
-            chosen = self._chosen_as_published(message)
-            seal = self._replies.seal
-            bits = [b"\x01" if i == chosen else b"\x00" for i in range(self._owners)]
-            replies = b"".join([seal(message.index, bit) for bit in bits])
-        choice = Choice(message.index, replies)
+        choice = self._choice(message)
         self._answered = (message, choice)
         self._index += 1
         return self.to_controller(choice)
+
+    def _choice(self, message: Batch | Explore) -> Choice:
+        """Answer a set: a function of the set, but for nonces."""
+        if not self._paper:
+            return Choice(message.index, self._standard(message))
+        chosen = self._chosen_as_published(message)
+        seal = self._replies.seal
+        bits = [b"\x01" if i == chosen else b"\x00" for i in range(self._owners)]
+        return Choice(message.index, b"".join([seal(message.index, bit) for bit in bits]))
 
     def _standard(self, message: Batch | Explore) -> bytes:
         """Check the set, find the winner, answer with reply tokens."""
@@ -126,6 +152,30 @@ class Comp(Party):
         assert self._frames is not None
         return b"".join(self._frames.open_all(message.index, message.frames, self._owners))
 
+    @property
+    def finished(self) -> bool:
+        """Whether the last pass is answered."""
+        return self._going and self._index >= (self.manifest.terms.budget + 1) * self.manifest.terms.passes
+
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
         return {"step": self._index // len(self._passes)}
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state; it holds the frame key."""
+        answered = None if self._answered is None else self._answered[0]
+        return pack(CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered))
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, CompSaved)
+        if self._going:
+            self._enter()
+        if read.k_frame:
+            if not self._going or len(read.k_frame) != 32:
+                raise ProtocolError("its frame key is early, or has the wrong length.")
+            self._open_frames(read.k_frame)
+        if read.index < self._index or (read.answered is not None and read.answered.index != read.index - 1):
+            raise ProtocolError("it stands outside the run.")
+        self._index = read.index
+        if read.answered is not None:
+            self._answered = (read.answered, self._choice(read.answered))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,10 @@ from numpy.typing import NDArray
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
 from posse.core.roles import Action, Many, Message, Note, Send
+from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
+from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.crypto.streams import Permutations
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import frame_bytes, reply_bytes
@@ -38,6 +39,7 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
+from posse.protocols.samba.saved import ControllerSaved
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Handlers, Party, paillier_key
 
 
@@ -77,9 +79,16 @@ class Controller(Party):
     """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's answers back."""
 
     def __init__(
-        self, identity: Identity, customer: bytes, expected: Expected, owners: Sequence[str], world_seed: int | None
+        self,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        owners: Sequence[str],
+        world_seed: int | None,
+        *,
+        secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(CONTROLLER, "controller", identity, customer, expected)
+        super().__init__(CONTROLLER, "controller", identity, customer, expected, secrets=secrets)
         self._policy = expected.policy
         self._world_seed = world_seed
         self._owners = tuple(owners)
@@ -169,6 +178,14 @@ class Controller(Party):
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
         self.go(message)
+        seeds = self._enter()
+        actions: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
+        if self.manifest.terms.level == "paper":
+            actions.extend((CONTROLLER, name, Masks(*seeds)) for name in self._owners)
+        return actions
+
+    def _enter(self) -> tuple[int, int]:
+        """Stand before the first pass; return the seeds of masks and coins, which level `paper` needs."""
         terms = self.manifest.terms
         size = len(self._owners)
         self._index = (size + 1) * terms.passes
@@ -181,15 +198,17 @@ class Controller(Party):
         elif terms.level == "paper" and self._world_seed is not None:
             self._order = WorldOrder(self._world_seed, size)
         else:
-            self._order = Permutations(os.urandom(32), size)
-        actions: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
+            self._order = Permutations(self._secrets.key(b"samba permutations", context=self._context()), size)
+        if self._world_seed is not None:
+            masks = coins = self._world_seed
+        else:
+            masks, coins = (
+                self._secrets.number(purpose, context=self._context())
+                for purpose in (b"samba paper masks", b"samba paper coins")
+            )
         if terms.level == "paper":
-            seeds = [int.from_bytes(os.urandom(8), "little") for _ in range(2)]
-            if self._world_seed is not None:
-                seeds = [self._world_seed, self._world_seed]
-            self._coin_seed = np.uint64(seeds[1])
-            actions.extend((CONTROLLER, name, Masks(*seeds)) for name in self._owners)
-        return actions
+            self._coin_seed = np.uint64(coins)
+        return masks, coins
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
@@ -276,7 +295,51 @@ class Controller(Party):
         product = sum_of(Ciphertext.from_bytes(value, key) for value in self._sums.values())
         return ((CONTROLLER, CUSTOMER, Total(product.rerandomise().to_bytes())),)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the total is sent."""
+        return len(self._sums) == len(self._owners)
+
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
         passes = self._manifest.terms.passes if self._manifest else 1
         return {"step": min(self._index, self._last) // passes, "arrived": len(self._frames)}
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state; permutations and seeds derive from the secrets."""
+        unsigned = {CONTROLLER: Consent(CONTROLLER, b"")} if CONTROLLER in self._consents else {}
+        return pack(
+            ControllerSaved(
+                **self._saved(),
+                joins=list(self._joins.values()),
+                consents=list({**self._consents, **unsigned}.values()),
+                proposed=self._proposed,
+                keyed=self._keyed,
+                closed=self._closed,
+                index=self._index,
+                frames=self._frames,
+                forwarded=bool(self._permuted),
+                sums=self._sums,
+            )
+        )
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, ControllerSaved)
+        self._joins = {join.name: join for join in read.joins}
+        self._consents = {consent.name: consent for consent in read.consents}
+        if CONTROLLER in self._consents:
+            self._consents[CONTROLLER] = self.consent()
+        self._proposed, self._keyed, self._closed = read.proposed, read.keyed, read.closed
+        if self._going:
+            self._enter()
+            if (
+                not self._index <= read.index <= self._last + 1
+                or not set(read.frames) | set(read.sums) <= self._awaited
+            ):
+                raise ProtocolError("it stands outside the run.")
+        elif read.index or read.frames or read.sums or read.forwarded:
+            raise ProtocolError("it is in a step before the start.")
+        self._index, self._frames, self._sums = read.index, dict(read.frames), dict(read.sums)
+        self._awaited = set() if read.forwarded else self._awaited - set(self._frames)
+        if read.forwarded:
+            self._permuted = self._order.at(self._index).tolist()

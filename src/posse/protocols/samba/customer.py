@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Action, Message, Note
+from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
+from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.messages import Close, Consents, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
+from posse.protocols.samba.saved import CustomerSaved
 from posse.protocols.samba.setup import (
     CONTROLLER,
     CUSTOMER,
@@ -30,9 +34,16 @@ class Customer(Party):
     """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
 
     def __init__(
-        self, identity: Identity, expected: Expected, terms: Terms, admitted: Mapping[str, bytes], key: PrivateKey
+        self,
+        identity: Identity,
+        expected: Expected,
+        terms: Terms,
+        admitted: Mapping[str, bytes],
+        key: PrivateKey,
+        *,
+        secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(CUSTOMER, "customer", identity, identity.public, expected)
+        super().__init__(CUSTOMER, "customer", identity, identity.public, expected, secrets=secrets)
         self._terms = terms
         self._admitted = dict(admitted)
         self._key = key
@@ -117,6 +128,24 @@ class Customer(Party):
         self.total = units / REWARD_ONE
         return (Note(self.name, "total", terms.budget, self.total),)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the total is known."""
+        return self.total is not None
+
     def state(self) -> dict[str, object]:
         """What the customer may see: the total, when there is one."""
         return {"budget": self._terms.budget, "total": self.total}
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return pack(CustomerSaved(**self._saved(), closed=self._closed, total=self.total))
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, CustomerSaved)
+        if self._manifest is not None and self._manifest.terms != self._terms:
+            raise JournalError(
+                f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run {self._terms.run}. "
+                "Give each run a journal of its own."
+            )
+        self._closed, self.total = read.closed, read.total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +52,9 @@ class StandardLane:
 
     While this owner is not chosen its next scores depend on the step alone, so a whole block of plaintexts is made in
     one compiled call; being chosen discards the rest of it. A block is a little longer than the time between the last
-    two choices, and doubles until the next, within 8 to 128 passes.
+    two choices, and doubles until the next, within 8 to 128 passes. Where blocks begin changes no plaintext.
+
+    `s_own` is the owners' common secret, `private` this owner's own, of this run alone: it makes tokens and dither.
     """
 
     __slots__ = (
@@ -62,7 +63,16 @@ class StandardLane:
         "_words",
     )  # fmt: skip
 
-    def __init__(self, arm: Arm, policy: Policy, frames: Frames, s_own: bytes, common_key: int, own_key: int) -> None:
+    def __init__(
+        self,
+        arm: Arm,
+        policy: Policy,
+        frames: Frames,
+        s_own: bytes,
+        private: bytes,
+        common_key: int,
+        own_key: int,
+    ) -> None:
         compiled = kernels(policy)
         self._arm = arm
         self._fill, self._learnt = compiled.frames, compiled.learnt
@@ -74,7 +84,7 @@ class StandardLane:
         self._frames = frames
         self._common_key, self._own_key = np.uint64(common_key), np.uint64(own_key)
         self._common = Words(s_own, b"posse masks", MASK_WORDS)
-        self._own = Words(os.urandom(32), b"posse tokens and dither", OWN_WORDS)
+        self._own = Words(private, b"posse tokens and dither", OWN_WORDS)
         self._words = np.zeros((LONGEST_BLOCK, FRAME_WORDS), np.uint64)
         self._memories = np.zeros(LONGEST_BLOCK)
         self._plain: tuple[bytes, ...] = ()
@@ -82,6 +92,15 @@ class StandardLane:
         self._at = 0
         self._size = SHORTEST_BLOCK
         self._since = 0
+
+    @property
+    def memory(self) -> float:
+        """What the policy remembers before the pass that is open; inside a block the arm's own is that of its start."""
+        return float(self._memories[self._at]) if self._at < len(self._plain) else self._arm.memory
+
+    def resume(self, index: int) -> None:
+        """Expect the reply to a frame that was sent before this lane was made."""
+        self._block(index)
 
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""
@@ -164,6 +183,14 @@ class PaperLane:
         self._frames, self._replies = frames, replies
         self._mask_seed = None if mask_seed is None else np.uint64(mask_seed)
         self._own_key = np.uint64(own_key)
+
+    @property
+    def memory(self) -> float:
+        """What the policy remembers."""
+        return self._arm.memory
+
+    def resume(self, index: int) -> None:
+        """Nothing is prepared ahead at this level."""
 
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""

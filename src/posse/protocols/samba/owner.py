@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -12,12 +13,15 @@ from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
+from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, hkdf, verify
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
+from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
+from posse.protocols.samba.saved import OwnerSaved
 from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Party, paillier_key
 
 SLOT = 1 << 64
@@ -33,8 +37,8 @@ class Owner(Party):
     """One arm, its variables, and a lane to comp through the controller.
 
     `world_seed` makes a simulation reproducible: coins and tie order derive from it; without it they come from the
-    owners' common secret. `own_draws` seeds this owner's own draws: the world seed in a simulation, else a number that
-    nobody else knows.
+    owners' common secret. `own_draws` seeds this owner's own draws: the world seed in a simulation; without it they
+    come from the owner's secrets, and nobody else knows them.
     """
 
     def __init__(
@@ -44,16 +48,18 @@ class Owner(Party):
         customer: bytes,
         expected: Expected,
         world_seed: int | None,
-        own_draws: int,
+        own_draws: int | None = None,
+        *,
+        secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(name, "owner", identity, customer, expected)
+        super().__init__(name, "owner", identity, customer, expected, secrets=secrets)
         self._policy = expected.policy
         self._world_seed = world_seed
         self._own_draws = own_draws
         self._arm = Arm(0, 0)
         self._lane: StandardLane | PaperLane | None = None
         self._masks: Masks | None = None
-        self._secrets: tuple[bytes, bytes] | None = None
+        self._keys: tuple[bytes, bytes] | None = None
         self._index = 0
         self._last = 0
         self._passes = 1
@@ -104,13 +110,21 @@ class Owner(Party):
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
+        self._enter()
+        return self.to_controller(self.make_keys()) if self._is_first else ()
+
+    @property
+    def _is_first(self) -> bool:
+        return self.name == self.manifest.owners[0]
+
+    def _enter(self) -> None:
+        """Stand before the first pull."""
         owners = self.manifest.owners
         terms = self.manifest.terms
         self._arm = Arm(owners.index(self.name), len(owners), memory=self._policy.start(len(owners)))
         self._passes = terms.passes
         self._index = (len(owners) + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
-        return self.to_controller(self.make_keys()) if self.name == owners[0] else ()
 
     def _on_masks(self, message: Masks) -> Sequence[Action]:
         if self._masks is not None or self.manifest.terms.level != "paper":
@@ -121,19 +135,28 @@ class Owner(Party):
         return self._ready()
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
-        if not self._going or self._secrets is not None:
+        if not self._going or self._keys is not None:
             raise ProtocolError("keys come once, after the start.")
-        self._secrets = self.open_keys(message)
+        self._keys = self.open_keys(message)
         return self._ready()
 
     def _ready(self) -> Sequence[Action]:
         """Open the lane when all secrets are there, and make the first pull (1)."""
+        if not self._open_lane():
+            return ()
+        self._pulling = True
+        return (Pull(self.name, 0),)
+
+    def _open_lane(self) -> bool:
         terms = self.manifest.terms
         paper = terms.level == "paper"
-        if self._secrets is None or (paper and self._masks is None):
-            return ()
-        k_frame, s_own = self._secrets
-        own_key = derive(self._own_draws, self._arm.number)
+        if self._keys is None or (paper and self._masks is None):
+            return False
+        k_frame, s_own = self._keys
+        context, draws = self._context(), self._own_draws
+        if draws is None:
+            draws = self._secrets.number(b"samba own draws", context=context)
+        own_key = derive(draws, self._arm.number)
         if paper:
             assert self._masks is not None
             frames, replies = paper_frames(k_frame, self._digest, terms.off, self._arm.owners)
@@ -144,9 +167,9 @@ class Owner(Party):
             if common is None:
                 common = int.from_bytes(hkdf(s_own, b"posse coins and ties", 8), "little")
             frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
-            self._lane = StandardLane(self._arm, self._policy, frames, s_own, common, own_key)
-        self._pulling = True
-        return (Pull(self.name, 0),)
+            private = self._secrets.key(b"samba tokens and dither", context=context)
+            self._lane = StandardLane(self._arm, self._policy, frames, s_own, private, common, own_key)
+        return True
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +209,9 @@ class Owner(Party):
         assert self._lane is not None
         if self._index > self._last:
             self._listening = False
-            return self._encrypted(self._arm.units) if self._masks is not None else ()
+            if self._masks is not None:
+                return self._encrypted(self._arm.units)
+            return () if self._closed is None else self._sum(self._closed)
         if self._masks is not None and self._explores():
             return ()
         return ((self.name, CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
@@ -205,7 +230,7 @@ class Owner(Party):
     def _on_close(self, message: Close) -> Sequence[Action]:
         """Answer one set of owners a run with the masked sum and pull count."""
         verify(self._customer, b"close", close_bytes(message.present, self._digest), message.signature)
-        if self._index <= self._last or self._pulling or self.manifest.terms.level == "paper":
+        if self._index <= self._last or self.manifest.terms.level == "paper":
             raise ProtocolError("the sums are asked for before the budget is spent.")
         present = tuple(sorted(set(message.present)))
         owners = self.manifest.owners
@@ -215,6 +240,13 @@ class Owner(Party):
             )
         if self._closed not in (None, present):
             raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
+        # The owner of the last pull may still wait for its reward: it answers when it has it.
+        actions = () if self._pulling else self._sum(present)
+        self._closed = present
+        return actions
+
+    def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
+        """Send the sum and the pull count, behind masks that cancel over the set."""
         seeds = {
             other: pair_seed(
                 self._run_key.private,
@@ -224,13 +256,18 @@ class Owner(Party):
             for other in present if other != self.name
         }  # fmt: skip
         masked = mask(seeds, self.name, present, present_digest(present, self._digest))
-        self._closed = present
         return self._encrypted((self._arm.units * SLOT + self._arm.pulls + masked) % MODULUS)
 
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
         if "paillier" in self.manifest.terms.off:
             return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
         return self.to_controller(Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes()))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the sum is sent."""
+        spent = self._going and self._index > self._last and not self._pulling
+        return spent and (self._closed is not None or self._masks is not None)
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
@@ -240,6 +277,45 @@ class Owner(Party):
             "pulls": self._arm.pulls,
             "pulling": self._pulling,
         }
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state; it holds the arm and the owners' common keys."""
+        return pack(
+            OwnerSaved(
+                **self._saved(),
+                units=self._arm.units,
+                pulls=self._arm.pulls,
+                memory=self._arm.memory if self._lane is None else self._lane.memory,
+                index=self._index,
+                pulling=self._pulling,
+                listening=self._listening,
+                keyed=self._keys is not None,
+                keys=b"" if self._keys is None or self._is_first else b"".join(self._keys),
+                masks=self._masks,
+                early=self._early,
+                closed=None if self._closed is None else list(self._closed),
+            )
+        )
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, OwnerSaved)
+        if self._going:
+            self._enter()
+            if not self._index <= read.index <= self._last + 1:
+                raise ProtocolError("it stands outside the run.")
+        self._arm.units, self._arm.pulls, self._arm.memory = read.units, read.pulls, read.memory
+        self._index, self._masks, self._early = read.index, read.masks, read.early
+        self._pulling, self._listening = read.pulling, read.listening
+        self._closed = None if read.closed is None else tuple(read.closed)
+        if read.keyed:
+            if len(read.keys) != (0 if self._is_first else 64):
+                raise ProtocolError("its keys have the wrong length.")
+            self._keys = self.own_keys() if self._is_first else (read.keys[:32], read.keys[32:])
+        ready = self._going and self._open_lane()
+        if (self._pulling or self._listening) and not ready:
+            raise ProtocolError("it is in a step without the keys for it.")
+        if self._listening and self._lane is not None:
+            self._lane.resume(self._index)
 
 
 def paper_frames(

@@ -8,34 +8,43 @@
 
 The digest of the manifest is in the associated data of every frame, so parties that were shown different manifests
 cannot talk to each other.
+
+Every secret of a party derives from its root (`Secrets`), for a purpose, under its name, and after the offer under the
+digest of the manifest. A party that is restored and given the same messages again seals the same plaintexts under the
+same keys with other nonces, which shows nothing new; one that is taken back to an old snapshot and given *other*
+messages would use masks, tokens and dither twice, and must not go on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import ConfigError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
+from posse.core.snapshots import VERSION, damaged, unpack
 from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
+from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
 from posse.protocols.samba.plain import check_budget
+from posse.protocols.samba.saved import PartySaved
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
 """Which method takes which message."""
 
 CONTROLLER, COMP, CUSTOMER = "controller", "comp", "customer"
+
+S = TypeVar("S", bound=PartySaved)
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -163,17 +172,30 @@ def join_bytes(name: str, kind: str, run_key: bytes) -> bytes:
 
 
 class Party:
-    """What all parties do before the first step, and how a message finds its handler."""
+    """What all parties do before the first step, and how a message finds its handler.
 
-    def __init__(self, name: str, kind: str, identity: Identity, customer: bytes, expected: Expected) -> None:
+    `secrets` is the party's root in this run, for those that restore it; a fresh one where none is given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        *,
+        secrets: Secrets | None,
+    ) -> None:
         self.name = name
         self.kind = kind
         self._identity = identity
         self._customer = customer
         self._expected = expected
-        self._run_key = RunKey()
+        self._secrets = secrets or Secrets.fresh()
         self._manifest: Manifest | None = None
-        self._digest = b""
+        self._signed = self._digest = b""
+        self._run_key = RunKey(self._secrets.key(b"samba run key", context=self._context()))
         self._going = False
 
     @property
@@ -188,6 +210,10 @@ class Party:
         """Short digest of the manifest, to compare by telephone."""
         return self._digest.hex()[:16]
 
+    def _context(self) -> bytes:
+        """For whom and in which run a key is derived."""
+        return msgspec.msgpack.encode((self.kind, self.name, self._digest))
+
     def join(self) -> Join:
         """Offer this party's keys."""
         signed = self._identity.sign(b"join", join_bytes(self.name, self.kind, self._run_key.public))
@@ -198,7 +224,16 @@ class Party:
         verify(self._customer, b"manifest", offer.manifest, offer.signature)
         if self._manifest is not None:
             raise ProtocolError(f"'{self.name}' has signed a manifest already.")
-        manifest = decode(Manifest, offer.manifest)
+        self._accept(offer.manifest)
+        return self.consent()
+
+    def consent(self) -> Consent:
+        """Sign the manifest that was taken."""
+        return Consent(self.name, self._identity.sign(b"consent", self._digest))
+
+    def _accept(self, body: bytes) -> None:
+        """Take a manifest that has this party's keys and the terms it was started for."""
+        manifest = decode(Manifest, body)
         assert isinstance(manifest, Manifest)
         if manifest.protocol_version != PROTOCOL_VERSION:
             raise ProtocolError(
@@ -210,9 +245,8 @@ class Party:
             raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
         manifest.check_roster(self._customer)
         self._expected.check(manifest.terms, len(manifest.owners))
-        self._manifest = manifest
-        self._digest = hashlib.sha256(offer.manifest).digest()
-        return Consent(self.name, self._identity.sign(b"consent", self._digest))
+        self._manifest, self._signed = manifest, body
+        self._digest = hashlib.sha256(body).digest()
 
     def go(self, message: Go) -> None:
         """Take the customer's word that everyone signed the same manifest."""
@@ -221,9 +255,14 @@ class Party:
             raise ProtocolError("the run has started already.")
         self._going = True
 
+    def own_keys(self) -> tuple[bytes, bytes]:
+        """Derive k_frame and s_own of this run: the first owner's are everyone's."""
+        context = self._context()
+        return self._secrets.key(b"samba k_frame", context=context), self._secrets.key(b"samba s_own", context=context)
+
     def make_keys(self) -> Keys:
         """Draw k_frame and s_own, and seal them to those entitled."""
-        k_frame, s_own = os.urandom(32), os.urandom(32)
+        k_frame, s_own = self.own_keys()
         sealed = {}
         for member in self.manifest.members:
             secret = {"owner": k_frame + s_own, "comp": k_frame}.get(member.kind)
@@ -254,6 +293,36 @@ class Party:
 
     def _keys_bytes(self, sealed: dict[str, bytes], frame: bytes, own: bytes) -> bytes:
         return msgspec.msgpack.encode((sorted(sealed.items()), frame, own, self._digest))
+
+    def _saved(self) -> dict[str, Any]:
+        """What every snapshot of this protocol begins with."""
+        return {
+            "version": VERSION, "kind": self.kind, "name": self.name, "run": self._run_key.public,
+            "manifest": self._signed, "going": self._going,
+        }  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned."""
+        try:
+            self._restore(saved)
+        except JournalError:
+            raise
+        except (ProtocolError, ValueError, LookupError) as error:
+            raise damaged(self.kind, self.name, error) from error
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        """Read a snapshot of the role's own shape and set everything."""
+        raise NotImplementedError
+
+    def _loaded(self, saved: Mapping[str, Any], shape: type[S]) -> S:
+        """Read a snapshot, and set what all parties have; the customer's signature was verified before it was saved."""
+        read = unpack(saved, shape, kind=self.kind, name=self.name, run=self._run_key.public)
+        if read.manifest:
+            self._accept(read.manifest)
+        if read.going and self._manifest is None:
+            raise ProtocolError("it goes on without a manifest.")
+        self._going = read.going
+        return read
 
     def to_controller(self, message: Message) -> tuple[Send]:
         """Every party but the controller sends to the controller only."""

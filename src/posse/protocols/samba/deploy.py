@@ -1,0 +1,243 @@
+"""Samba between organisations: what a party's file says, and the role it makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from pydantic import Field
+
+from posse.core.errors import ConfigError
+from posse.core.roles import Ask, Message, Pull, Reward, Role
+from posse.core.settings import Settings
+from posse.policies.settings import PolicySettings
+from posse.privacy.crypto.paillier import DEFAULT_BITS, PrivateKey, generate_key
+from posse.problems.settings import ProblemSettings
+from posse.protocols.samba import messages
+from posse.protocols.samba.comp import Comp
+from posse.protocols.samba.controller import Controller
+from posse.protocols.samba.customer import Customer
+from posse.protocols.samba.levels import Switches
+from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.plain import check_budget
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.runtime.certificates import files
+from posse.runtime.certificates.authority import Authority
+from posse.runtime.certificates.identity import CERTIFICATE, peer_of
+from posse.runtime.local import AUTHORITY, enrol_all, write_party
+from posse.runtime.network.deployment import Deployment, Place
+from posse.runtime.network.engine import Vocabulary
+from posse.runtime.network.party import Source
+from posse.runtime.sources import SourceSettings, answering
+
+VOCABULARY = Vocabulary(
+    (
+        messages.Join, messages.Proposal, messages.Roster, messages.Offer, messages.Consent, messages.Consents,
+        messages.Go, messages.Keys, messages.Masks, messages.Score, messages.Batch, messages.Choice, messages.Explore,
+        messages.Reply, messages.Spent, messages.Close, messages.Sum, messages.Total, Reward,
+    ),
+    (Pull,),
+)  # fmt: skip
+
+
+class SambaOptions(PolicySettings):
+    """The table [options] of a party of Samba; every party says what it expects and signs nothing else."""
+
+    level: Literal["standard", "paper"] = "standard"
+    """Level of protection."""
+    customer: Path | None = None
+    """Certificate of the customer; every other party verifies what the customer signs."""
+    owners: tuple[str, ...] = ()
+    """Names of the owners, in the order of the arms; at the controller and the customer, and in a simulated world."""
+    budget: int = 0
+    """Number of pulls; at the customer."""
+    authority: Path | None = None
+    """Folder of the customer's authority, which knows the certificates of all; at the customer."""
+    paillier_bits: int = DEFAULT_BITS
+    """Size of the Paillier key; at the customer."""
+    world: World | None = None
+    """A simulated world ([options.world]): for trying and testing, for whoever knows its seed knows every reward."""
+
+
+class World(ProblemSettings):
+    """A simulated world: every owner pulls the arm of its place in the roster."""
+
+    seed: int = 1
+
+
+SambaOptions.model_rebuild()
+
+
+def build(place: Place) -> Deployment:
+    """Make the role that a party's certificate names."""
+    options = SambaOptions.make(place.file.options)
+    expected = Expected(options.make_policy(), options.level, Switches())
+    kind = place.identity.role
+    if kind not in _MAKERS:
+        raise ConfigError(f"samba has no role '{kind}'. Known: {', '.join(_MAKERS)}.")
+    if kind != "owner" and place.identity.name != kind:
+        raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
+    return _MAKERS[kind](place, options, expected)
+
+
+def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
+    world = options.world
+    seed = None if world is None else world.seed
+    role = Owner(
+        place.identity.name, place.identity.signing, _customer(place, options), expected, seed, seed,
+        secrets=place.secrets,
+    )  # fmt: skip
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, _source(place, options, place.identity.name))
+
+
+def _controller(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
+    if len(options.owners) < 2:
+        raise ConfigError(
+            f"the controller needs the names of at least 2 owners, got {len(options.owners)}. Give owners."
+        )
+    role = Controller(
+        place.identity.signing, _customer(place, options), expected, options.owners, _seed(options),
+        secrets=place.secrets,
+    )  # fmt: skip
+    peers = {**dict.fromkeys(options.owners, "owner"), COMP: "comp", CUSTOMER: "customer"}
+    return Deployment(role, VOCABULARY, peers)
+
+
+def _comp(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
+    role = Comp(place.identity.signing, _customer(place, options), expected, _seed(options), secrets=place.secrets)
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
+
+
+def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
+    if options.authority is None or options.budget < 1:
+        raise ConfigError("the customer needs its authority's folder and a budget. Give authority and budget.")
+    key = _paillier(place.journal / "paillier.key", options.paillier_bits)
+    bits = key.public_key.bits
+    terms = Terms(
+        run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
+        passes=len(expected.policy.passes()), level=options.level, off=(),
+        paillier_n=key.public_key.n.to_bytes((bits + 7) // 8, "big"),
+    )  # fmt: skip
+    admitted = _admitted(place.folder / options.authority, options.owners)
+    role: Role = Customer(place.identity.signing, expected, terms, admitted, key, secrets=place.secrets)
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
+
+
+_MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "customer": _customer_role}
+
+
+def _seed(options: SambaOptions) -> int | None:
+    return None if options.world is None else options.world.seed
+
+
+def _customer(place: Place, options: SambaOptions) -> bytes:
+    """Return the customer's signing key from its certificate, which the run's authority must have signed."""
+    if options.customer is None:
+        raise ConfigError("every party verifies what the customer signs: give the customer's certificate as customer.")
+    path = place.folder / options.customer
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the customer's certificate {path} cannot be read: {error}.") from error
+    identity = place.identity
+    peer = peer_of(
+        certificate.public_bytes(Encoding.DER), identity.authority, identity.crl, identity.run,
+        certificate.not_valid_before_utc,
+    )  # fmt: skip
+    if peer.role != "customer":
+        raise ConfigError(f"{path} is the certificate of a {peer.role}, not of the customer.")
+    return peer.public
+
+
+def _admitted(folder: Path, owners: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the signing keys of those who take part, from the certificates that the authority has issued."""
+    authority = Authority(folder)
+    crl, known = authority.current_crl(), {}
+    for row in authority.list()[1]:
+        if row.revoked is None and row.role != "customer" and row.name in (*owners, CONTROLLER, COMP):
+            peer = peer_of(row.certificate, authority.certificate, crl, authority.run, row.issued)
+            known[peer.name] = peer.public
+    missing = [name for name in (*owners, CONTROLLER, COMP) if name not in known]
+    if missing:
+        raise ConfigError(
+            f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it enrol."
+        )
+    return known
+
+
+def _paillier(path: Path, bits: int) -> PrivateKey:
+    """Read the customer's Paillier key, or make one; it stays with the journal."""
+    if path.exists():
+        return PrivateKey.load(path.read_bytes())
+    key = generate_key(bits)
+    files.write_whole(path, key.save(), mode=files.PRIVATE)
+    return key
+
+
+def _source(place: Place, options: SambaOptions, name: str) -> Source:
+    """Where this owner's rewards come from: its arm of a simulated world, or what [source] says."""
+    if options.world is not None:
+        arms, seed, number = options.world.arms(), options.world.seed, options.owners.index(name)
+
+        async def simulated(ask: Ask) -> Message:
+            assert isinstance(ask, Pull)
+            return Reward(ask.number, arms.reward(seed, number, ask.number))
+
+        return simulated
+    if place.file.source is None:
+        raise ConfigError("an owner needs to know where its rewards come from. Give [source] with a kind.")
+    draws = place.secrets.number(b"samba source", context=place.identity.run.encode())
+    return answering(SourceSettings.make(place.file.source).source(draws, place.folder), place.identity.run)
+
+
+class OwnerEntry(Settings):
+    """One owner of a federation file."""
+
+    name: str
+    source: dict[str, Any] | None = None
+
+
+class FederationFile(SambaOptions):
+    """A whole federation on one machine (`posse up`)."""
+
+    protocol: Literal["samba"] = "samba"
+    run: str
+    """Name of the run."""
+    listen: str = "127.0.0.1:7400"
+    """Where the controller listens."""
+    sync: bool = True
+    """Wait for the disk before anything that follows from a reward leaves."""
+    members: tuple[OwnerEntry, ...] = Field(default=(), alias="owner")
+    """The owners ([[owner]] with a name and a source)."""
+
+
+def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
+    """Make identities and files for all parties of a federation; what exists is kept, so that a run can go on."""
+    owners = tuple(member.name for member in federation.members)
+    check_budget(max(2, len(owners)), federation.budget)
+    members = {CONTROLLER: "controller", COMP: "comp", CUSTOMER: "customer", **dict.fromkeys(owners, "owner")}
+    enrol_all(folder, federation.run, members)
+    options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
+    for name in ("owners", "budget", "authority", "paillier_bits"):
+        options.pop(name, None)
+    if federation.world is not None:
+        options["owners"] = list(owners)
+    sources = {member.name: member.source for member in federation.members}
+    paths = []
+    for name, role in members.items():
+        own: dict[str, Any] = dict(options)
+        if role != "customer":
+            own["customer"] = f"{CUSTOMER}/{CERTIFICATE}"
+        if role in ("controller", "customer"):
+            own["owners"] = list(owners)
+        if role == "customer":
+            own |= {"budget": federation.budget, "authority": AUTHORITY, "paillier_bits": federation.paillier_bits}
+        reach = {"listen": federation.listen} if role == "controller" else {"connect": {CONTROLLER: federation.listen}}
+        values = {
+            "protocol": "samba", "identity": name, "journal": f"{name}/journal", "sync": federation.sync, **reach,
+            "options": own, "source": sources.get(name),
+        }  # fmt: skip
+        paths.append(write_party(folder / f"{name}.toml", values))
+    return paths

@@ -1,0 +1,246 @@
+"""A party's journal: what it took in, before it answers.
+
+    journal-<g>.log    records since snapshot g: length (4) | CRC-32 (4) | payload
+    snapshot-<g>       one record, written whole: a new file, fsync, rename, fsync of the folder
+
+A record is in the operating system's hands after `write`: it survives the death of the process. It is on the disk after
+`sync`: it survives the death of the machine. A torn record at the end, which only the second kind of death leaves, is
+cut off when the journal is opened; nobody was told of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from posse.core.errors import JournalError
+
+_HEAD = struct.Struct("<II")
+_SNAPSHOT = re.compile(r"snapshot-(\d{8})")
+LARGEST = 64 << 20
+"""Bytes of a record: no message, and no snapshot, is larger."""
+
+
+class Disk(Protocol):
+    """The few things a journal asks of the operating system; tests let them fail."""
+
+    def take(self, folder: Path) -> int:
+        """Make the folder where there is none, and take it for this process: a descriptor that holds the lock."""
+
+    def names(self, folder: Path) -> list[str]:
+        """List a folder."""
+
+    def read(self, path: Path) -> bytes:
+        """Read a file."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file and return its descriptor; new files are for their owner only."""
+
+    def write(self, file: int, data: bytes) -> int:
+        """Write bytes at the end, and return how many."""
+
+    def sync(self, file: int) -> None:
+        """Return when everything written is on the disk."""
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cut a file."""
+
+    def close(self, file: int) -> None:
+        """Close a file."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Put a file in the place of another at once, durably."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def take(self, folder: Path) -> int:
+        """Lock the folder; the lock goes when the process does."""
+        import fcntl
+
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise JournalError(
+                f"the journal in {folder} is in use by another process. Stop it, or give this party another folder."
+            ) from None
+        return file
+
+    def names(self, folder: Path) -> list[str]:
+        """List a folder."""
+        return os.listdir(folder)
+
+    def read(self, path: Path) -> bytes:
+        """Read a file."""
+        return path.read_bytes()
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file."""
+        return os.open(path, flags, 0o600)
+
+    def write(self, file: int, data: bytes) -> int:
+        """Write bytes."""
+        return os.write(file, data)
+
+    def sync(self, file: int) -> None:
+        """Wait for the disk."""
+        os.fdatasync(file)
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cut a file."""
+        os.ftruncate(file, size)
+
+    def close(self, file: int) -> None:
+        """Close a file."""
+        os.close(file)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename, and wait until the folder is on the disk."""
+        os.replace(old, new)
+        folder = os.open(new.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink(missing_ok=True)
+
+
+class Journal:
+    """Records of one party in one folder; opened by one process at a time."""
+
+    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
+        """Open or make the journal; `snapshot` and `records()` then tell what it holds."""
+        self._folder, self._disk = folder, disk or RealDisk()
+        with _told(folder):
+            self._lock = self._disk.take(folder)
+            self._generation, self.snapshot = self._newest()
+            self._file = self._disk.open(self._log(), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self._held = self._read()
+        self._waiting: list[bytes] = []
+        self.size = sum(len(record) + _HEAD.size for record in self._held)
+        """Bytes of records since the snapshot."""
+
+    def records(self) -> Iterator[bytes]:
+        """Give the records since the snapshot that were there when the journal was opened, once."""
+        held, self._held = self._held, []
+        return iter(held)
+
+    def append(self, record: bytes) -> None:
+        """Add a record; it is kept from the next `write` on."""
+        self._waiting.append(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+
+    def write(self) -> None:
+        """Hand what was added to the operating system: after this the process may die."""
+        if not self._waiting:
+            return
+        data = b"".join(self._waiting)
+        with _told(self._folder):
+            written = self._disk.write(self._file, data)
+            if written != len(data):
+                # A disk that is nearly full takes a part; the torn record would hide what comes after it.
+                self._disk.truncate(self._file, self.size)
+                raise OSError(28, "No space left on device")
+        self._waiting.clear()
+        self.size += len(data)
+
+    def sync(self) -> None:
+        """Wait until everything written is on the disk: after this the machine may die."""
+        with _told(self._folder):
+            self._disk.sync(self._file)
+
+    def checkpoint(self, snapshot: bytes) -> None:
+        """Begin a new generation with a snapshot; older records are not needed any more."""
+        self.write()
+        generation = self._generation + 1
+        whole = self._folder / "snapshot.new"
+        with _told(self._folder):
+            file = self._disk.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                data = _HEAD.pack(len(snapshot), zlib.crc32(snapshot)) + snapshot
+                if self._disk.write(file, data) != len(data):
+                    raise OSError(28, "No space left on device")
+                self._disk.sync(file)
+            finally:
+                self._disk.close(file)
+            old, self._generation = self._log(), generation
+            log = self._disk.open(self._log(), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC)
+            self._disk.rename(whole, self._folder / f"snapshot-{generation:08}")
+            self._disk.close(self._file)
+            self._file, self.size = log, 0
+            self._disk.remove(old)
+            self._disk.remove(self._folder / f"snapshot-{generation - 1:08}")
+
+    def close(self) -> None:
+        """Close the files; what was added and not written is lost, as in a crash."""
+        self._disk.close(self._file)
+        self._disk.close(self._lock)
+
+    def _log(self) -> Path:
+        return self._folder / f"journal-{self._generation:08}.log"
+
+    def _newest(self) -> tuple[int, bytes | None]:
+        """Find the newest snapshot; it was renamed when whole, so a damaged one is the disk's fault."""
+        found = sorted(int(match[1]) for name in self._disk.names(self._folder) if (match := _SNAPSHOT.fullmatch(name)))
+        if not found:
+            return 0, None
+        for old in found[:-1]:
+            self._disk.remove(self._folder / f"snapshot-{old:08}")
+            self._disk.remove(self._folder / f"journal-{old:08}.log")
+        path = self._folder / f"snapshot-{found[-1]:08}"
+        records, whole = _split(self._disk.read(path))
+        if len(records) != 1 or not whole:
+            raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
+        return found[-1], records[0]
+
+    def _read(self) -> list[bytes]:
+        data = self._disk.read(self._log())
+        records, whole = _split(data)
+        if not whole:
+            self._disk.truncate(self._file, sum(len(record) + _HEAD.size for record in records))
+        return records
+
+
+def _split(data: bytes) -> tuple[list[bytes], bool]:
+    """Split into records up to the first that is torn, and say whether there was none."""
+    records: list[bytes] = []
+    at = 0
+    while at + _HEAD.size <= len(data):
+        length, crc = _HEAD.unpack_from(data, at)
+        record = data[at + _HEAD.size : at + _HEAD.size + length]
+        if length > LARGEST or len(record) != length or zlib.crc32(record) != crc:
+            return records, False
+        records.append(record)
+        at += _HEAD.size + length
+    return records, at == len(data)
+
+
+class _told:
+    """Turn what the file system raises into a `JournalError` that names the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise JournalError(
+                f"the journal in {self._folder} cannot be kept: {error.strerror or error}. "
+                "Mend the disk and start the party again: it goes on where it was."
+            ) from error

@@ -1,0 +1,108 @@
+"""A whole federation on one machine: identities for all, a file for each, and a process for each.
+
+What a party's process is given is its file and nothing else: each has an identity, a journal and secrets of its own, as
+if it were elsewhere. Only the authority is in the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posse.runtime.certificates import files
+from posse.runtime.certificates.authority import Authority
+from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates.identity import CERTIFICATE
+from posse.runtime.certificates.party import complete, prepare
+
+AUTHORITY = "authority"
+
+
+def enrol_all(folder: Path, run: str, members: Mapping[str, str]) -> Authority:
+    """Make an authority, and let every member (role by name) enrol as it would from elsewhere."""
+    place = folder / AUTHORITY
+    authority = Authority(place) if place.exists() else Authority.init(place, "customer", run)
+    desk = Desk(authority)
+    for name, role in members.items():
+        if not (folder / name / CERTIFICATE).exists():
+            token, now = authority.token(role, name), authority.now()
+            answer = desk.answer(prepare(token, folder / name, now))
+            complete(token, folder / name, answer.data, now)
+    return authority
+
+
+def write_party(path: Path, values: Mapping[str, Any]) -> Path:
+    """Write a party's file."""
+    files.write_whole(path, to_toml(values).encode())
+    return path
+
+
+def to_toml(values: Mapping[str, Any], table: str = "") -> str:
+    """Write plain values as TOML: numbers, booleans, words, lists of them, and tables.
+
+    >>> print(to_toml({"listen": "127.0.0.1:7400", "options": {"owners": ["a", "b"], "sync": True}}))
+    listen = "127.0.0.1:7400"
+    <BLANKLINE>
+    [options]
+    owners = ["a", "b"]
+    sync = true
+    <BLANKLINE>
+    """
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping) and value is not None}
+    lines = [f"[{table}]"] if table else []
+    # JSON's strings, numbers, booleans and flat lists are TOML's.
+    lines += [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    parts = ["\n".join([*lines, ""])]
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            parts.append(to_toml(value, f"{table}.{key}" if table else key))
+    return "\n".join(parts)
+
+
+@dataclass
+class Process:
+    """One party's process, and where its file, log and journal are."""
+
+    name: str
+    file: Path
+    log: Path
+    handle: subprocess.Popen[bytes]
+
+
+def start(files_: Sequence[Path]) -> list[Process]:
+    """Start a process for each party's file; what each logs goes beside its file."""
+    return [start_one(path) for path in files_]
+
+
+def start_one(path: Path) -> Process:
+    """Start one party."""
+    log = path.with_suffix(".log")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    with log.open("ab") as stream:
+        handle = subprocess.Popen(
+            [sys.executable, "-m", "posse", "party", str(path)], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+    return Process(path.stem, path, log, handle)
+
+
+def stop(processes: Sequence[Process], patience: float = 10.0) -> None:
+    """Stop what was started, kindly and then not."""
+    for process in processes:
+        if process.handle.poll() is None:
+            process.handle.send_signal(signal.SIGTERM)
+    end = time.monotonic() + patience
+    for process in processes:
+        try:
+            process.handle.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.handle.kill()
+            process.handle.wait()

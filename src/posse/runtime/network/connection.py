@@ -1,0 +1,209 @@
+"""One connection to one peer: frames in, frames out, over TLS; who it is comes from its certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol
+
+from posse.core.errors import PosseError
+from posse.runtime.network.wire import LARGEST_FRAME, LARGEST_HELLO, AnyFrame, Hello, Kept, Reader, Refused, pack
+
+_SHUT = 5.0
+"""Seconds after which a peer that does not say hello is hung up on."""
+
+
+_SILENT = (
+    "it hung up without a word: it may have refused this party's certificate (expired, revoked, of another authority). "
+    "Its own log says why"
+)
+
+
+class Host(Protocol):
+    """What a connection asks of the party it belongs to."""
+
+    def admit(self, certificate: bytes | None, connection: Connection) -> str:
+        """Return the peer's name, or raise a `PosseError` that says why it is not wanted."""
+
+    def greeting(self, peer: str) -> Hello:
+        """Make the hello for a peer."""
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        """Take a peer's hello; raise a `PosseError` if the two cannot talk."""
+
+    def frame(self, connection: Connection, frame: AnyFrame) -> None:
+        """Take a frame behind the hello; raise a `PosseError` to end the connection."""
+
+    def batch(self, connection: Connection) -> None:
+        """Hear that all frames that had arrived are taken."""
+
+    def lost(self, connection: Connection, why: str) -> None:
+        """Hear that a connection is over."""
+
+    def refused(self, peer: str, why: str, *, counted: str) -> None:
+        """Hear that somebody was refused, with a word to count it under."""
+
+
+class Connection(asyncio.Protocol):
+    """Frames over one transport; ends itself on anything that is not allowed."""
+
+    def __init__(self, host: Host, *, dialled: str | None = None) -> None:
+        """`dialled` is the name of the peer that was called, where this party called."""
+        self._host, self.dialled = host, dialled
+        self.peer: str | None = None
+        self.ready = False
+        """Whether both have said hello."""
+        self.writable = True
+        self.closed = asyncio.get_running_loop().create_future()
+        self.heard = asyncio.get_running_loop().time()
+        """When the peer was last heard, by the clock that only ever runs forward."""
+        self._transport: asyncio.Transport | None = None
+        self._reader = Reader(LARGEST_HELLO)
+        self._why = ""
+        self._early = bytearray()
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Look at the certificate and say hello."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert(binary_form=True) if isinstance(tls, ssl.SSLObject) else None
+        try:
+            self.peer = self._host.admit(certificate, self)
+        except PosseError as error:
+            self.refuse(error, "certificate")
+            return
+        self._deadline = asyncio.get_running_loop().call_later(_SHUT, self._too_late)
+        self.write(pack(self._host.greeting(self.peer)))
+        if self._early:
+            self.data_received(bytes(self._early))
+            self._early.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes as they come."""
+        if self._transport is None:
+            self._early += data  # it may come before TLS has told who it is
+            return
+        if self._why:
+            return
+        self.heard = asyncio.get_running_loop().time()
+        try:
+            for frame in self._reader.feed(data):
+                self._take(frame)
+        except PosseError as error:
+            self.refuse(error, "frame" if self.ready else "hello")
+        if self.ready:
+            self._host.batch(self)
+
+    def _take(self, frame: AnyFrame) -> None:
+        if isinstance(frame, Refused):
+            self.hang_up(f"it refused us: {frame.reason[:300]}")
+        elif self.ready:
+            self._host.frame(self, frame)
+        elif isinstance(frame, Hello):
+            self._host.greeted(self, frame)
+            self.ready = True
+            self._reader.cap = LARGEST_FRAME
+            if self._deadline is not None:
+                self._deadline.cancel()
+        elif not isinstance(frame, Kept):
+            self.refuse(PosseError("a hello must come first."), "hello")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the party."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._host.lost(self, self._why or (f"{exc}" if exc else "it hung up" if self.ready else _SILENT))
+
+    def pause_writing(self) -> None:
+        """The peer is slow: leave messages in the link."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.writable = True
+        self._host.batch(self)
+
+    def write(self, data: bytes) -> None:
+        """Put bytes on the wire."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def refuse(self, error: PosseError, counted: str) -> None:
+        """Say why, as far as the peer may know, and hang up."""
+        self._host.refused(self.peer or self._address(), str(error), counted=counted)
+        self.write(pack(Refused(str(error)[:1000])))
+        self.hang_up(f"refused: {error}")
+
+    def hang_up(self, why: str) -> None:
+        """End the connection."""
+        self._why = self._why or why
+        if self._transport is not None:
+            self._transport.close()
+
+    def pause(self, paused: bool) -> None:
+        """Stop or go on reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            (self._transport.pause_reading if paused else self._transport.resume_reading)()
+
+    def _too_late(self) -> None:
+        self.refuse(PosseError(f"no hello within {_SHUT:g} s."), "hello")
+
+    def _address(self) -> str:
+        at = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return f"{at[0]}:{at[1]}" if at else "somebody"
+
+
+class Doorstep(asyncio.Protocol):
+    """A connection that somebody opened, before TLS: it becomes a `Connection`, or it is counted why not."""
+
+    def __init__(self, host: Host, context: ssl.SSLContext | None) -> None:
+        self._host, self._context = host, context
+        self._greeting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin TLS."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        self._greeting = asyncio.get_running_loop().create_task(self._greet(transport))
+
+    async def _greet(self, transport: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        connection = Connection(self._host)
+        assert self._context is not None
+        at = transport.get_extra_info("peername")
+        try:
+            secured = await loop.start_tls(
+                transport, connection, self._context, server_side=True, ssl_handshake_timeout=_SHUT
+            )
+        except (OSError, TimeoutError) as error:
+            self._host.refused(f"{at[0]}:{at[1]}", why_no_tls(error), counted="tls")
+            transport.abort()
+            return
+        if secured is not None:
+            connection.connection_made(secured)
+
+
+def why_no_tls(error: BaseException) -> str:
+    """Say why a handshake failed, as far as OpenSSL tells.
+
+    >>> why_no_tls(TimeoutError())
+    'the handshake took too long'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return _REASONS.get(error.reason, error.reason.lower().replace("_", " "))
+    return "the handshake took too long" if isinstance(error, TimeoutError) else f"it hung up ({error})"
+
+
+_REASONS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate",
+    "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks plain HTTP",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a certificate, and was shown none",
+}

@@ -1,0 +1,180 @@
+"""One party of a federation: its file, what its protocol makes of it, and the process that runs it.
+
+A party's file says where its identity and its journal are, whom it calls or where it listens; the rest is a table of
+its protocol's own. Name, role and run come from the certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from posse.core.errors import CertificateError, ConfigError
+from posse.core.roles import Note, Role
+from posse.core.settings import Settings
+from posse.privacy.crypto.secrets import Secrets
+from posse.runtime.certificates import files
+from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
+from posse.runtime.journal import Disk, Journal
+from posse.runtime.network.engine import Engine, Vocabulary
+from posse.runtime.network.operate import Control, json_log, serve_metrics
+from posse.runtime.network.party import Party, Source, Timing, Wiring
+
+ROOT = "root.key"
+
+
+class PartyFile(Settings):
+    """What every party's file says; paths are relative to the file."""
+
+    protocol: str
+    """samba or dp-combinatorial."""
+    identity: Path
+    """Folder that 'posse enrol' wrote."""
+    journal: Path
+    """Folder of this party's journal of this run."""
+    listen: str | None = None
+    """host:port where peers call, such as 0.0.0.0:7400."""
+    connect: dict[str, str] = Field(default_factory=dict)
+    """Peers that this party calls, by name: host:port."""
+    metrics: str | None = None
+    """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
+    sync: bool = True
+    """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The table of the protocol, such as [options] with policy and level."""
+    source: dict[str, Any] | None = None
+    """Where rewards come from ([source])."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a protocol makes of a party's file."""
+
+    role: Role
+    vocabulary: Vocabulary
+    peers: Mapping[str, str]
+    """Role of every peer, by name."""
+    source: Source | None = None
+    commands: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a protocol is given to build a party from."""
+
+    file: PartyFile
+    folder: Path
+    identity: PartyIdentity
+    secrets: Secrets
+    journal: Path
+
+
+Build = Callable[[Place], Deployment]
+
+
+def open_place(path: Path) -> Place:
+    """Read a party's file, its identity and its root of secrets, which is made where there is none."""
+    file, folder = PartyFile.make(file=path), path.resolve().parent
+    identity = PartyIdentity.load(folder / file.identity)
+    journal = folder / file.journal
+    journal.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Place(file, folder, identity, Secrets(_root(journal / ROOT)), journal)
+
+
+def _root(path: Path) -> bytes:
+    """Read the root of a party's secrets, or draw one; it is on the disk before anything derives from it."""
+    if not path.exists():
+        files.write_whole(path, os.urandom(32), mode=files.PRIVATE, replace=False)
+    files.check_private(path)
+    return path.read_bytes()
+
+
+def address(text: str) -> tuple[str, int]:
+    """Split host:port.
+
+    >>> address("127.0.0.1:7400")
+    ('127.0.0.1', 7400)
+    """
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdigit() and int(port) < 65536):
+        raise ConfigError(f"an address must be host:port, such as 10.0.0.5:7400, got '{text}'.")
+    return host.strip("[]"), int(port)
+
+
+def make_party(
+    place: Place,
+    build: Build,
+    *,
+    log: Callable[..., None] | None = None,
+    watch: Callable[[Note], None] | None = None,
+    timing: Timing | None = None,
+    disk: Disk | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> tuple[Party, Deployment]:
+    """Build a party from its place; nothing is opened but its journal."""
+    made, file = build(place), place.file
+    unknown = sorted(set(file.connect) - set(made.peers))
+    if unknown:
+        raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
+    engine = Engine(
+        made.role, Journal(place.journal, disk), list(made.peers), made.vocabulary, run=place.identity.run,
+        sync_answers=file.sync,
+    )  # fmt: skip
+    server, client = ssl_contexts(place.identity)
+    wiring = Wiring(
+        file.protocol, made.peers, {name: address(text) for name, text in file.connect.items()},
+        None if file.listen is None else address(file.listen), server, client,
+    )  # fmt: skip
+    clock = now or (lambda: datetime.now(UTC))
+    checker = _Checker(place.identity, clock)
+    return Party(engine, wiring, checker, made.source, timing=timing, log=log, watch=watch), made
+
+
+class _Checker:
+    """Says whose certificate a peer shows; reads the revocation list again when its file changes."""
+
+    def __init__(self, identity: PartyIdentity, now: Callable[[], datetime]) -> None:
+        self._identity, self._now = identity, now
+        self._path = identity.folder / "crl.pem"
+        self._read = self._changed()
+
+    def __call__(self, certificate: bytes | None) -> tuple[str, str]:
+        if (changed := self._changed()) != self._read:
+            with contextlib.suppress(CertificateError):  # an older or damaged list: keep the one we have
+                self._identity = self._identity.with_crl()
+            self._read = changed
+        peer = self._identity.check(certificate, self._now())
+        return peer.role, peer.name
+
+    def _changed(self) -> int:
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+async def run_party(place: Place, build: Build, *, watch: Callable[[Note], None] | None = None) -> Deployment:
+    """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly."""
+    party, made = make_party(place, build, log=json_log(place.identity.name), watch=watch)
+    control = Control(party, place.journal, dict(made.commands))
+    await control.start()
+    metrics = None if place.file.metrics is None else await serve_metrics(party, *address(place.file.metrics))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, party.stop)
+    try:
+        await party.run()
+    finally:
+        control.close()
+        if metrics is not None:
+            metrics.close()
+    return made

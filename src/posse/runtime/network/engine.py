@@ -1,0 +1,256 @@
+"""A durable party: one role, its journal and its links; sans-IO.
+
+Whatever comes in (a message, or the world's answer) is given to the role, journalled, and only then answered. Roles
+are deterministic, so after a crash the last snapshot and the inputs journalled since give the same state and the same
+outputs again; outputs that a peer has already are dropped there by their number. Nothing is decided by a clock.
+
+The world's answers cannot be asked for again from a peer, so they are on the disk before anything that follows from
+them leaves (`sync_answers`); messages can, so their sender keeps them until they are on the disk here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Union
+
+import msgspec
+
+from posse.core.errors import JournalError, LinkError, ProtocolError
+from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role
+from posse.runtime.journal import Journal
+from posse.runtime.network.links import Link
+
+SNAPSHOT_BYTES = 4 << 20
+"""A journal longer than this is replaced by a snapshot."""
+
+_START, _MESSAGE, _ANSWER, _REFUSED = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The messages and asks of a protocol, which a runtime must decode and knows nothing else of."""
+
+    messages: tuple[type[Message], ...]
+    asks: tuple[type[Ask], ...] = ()
+
+    def decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        """Make a strict decoder of any message."""
+        return msgspec.msgpack.Decoder(Union[self.messages])  # noqa: UP007
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    version: int
+    run: str
+    party: str
+    links: dict[str, tuple[int, int, int, list[bytes]]]
+    asks: dict[int, bytes]
+    asked: int
+    role: dict[str, Any]
+
+
+class Engine:
+    """Runs one role so that it can die at any point and go on exactly."""
+
+    def __init__(
+        self,
+        role: Role,
+        journal: Journal,
+        peers: Sequence[str],
+        vocabulary: Vocabulary,
+        *,
+        run: str,
+        sync_answers: bool = True,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
+    ) -> None:
+        self.role, self.run = role, run
+        self.links = {peer: Link(peer) for peer in peers}
+        self.asks: dict[int, Ask] = {}
+        """What the world has not answered yet, by number."""
+        self.notes: list[Note] = []
+        """What the role wants known, since the caller last looked."""
+        self.refusals: list[tuple[str, str]] = []
+        """Messages that the role refused, and why, since the caller last looked."""
+        self._journal, self._sync_answers, self._snapshot_bytes = journal, sync_answers, snapshot_bytes
+        self._decoder = vocabulary.decoder()
+        self._ask_decoder = msgspec.msgpack.Decoder(Union[vocabulary.asks]) if vocabulary.asks else None  # noqa: UP007
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._asked = 0
+        self._must_sync = self._started = self._beside = False
+        self._recover()
+
+    def begin(self) -> None:
+        """Let the role start, if it has not in an earlier life."""
+        if not self._started:
+            self._started = True
+            self._record(_START, self.role.name, 0, self.run.encode())
+            self._carry_out(self.role.start())
+
+    def receive(self, peer: str, number: int, body: bytes) -> bool:
+        """Take message `number` of a peer; False if it was here before, or the role refuses it."""
+        link = self.links[peer]
+        if not link.take(number):
+            return False
+        link.held.append(body)
+        return self._take_held(link) and self._take_all_held()
+
+    def answer(self, number: int, answer: Message) -> None:
+        """Take the world's answer to an ask; the first one is kept, later ones are dropped."""
+        ask = self.asks.get(number)
+        if ask is None:
+            return
+        actions = self.role.receive(WORLD, answer)  # an answer that the role refuses leaves the ask open
+        del self.asks[number]
+        self._record(_ANSWER, ask.party, number, self._encode(answer))
+        self._must_sync = self._must_sync or self._sync_answers
+        self._carry_out(actions)
+
+    def commit(self) -> bool:
+        """Hand the journal to the operating system; after it, outputs may leave. True if the disk was waited for."""
+        self._journal.write()
+        synced = self._must_sync
+        if synced:
+            self.sync()
+        if self._journal.size > self._snapshot_bytes and not self._beside:
+            self.checkpoint()
+        return synced
+
+    def _marks(self) -> dict[str, int]:
+        """Write, and tell what is written now: after a sync that begins later, it is on the disk."""
+        self._journal.write()
+        return {peer: link.received for peer, link in self.links.items()}
+
+    def _synced(self, marks: Mapping[str, int]) -> None:
+        """Take note that everything up to these marks is on the disk."""
+        for peer, received in marks.items():
+            self.links[peer].durable = max(self.links[peer].durable, received)
+
+    @contextmanager
+    def syncing(self) -> Iterator[Callable[[], None]]:
+        """Give a function that waits for the disk, to be called beside the loop; what was written before is durable."""
+        marks, self._beside = self._marks(), True
+        try:
+            yield self._journal.sync
+            self._synced(marks)
+        finally:
+            self._beside = False
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        marks = self._marks()
+        self._journal.sync()
+        self._must_sync = False
+        self._synced(marks)
+
+    def checkpoint(self) -> None:
+        """Replace the journal by a snapshot."""
+        links = {peer: link.save() for peer, link in self.links.items()}
+        asks = {number: self._encode(ask) for number, ask in self.asks.items()}
+        snapshot = _Snapshot(1, self.run, self.role.name, links, asks, self._asked, self.role.save())
+        self._journal.checkpoint(self._encode(snapshot))
+        self._must_sync = False
+        self._synced(self._marks())
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything taken in is on the disk."""
+        return all(link.durable == link.received for link in self.links.values())
+
+    def _take_all_held(self) -> bool:
+        """Take what was held, now that something new is known; True as for what was just taken."""
+        while any(link.held and self._take_held(link) for link in self.links.values()):
+            pass
+        return True
+
+    def _take_held(self, link: Link) -> bool:
+        """Take the first message held for a link, or hold it on.
+
+        A party that is behind hears again what its peers have kept for it, in the order of each and not in the order
+        of all: a message that cannot come yet may come after another.
+        """
+        try:
+            actions = self.role.receive(link.peer, self._decoder.decode(link.held[0]))
+        except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if not any(other.behind for other in self.links.values()):
+                self._refuse(link, str(error))
+            return False
+        link.received += 1
+        self._record(_MESSAGE, link.peer, link.received, link.held.popleft())
+        self._carry_out(actions)
+        return True
+
+    def _refuse(self, link: Link, why: str) -> None:
+        """Leave the role as it was; that the number is used up must survive, or a replay would take another path."""
+        link.held.popleft()
+        link.received += 1
+        self._record(_REFUSED, link.peer, link.received, b"")
+        self.refusals.append((link.peer, why))
+
+    def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
+        self._journal.append(self._encode((kind, peer, number, body)))
+
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            if isinstance(action, tuple):
+                self._send(action[1], action[2])
+            elif isinstance(action, Many):
+                for _, receiver, message in action.sends:
+                    self._send(receiver, message)
+            elif isinstance(action, Note):
+                self.notes.append(action)
+            else:
+                self._asked += 1
+                self.asks[self._asked] = action
+
+    def _send(self, receiver: str, message: Message) -> None:
+        self.links[receiver].send(self._encode(message))
+
+    # Recovery ---------------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Take up the last snapshot and what was journalled since."""
+        if self._journal.snapshot is not None:
+            self._load(self._journal.snapshot)
+        for record in self._journal.records():
+            self._replay(*msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes]))
+        for link in self.links.values():
+            link.durable = link.received
+            link.unsent = link.durable_there + 1
+        if self._started:
+            self.sync()  # what was only in the operating system's hands may be told as durable after this
+        self.notes.clear()
+
+    def _load(self, body: bytes) -> None:
+        snapshot = msgspec.msgpack.decode(body, type=_Snapshot)
+        self._check_whose(snapshot.version, snapshot.run, snapshot.party)
+        self.role.load(snapshot.role)
+        for peer, saved in snapshot.links.items():
+            if peer not in self.links:
+                raise LinkError(
+                    f"the journal has a link to '{peer}', the federation has not. Restore the federation file."
+                )
+            self.links[peer].load(*saved)
+        assert self._ask_decoder is not None or not snapshot.asks
+        self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
+        self._asked, self._started = snapshot.asked, True
+
+    def _check_whose(self, version: int, run: str, party: str) -> None:
+        if (version, run, party) != (1, self.run, self.role.name):
+            raise JournalError(
+                f"the journal is of '{party}' in run {run} (format {version}), this is '{self.role.name}' in run "
+                f"{self.run}. Give each party and run a folder of its own."
+            )
+
+    def _replay(self, kind: int, peer: str, number: int, body: bytes) -> None:
+        if kind == _START:
+            self._check_whose(1, body.decode(), peer)
+            self._started = True
+            self._carry_out(self.role.start())
+        elif kind == _ANSWER:
+            del self.asks[number]
+            self._carry_out(self.role.receive(WORLD, self._decoder.decode(body)))
+        else:
+            self.links[peer].received = number
+            if kind == _MESSAGE:
+                self._carry_out(self.role.receive(peer, self._decoder.decode(body)))

@@ -1,0 +1,104 @@
+"""A link: messages from one party to another, in order, each once, whatever happens to the connection.
+
+Messages on a link are numbered from 1. A sender keeps each one until the receiver has it *on disk*; a connection begins
+with both saying what they have, and the sender goes on from there. What comes twice is dropped; a gap breaks the
+connection, and the next one mends it.
+
+A party whose machine dies may find that a peer has messages which it does not remember sending. It takes in again what
+its peers have kept for it, and comes to send the same messages under the same numbers; until then it is *behind*. So
+what a role sends on a link must not depend on the order in which messages of different peers arrive. What cannot be
+mended is a party that needs a message which its peer has forgotten: the peer was told that it was on disk, so a
+journal was set back to an older copy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from posse.core.errors import LinkError
+
+
+class GapError(LinkError):
+    """A message is missing on a connection: the next connection brings it."""
+
+
+class Link:
+    """One party's end of a link to a peer; sans-IO."""
+
+    __slots__ = ("_kept", "durable", "durable_there", "held", "peer", "received", "sent", "unsent")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.sent = 0
+        """Number of the last message to the peer."""
+        self.received = 0
+        """Number of the last message from the peer that was taken in."""
+        self.durable = 0
+        """The same, of those that are on this disk."""
+        self.durable_there = 0
+        """Number of the last message that is on the peer's disk; it may be one that is yet to be sent again."""
+        self.unsent = 1
+        """Number of the next message to put on the present connection."""
+        self.held: deque[bytes] = deque()
+        """Messages that have arrived and cannot be taken in yet, in order (see `Engine`)."""
+        self._kept: deque[bytes] = deque()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer has messages of this party that it does not remember sending."""
+        return self.unsent > self.sent + 1
+
+    def send(self, body: bytes) -> None:
+        """Take a message to the peer."""
+        self.sent += 1
+        if self.sent > self.durable_there:
+            self._kept.append(body)
+
+    def take(self, number: int) -> bool:
+        """Tell whether an arriving message is the next one; one that was here before is not wanted."""
+        here = self.received + len(self.held)
+        if number <= here:
+            return False
+        if number != here + 1:
+            raise GapError(f"'{self.peer}' sent message {number} where {here + 1} was next; connect again.")
+        return True
+
+    def acknowledged(self, durable: int) -> None:
+        """Forget what is on the peer's disk."""
+        if durable > self.durable_there:
+            for _ in range(min(durable, self.sent) - min(self.durable_there, self.sent)):
+                self._kept.popleft()
+            self.durable_there = durable
+
+    def connected(self, received: int, durable: int) -> None:
+        """Begin a connection: the peer has taken in `received` messages and has `durable` of them on disk."""
+        if durable < self.durable_there or received < durable:
+            raise LinkError(
+                f"'{self.peer}' has {durable} messages of this party on its disk, and had {self.durable_there} before: "
+                "its journal was set back to an older copy. Stop the run: it cannot go on exactly."
+            )
+        self.acknowledged(durable)
+        self.unsent = received + 1
+        self.held.clear()  # they come again
+
+    def outgoing(self, most: int = 256) -> list[tuple[int, bytes]]:
+        """Give the messages that the present connection has not carried yet, and count them as carried."""
+        first, last = self.unsent, min(self.sent, self.unsent + most - 1)
+        if last < first:
+            return []
+        self.unsent = last + 1
+        offset = first - self.durable_there - 1
+        return [(number, self._kept[offset + i]) for i, number in enumerate(range(first, last + 1))]
+
+    def save(self) -> tuple[int, int, int, list[bytes]]:
+        """Give what a snapshot keeps."""
+        return self.sent, self.received, self.durable_there, list(self._kept)
+
+    def load(self, sent: int, received: int, durable_there: int, kept: list[bytes]) -> None:
+        """Take up what a snapshot kept; everything in it is on disk."""
+        if max(0, sent - durable_there) != len(kept):
+            raise LinkError(
+                f"the snapshot of the link to '{self.peer}' does not add up. Restore the folder from a copy."
+            )
+        self.sent, self.received, self.durable, self.durable_there = sent, received, received, durable_there
+        self._kept, self.unsent = deque(kept), durable_there + 1

@@ -1,0 +1,142 @@
+"""What an operator sees of a party, and may ask of it: a socket in its folder, and metrics for a monitor.
+
+Never shown: who was pulled, whose reward is pending, how fast a peer answers. Any of them would name the pulled arm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from posse.core.errors import LinkError
+from posse.runtime.network.party import Party
+from posse.version import __version__
+
+SOCKET = "control.sock"
+_LONGEST_LINE = 1 << 16
+
+
+def status(party: Party) -> dict[str, Any]:
+    """Tell how far a party is and whom it misses."""
+    engine = party.engine
+    shown = {key: value for key, value in engine.role.state().items() if key in ("step", "round", "rounds", "digest")}
+    missing = sorted(set(party.wiring.peers) - set(party.connections))
+    return {
+        "party": engine.role.name,
+        "role": engine.role.kind,
+        "run": engine.run,
+        "version": __version__,
+        "paused": party.paused,
+        "finished": engine.role.finished,
+        "missing": {peer: party.troubles.get(peer, "has not called yet") for peer in missing},
+        **shown,
+    }
+
+
+class Control:
+    """Answers one line of JSON with another on a socket that only the owner of the folder can open."""
+
+    def __init__(self, party: Party, folder: Path, more: dict[str, Callable[[], object]] | None = None) -> None:
+        """`more` are commands of the protocol, such as ending a run early."""
+        self._path = folder / SOCKET
+        self._commands: dict[str, Callable[[], object]] = {
+            "status": lambda: status(party),
+            "pause": lambda: party.pause(True),
+            "resume": lambda: party.pause(False),
+            "stop": lambda: asyncio.get_running_loop().call_soon(party.stop),
+            **(more or {}),
+        }
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Open the socket."""
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LONGEST_LINE)
+        self._path.chmod(0o600)
+
+    def close(self) -> None:
+        """Close and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked = (await asyncio.wait_for(reader.readline(), 5)).decode("utf-8", "replace").strip()
+            command = self._commands.get(asked)
+            answer = {"error": f"unknown command '{asked[:40]}'."} if command is None else {"ok": command()}
+            writer.write(json.dumps(answer, default=str).encode() + b"\n")
+            await writer.drain()
+        except (OSError, ValueError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+
+
+async def ask(folder: Path, command: str) -> Any:
+    """Ask a party on this machine, by its folder."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(folder / SOCKET, limit=_LONGEST_LINE)
+        writer.write(command.encode() + b"\n")
+        answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
+        writer.close()
+    except (OSError, ValueError, TimeoutError) as error:
+        raise LinkError(f"no party is running in {folder}: {error}. Start it with 'posse party'.") from error
+    if "error" in answer:
+        raise LinkError(f"the party in {folder} answers: {answer['error']}")
+    return answer["ok"]
+
+
+def metrics(party: Party) -> str:
+    """Write the counters as Prometheus reads them."""
+    engine = party.engine
+    labels = f'party="{engine.role.name}",role="{engine.role.kind}",run="{engine.run}"'
+    step = engine.role.state().get("step", engine.role.state().get("round", 0))
+    lines = [
+        "# TYPE posse_step gauge", f"posse_step{{{labels}}} {step}",
+        "# TYPE posse_peers_connected gauge", f"posse_peers_connected{{{labels}}} {len(party.connections)}",
+        "# TYPE posse_events_total counter",
+    ]  # fmt: skip
+    lines += [
+        f'posse_events_total{{{labels},event="{event}"}} {count}' for event, count in sorted(party.counts.items())
+    ]
+    return "\n".join([*lines, ""])
+
+
+async def serve_metrics(party: Party, host: str, port: int) -> asyncio.Server:
+    """Serve /health and /metrics over plain HTTP; bind it where only a monitor can reach it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = (await asyncio.wait_for(reader.readline(), 5)).decode("latin-1").split(" ")
+            path = line[1] if len(line) > 1 else ""
+            healthy = not status(party)["missing"]
+            body, code = {
+                "/metrics": (metrics(party), "200 OK"),
+                "/health": (json.dumps(status(party), default=str), "200 OK" if healthy else "503 Service Unavailable"),
+            }.get(path, ("not found\n", "404 Not Found"))
+            head = f"HTTP/1.1 {code}\r\nContent-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n"
+            writer.write((head + body).encode())
+            await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            pass
+        finally:
+            writer.close()
+
+    return await asyncio.start_server(serve, host, port, limit=_LONGEST_LINE)
+
+
+def json_log(party: str, stream: TextIO | None = None) -> Callable[..., None]:
+    """Make a log of one JSON object a line; events are few words, and never hold a message's content."""
+    out = stream or sys.stderr
+
+    def log(event: str, **fields: object) -> None:
+        when = datetime.now(UTC).isoformat(timespec="milliseconds")
+        print(json.dumps({"time": when, "party": party, "event": event, **fields}, default=str), file=out, flush=True)
+
+    return log

@@ -1,0 +1,373 @@
+"""A party as a process: an engine, its connections, and where the world's answers come from.
+
+The loop is: frames arrive, the engine takes them, the journal is written, what follows is sent. The disk is waited for
+in a thread beside the loop; peers are told how far it is and keep until then what they sent. A lost connection is
+dialled again, after a while that doubles up to a few seconds with a random part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from posse.core.errors import LinkError, PosseError, ProtocolError
+from posse.core.roles import Ask, Message, Note
+from posse.runtime.network.connection import Connection, Doorstep
+from posse.runtime.network.engine import Engine
+from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
+from posse.version import PROTOCOL_VERSION, __version__
+
+Source = Callable[[Ask], Awaitable[Message]]
+"""Where the world's answers come from; asked again with the same ask it must give the same answer."""
+
+Admit = Callable[[bytes | None], tuple[str, str]]
+"""Checks a peer's certificate and returns its role and name, or raises."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds; none of them decides anything about a run."""
+
+    heartbeat: float = 2.0
+    patience: float = 8.0
+    """Without a sign of life for so long a connection is given up."""
+    first_wait: float = 0.05
+    longest_wait: float = 3.0
+    sync_every: float = 0.02
+    linger: float = 10.0
+    """How long a finished party waits for others to have its last messages on disk."""
+
+
+@dataclass
+class Wiring:
+    """Who may talk to this party, whom it calls, and where it listens."""
+
+    protocol: str
+    peers: Mapping[str, str]
+    """Role of each peer, by name."""
+    addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Peers that this party calls."""
+    listen: tuple[str, int] | None = None
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+
+
+class Party:
+    """Runs an engine until its role has finished."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        wiring: Wiring,
+        admit: Admit,
+        source: Source | None = None,
+        *,
+        timing: Timing | None = None,
+        log: Callable[..., None] | None = None,
+        watch: Callable[[Note], None] | None = None,
+    ) -> None:
+        self.engine, self.wiring = engine, wiring
+        self.counts: Counter[str] = Counter()
+        """What happened, for metrics: connections, refusals by kind, messages."""
+        self.connections: dict[str, Connection] = {}
+        self.troubles: dict[str, str] = {}
+        """Why a peer is not connected, as far as it is known."""
+        self.paused = False
+        self._admit, self._source = admit, source
+        self._timing, self._log = timing or Timing(), log or _silent
+        self._watch = watch
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: set[int] = set()
+        self._flushing = self._dirty = False
+        self._over: asyncio.Event = asyncio.Event()
+        self._failed: BaseException | None = None
+        self.port = 0
+
+    async def run(self) -> None:
+        """Run to the end of the role's part; raises what stopped it before."""
+        server = await self._listen()
+        self.engine.begin()
+        self._soon()
+        self._start(self._keep_alive())
+        self._start(self._keep_durable())
+        for peer in self.wiring.addresses:
+            self._start(self._dial(peer))
+        try:
+            await self._over.wait()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for connection in list(self.connections.values()):
+                connection.hang_up("this party stops")
+            if server is not None:
+                server.close()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End at once; everything taken in is in the journal."""
+        self._failed = self._failed or error
+        self._over.set()
+
+    def pause(self, paused: bool) -> None:
+        """Hold the party where it is, or let it go on."""
+        self.paused = paused
+        for connection in self.connections.values():
+            connection.pause(paused)
+        if not paused:
+            self._soon()
+
+    # What connections ask ---------------------------------------------------------------------------------------------
+
+    def admit(self, certificate: bytes | None, connection: Connection) -> str:
+        """Return the peer's name from its certificate, if it has a part here."""
+        role, name = self._admit(certificate)
+        if connection.dialled is not None and name != connection.dialled:
+            raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check its address.")
+        if self.wiring.peers.get(name) != role:
+            raise ProtocolError(
+                f"'{name}' ({role}) has no part in this run, or another one. Check the federation file."
+            )
+        return name
+
+    def greeting(self, peer: str) -> Hello:
+        """Say who this is, and what it has of the peer's messages."""
+        link = self.engine.links[peer]
+        return Hello(
+            WIRE_VERSION, __version__, self.wiring.protocol, PROTOCOL_VERSION, self.engine.run, self.engine.role.name,
+            link.received, link.durable,
+        )  # fmt: skip
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        """Begin where the peer is; refuse one that speaks otherwise or of another run."""
+        peer = connection.peer
+        assert peer is not None
+        mine = (WIRE_VERSION, self.wiring.protocol, PROTOCOL_VERSION)
+        if (hello.wire, hello.protocol, hello.protocol_version) != mine:
+            raise ProtocolError(
+                f"'{peer}' is posse {hello.posse} ({hello.protocol} {hello.protocol_version}, wire {hello.wire}), this "
+                f"is posse {__version__} ({mine[1]} {mine[2]}, wire {mine[0]}). Install the same version at both."
+            )
+        if hello.run != self.engine.run or hello.name != peer:
+            raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
+        try:
+            self.engine.links[peer].connected(hello.received, hello.durable)
+        except LinkError as error:
+            self.stop(error)
+            raise
+        earlier = self.connections.get(peer)
+        self.connections[peer] = connection
+        if earlier is not None:
+            earlier.hang_up("a newer connection took its place")
+        self.troubles.pop(peer, None)
+        self.counts["connections"] += 1
+        self._log("connected", peer=peer)
+        if self.paused:
+            connection.pause(True)
+
+    def frame(self, connection: Connection, frame: AnyFrame) -> None:
+        """Take a message or a sign of life."""
+        peer = connection.peer
+        assert peer is not None
+        if self.connections.get(peer) is not connection:
+            return  # left over from a connection that was replaced
+        if isinstance(frame, Data):
+            self.counts["messages in"] += 1
+            self.engine.links[peer].acknowledged(frame.durable)
+            self.engine.receive(peer, frame.number, frame.body)
+        elif isinstance(frame, Kept):
+            self.engine.links[peer].acknowledged(frame.durable)
+        else:
+            raise WireError("a hello must come once.")
+
+    def batch(self, connection: Connection) -> None:
+        """Answer what has arrived."""
+        self._soon()
+
+    def lost(self, connection: Connection, why: str) -> None:
+        """Forget a connection; whoever called calls again."""
+        peer = connection.peer
+        if peer is not None and self.connections.get(peer) is connection:
+            del self.connections[peer]
+            self.troubles[peer] = why
+            self._log("lost", peer=peer, why=why)
+        elif connection.dialled is not None and connection.dialled not in self.connections:
+            self._trouble(connection.dialled, why)
+
+    def refused(self, peer: str, why: str, *, counted: str) -> None:
+        """Count and log somebody who was refused."""
+        self.counts[f"refused {counted}"] += 1
+        self._log("refused", peer=peer, why=why)
+
+    # The loop ---------------------------------------------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        """Commit and send after everything that has arrived in this turn of the loop."""
+        if not self._flushing and not self._over.is_set():
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._over.is_set():
+            return
+        try:
+            self.engine.commit()
+        except PosseError as error:
+            self.stop(error)
+            return
+        self._dirty = not self.engine.durable
+        for peer, why in self.engine.refusals:
+            self.refused(peer, why, counted="message")
+            if (connection := self.connections.get(peer)) is not None:
+                connection.hang_up(f"a message was refused: {why}")
+        self.engine.refusals.clear()
+        for peer, connection in list(self.connections.items()):
+            self._send(peer, connection)
+        self._ask()
+        notes, self.engine.notes = self.engine.notes, []
+        for note in notes:
+            if self._watch is not None:
+                self._watch(note)
+        if self.engine.role.finished and not self.engine.asks:
+            self._start_once_finished()
+
+    def _send(self, peer: str, connection: Connection) -> None:
+        link = self.engine.links[peer]
+        while connection.ready and connection.writable and link.unsent <= link.sent:
+            durable = link.durable
+            frames = [pack(Data(number, durable, body)) for number, body in link.outgoing()]
+            self.counts["messages out"] += len(frames)
+            connection.write(b"".join(frames))
+
+    def _ask(self) -> None:
+        if self._source is None or self.paused:
+            return
+        for number, ask in self.engine.asks.items():
+            if number not in self._asking:
+                self._asking.add(number)
+                self._start(self._answer(number, ask))
+
+    async def _answer(self, number: int, ask: Ask) -> None:
+        """Ask the world until it answers; a source that fails is asked again."""
+        assert self._source is not None
+        wait = self._timing.first_wait
+        while True:
+            try:
+                answer = await self._source(ask)
+                self.engine.answer(number, answer)
+                break
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                self.counts["source failures"] += 1
+                self._log("source", why=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+                wait = min(2 * wait, self._timing.longest_wait)
+        self._asking.discard(number)
+        self._soon()
+
+    async def _dial(self, peer: str) -> None:
+        """Keep a connection to a peer that this party calls."""
+        loop = asyncio.get_running_loop()
+        host, port = self.wiring.addresses[peer]
+        wait = self._timing.first_wait
+        while True:
+            try:
+                _, connection = await asyncio.wait_for(
+                    loop.create_connection(
+                        lambda: Connection(self, dialled=peer), host, port, ssl=self.wiring.client, server_hostname=""
+                        if self.wiring.client is not None else None,
+                    ),
+                    self._timing.patience,
+                )  # fmt: skip
+                await connection.closed
+                if connection.ready:
+                    wait = self._timing.first_wait
+            except (TimeoutError, OSError) as error:
+                self._trouble(peer, f"cannot reach {host}:{port}: {error or 'no answer'}")
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(2 * wait, self._timing.longest_wait)
+
+    def _trouble(self, peer: str, why: str) -> None:
+        if self.troubles.get(peer) != why:
+            self._log("unreachable", peer=peer, why=why)
+        self.troubles[peer] = why
+
+    async def _keep_alive(self) -> None:
+        """Give a sign of life now and then, and hang up on who gives none."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._timing.heartbeat)
+            for peer, connection in list(self.connections.items()):
+                connection.write(pack(Kept(self.engine.links[peer].durable)))
+                if not self.paused and loop.time() - connection.heard > self._timing.patience:
+                    connection.hang_up(f"not heard for {self._timing.patience:g} s")
+
+    async def _keep_durable(self) -> None:
+        """Wait for the disk beside the loop, and let peers forget what is on it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._timing.sync_every)
+            if not self._dirty:
+                continue
+            try:
+                with self.engine.syncing() as wait:
+                    await loop.run_in_executor(None, wait)
+            except PosseError as error:
+                self.stop(error)
+                return
+            self._dirty = not self.engine.durable
+            if self.engine.role.finished:
+                self._tell_durable()
+
+    def _tell_durable(self) -> None:
+        for peer, connection in self.connections.items():
+            connection.write(pack(Kept(self.engine.links[peer].durable)))
+
+    def _start_once_finished(self) -> None:
+        if "finish" not in {task.get_name() for task in self._tasks}:
+            self._start(self._finish(), "finish")
+
+    async def _finish(self) -> None:
+        """Leave when all that was sent is on the others' disks, or after a while."""
+        for _ in range(int(self._timing.linger / 0.02)):
+            links = self.engine.links.values()
+            if self.engine.durable and all(link.durable_there == link.sent for link in links):
+                break
+            await asyncio.sleep(0.02)
+        self._tell_durable()
+        await asyncio.sleep(0.05)
+        self.stop()
+
+    def _start(self, work: Awaitable[None], name: str | None = None) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                self.stop(error)
+
+        task = asyncio.get_running_loop().create_task(guarded(), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _listen(self) -> asyncio.Server | None:
+        if self.wiring.listen is None:
+            return None
+        host, port = self.wiring.listen
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Doorstep(self, self.wiring.server), host, port)
+        self.port = server.sockets[0].getsockname()[1]
+        self._log("listening", address=f"{host}:{self.port}")
+        return server
+
+
+def _silent(event: str, **fields: object) -> None:
+    return None

@@ -1,0 +1,201 @@
+"""Where rewards come from: a function, a file, a chance, or an owner's own service.
+
+A source is asked for the reward of a pull by (run, number) and must give the same answer whenever it is asked again: a
+party that dies between the answer and its journal asks once more. The first answer that was journalled stands.
+A source may take as long as it needs; the run waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import math
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.core.fixed import to_units
+from posse.core.random import REWARD, uniform
+from posse.core.roles import Ask, Message, Pull, Reward
+from posse.core.settings import Settings
+
+
+class RewardSource(Protocol):
+    """Gives the reward of a pull, a number in [0, 1]."""
+
+    async def reward(self, run: str, number: int) -> float:
+        """Return the reward of pull `number` (from 0) of a run; the same one when asked again."""
+
+
+class SourceSettings(Settings):
+    """Where an owner's rewards come from."""
+
+    kind: Literal["python", "csv", "bernoulli", "http"]
+    function: str = ""
+    """python: module:function, called with (run, number); it may be async."""
+    file: Path | None = None
+    """csv: one reward a line, or a column of a table; replayed in order, and again from the start after the last."""
+    column: str = "reward"
+    """csv: the column, where the file has a header."""
+    mean: float | None = None
+    """bernoulli: chance of a reward of 1."""
+    url: str = ""
+    """http: POST of {"run": ..., "pull": ...} that answers {"reward": ...}."""
+    timeout: float = 30.0
+    """http: seconds until an attempt is given up and made again."""
+
+    def source(self, seed: int, folder: Path) -> RewardSource:
+        """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to."""
+        given = {"python": self.function, "csv": self.file, "bernoulli": self.mean, "http": self.url}[self.kind]
+        if given in ("", None):
+            needed = {"python": "function", "csv": "file", "bernoulli": "mean", "http": "url"}[self.kind]
+            raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+        if self.kind == "python":
+            return FunctionSource(self.function, folder)
+        if self.kind == "csv":
+            assert self.file is not None
+            return FileSource(folder / self.file, self.column)
+        if self.kind == "bernoulli":
+            assert self.mean is not None
+            return BernoulliSource(self.mean, seed)
+        return HttpSource(self.url, self.timeout)
+
+
+class BernoulliSource:
+    """A chance: 1 with probability `mean`, a function of (seed, pull number)."""
+
+    def __init__(self, mean: float, seed: int) -> None:
+        check.between(0, 1, mean=mean)
+        self._mean, self._seed = mean, np.uint64(seed)
+
+    async def reward(self, run: str, number: int) -> float:
+        """Return 0 or 1."""
+        return 1.0 if uniform(self._seed, REWARD, 0, number, 0) < self._mean else 0.0
+
+
+class FileSource:
+    """A list of rewards, replayed in order and again from the start."""
+
+    def __init__(self, path: Path, column: str) -> None:
+        self._rewards = _read(path, column)
+
+    async def reward(self, run: str, number: int) -> float:
+        """Return the reward on the line of this number."""
+        return self._rewards[number % len(self._rewards)]
+
+
+class FunctionSource:
+    """A function of the owner's own, `module:function`, with (run, number); it may be async."""
+
+    def __init__(self, where: str, folder: Path) -> None:
+        module, colon, name = where.partition(":")
+        if not (module and colon and name):
+            raise ConfigError(f"function must be module:function, got '{where}'.")
+        try:
+            if str(folder) not in sys.path:
+                sys.path.insert(0, str(folder))
+            found = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
+        except AttributeError:
+            raise ConfigError(f"module '{module}' has no function '{name}'.") from None
+        if not callable(found):
+            raise ConfigError(f"{where} must be a function, got {type(found).__name__}.")
+        self._function: Callable[[str, int], float | Awaitable[float]] = found
+
+    async def reward(self, run: str, number: int) -> float:
+        """Call it; one that is not async runs beside the loop, for it may take long."""
+        if inspect.iscoroutinefunction(self._function):
+            return float(await self._function(run, number))
+        found = await asyncio.get_running_loop().run_in_executor(None, self._function, run, number)
+        return float(await found if inspect.isawaitable(found) else found)
+
+
+class HttpSource:
+    """A service of the owner's own: POST with run and pull, and both as the idempotency key."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"url must begin with http:// or https://, got '{url}'.")
+        check.positive(timeout=timeout)
+        self._url, self._timeout = url, timeout
+
+    async def reward(self, run: str, number: int) -> float:
+        """Ask the service; what it cannot answer now is asked again by the party."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._post, run, number)
+
+    def _post(self, run: str, number: int) -> float:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": f"{run}/{number}"}
+        body = json.dumps({"run": run, "pull": number}).encode()
+        request = urllib.request.Request(self._url, body, headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+                found = json.loads(answer.read(1 << 16))
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise DataError(f"{self._url} does not answer: {error}.") from None
+        except (urllib.error.URLError, OSError) as error:
+            raise DataError(f"{self._url} does not answer: {error}.") from error
+        except ValueError as error:
+            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}: {error}.") from error
+        if not isinstance(found, dict) or not isinstance(found.get("reward"), int | float):
+            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}, got {str(found)[:80]}.")
+        return float(found["reward"])
+
+
+def answering(source: RewardSource, run: str) -> Callable[[Ask], Awaitable[Message]]:
+    """Give a source as the runtime asks it: a pull in, a reward in units out; a number outside [0, 1] is an error."""
+
+    async def answer(pull: Ask) -> Message:
+        assert isinstance(pull, Pull)
+        found = await source.reward(run, pull.number)
+        if not (math.isfinite(found) and 0 <= found <= 1):
+            raise DataError(f"a reward must be in [0, 1], got {found} for pull {pull.number}. Correct the source.")
+        return Reward(pull.number, int(to_units(found)))
+
+    return answer
+
+
+def _read(path: Path, column: str) -> tuple[float, ...]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except OSError as error:
+        raise DataError(f"cannot read rewards from {path}: {error.strerror}.") from error
+    rows = [(number, line) for number, line in enumerate(lines, start=1) if line and not line.startswith("#")]
+    if not rows:
+        raise DataError(f"{path.name} holds no reward. Write one a line.")
+    at = 0
+    header = [cell.strip() for cell in rows[0][1].split(",")]
+    if not _number(header[0]) or column in header:
+        if column not in header:
+            raise DataError(f"{path.name} has no column '{column}', got {', '.join(header)}. Give column.")
+        at = header.index(column)
+        rows = rows[1:]
+    values = []
+    for number, line in rows:
+        cells = line.split(",")
+        cell = cells[at].strip() if at < len(cells) else ""
+        if not _number(cell) or not 0 <= float(cell) <= 1:
+            raise DataError(
+                f"{path.name}, row {number}: a reward must be a number in [0, 1], got '{cell}'. Correct it."
+            )
+        values.append(float(cell))
+    if not values:
+        raise DataError(f"{path.name} has a header and no rows. Write one reward a line.")
+    return tuple(values)
+
+
+def _number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False

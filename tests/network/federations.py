@@ -1,0 +1,57 @@
+"""Samba federations over mutual TLS on loopback, in one process, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from posse.core.roles import Note
+from posse.protocols.samba.deploy import FederationFile, build, lay_out
+from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.party import Party, Timing
+
+QUICK = Timing(heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
+    """Make identities and files; a simulated world unless the values say otherwise."""
+    given = {
+        "run": "trial-1", "listen": f"127.0.0.1:{free_port()}", "budget": 60, "policy": "ucb", "paillier_bits": 2048,
+        "sync": False, "owner": [{"name": f"clinic-{i + 1}"} for i in range(owners)],
+        "world": {"seed": 7, "owners": owners}, **values,
+    }  # fmt: skip
+    return lay_out(FederationFile.make(given), folder)
+
+
+def opened(path: Path, notes: list[Note] | None = None, log: Callable[..., None] | None = None, **how: Any) -> Party:
+    watch = None if notes is None else notes.append
+    return make_party(open_place(path), build, log=log, watch=watch, timing=how.pop("timing", QUICK), **how)[0]
+
+
+async def run_all(parties: list[Party], seconds: float = 60) -> None:
+    await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties)), seconds)
+
+
+def run(folder: Path, **values: Any) -> tuple[float, list[tuple[int, float]]]:
+    """Run a federation to its end; return the total, and pulls and rewards of every owner."""
+    notes: list[Note] = []
+    paths = laid_out(folder, **values)
+
+    async def all_of_them() -> list[Party]:
+        parties = [opened(path, notes) for path in paths]
+        await run_all(parties)
+        return parties
+
+    parties = asyncio.run(all_of_them())
+    (total,) = [note.value for note in notes if note.kind == "total"]
+    owners = [party.engine.role.state() for party in parties if party.engine.role.kind == "owner"]
+    return total, [(state["pulls"], state["reward"]) for state in owners]

@@ -1,0 +1,125 @@
+"""Engines joined by links: whatever is cut, killed or lost, the run is the undisturbed one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from posse.core.errors import JournalError, LinkError, ProtocolError
+from posse.core.roles import Reward
+from posse.runtime.journal import Journal
+from posse.runtime.network.engine import Engine
+from tests.network.disks import MemoryDisk
+from tests.network.seam import Network
+from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work, expected, reward
+
+LEAVES = ("a", "b", "c")
+STEPS = 60
+
+FAULTS = {
+    "none": {},
+    "cuts": {"cut": 0.05},
+    "kills": {"kill": 0.05},
+    "power": {"power": 0.05},
+    "seam": {"duplicate": 0.05, "reorder": 0.05, "drop": 0.03, "cut": 0.05},
+    "everything": {"duplicate": 0.03, "reorder": 0.03, "drop": 0.02, "cut": 0.05, "kill": 0.04, "power": 0.04},
+}
+
+
+def network(seed, **how):
+    make = {"hub": lambda: Hub(LEAVES, STEPS), **{name: lambda name=name: Leaf(name) for name in LEAVES}}
+    return Network(make, [("hub", name) for name in LEAVES], WORDS, reward, seed, **how)
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("snapshot_bytes", [300, 10**9])
+def test_whatever_happens_the_run_is_the_same(faults, seed, snapshot_bytes):
+    world = network(seed, snapshot_bytes=snapshot_bytes)
+    world.run(FAULTS[faults])
+    assert world.engines["hub"].role.history == expected(LEAVES, STEPS)
+    pulls = sum(world.engines[name].role.pulls for name in LEAVES)
+    assert pulls == STEPS  # every pull counted once
+
+
+def test_a_reward_that_was_journalled_is_never_asked_for_again():
+    """With answers on disk before anything follows, a machine that dies asks only for what it has not got."""
+    for seed in range(30):
+        given = Counter()
+        world = network(seed)
+        world._world = partial(fickle, given)
+        world.run({"power": 0.05, "cut": 0.02})
+        # An answer is journalled in the same breath as it is taken: nobody is asked twice.
+        assert set(given.values()) == {1}
+
+
+def fickle(given, pull):
+    """A source that breaks the rule of answering the same: the first answer that was kept must stand."""
+    given[pull.party, pull.number] += 1
+    return Reward(pull.number, (reward(pull).units + given[pull.party, pull.number]) % 11)
+
+
+def test_a_message_that_the_role_refuses_is_counted_once_and_changes_nothing(tmp_path):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.begin()
+    assert not engine.receive("hub", 1, msgspec.msgpack.encode(Done(1, 1)))
+    assert not engine.receive("hub", 2, b"\xff\xff")
+    assert [peer for peer, _ in engine.refusals] == ["hub", "hub"]
+    assert engine.receive("hub", 3, msgspec.msgpack.encode(Work(0)))
+    engine.commit()
+    engine._journal.close()
+    again = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    assert again.links["hub"].received == 3
+    assert list(again.asks) == [1]
+    assert not again.refusals
+
+
+def test_what_comes_twice_is_dropped_and_a_second_answer_too(tmp_path):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.begin()
+    work = msgspec.msgpack.encode(Work(0))
+    assert engine.receive("hub", 1, work)
+    assert not engine.receive("hub", 1, work)
+    engine.answer(1, Reward(0, 5))
+    engine.answer(1, Reward(0, 9))
+    assert engine.role.total == 5
+    assert engine.links["hub"].sent == 1
+
+
+def test_an_answer_that_the_role_refuses_leaves_the_ask_open(tmp_path):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.begin()
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    with pytest.raises(ProtocolError):
+        engine.answer(1, Reward(7, 5))
+    assert list(engine.asks) == [1]
+    engine.answer(1, Reward(0, 5))
+    assert engine.role.total == 5
+
+
+def test_a_journal_set_back_is_noticed():
+    world = network(1)
+    world.run({})
+    hub = world.engines["hub"]
+    fresh = Engine(Leaf("a"), Journal(Path("/other"), MemoryDisk()), ["hub"], WORDS, run="run-1")
+    with pytest.raises(LinkError, match="set back"):
+        hub.links["a"].connected(fresh.links["hub"].received, fresh.links["hub"].durable)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_journal_of_another_party_or_run_is_refused(tmp_path, snapshot):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.begin()
+    engine.commit()
+    if snapshot:
+        engine.checkpoint()
+    engine._journal.close()
+    for name, run in (("b", "r"), ("a", "s")):
+        journal = Journal(tmp_path)
+        with pytest.raises(JournalError, match="the journal is of 'a' in run r"):
+            Engine(Leaf(name), journal, ["hub"], WORDS, run=run)
+        journal.close()

@@ -1,0 +1,140 @@
+"""The journal: what was written is there again, torn ends are cut, a failing disk stops and loses nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posse.core.errors import JournalError
+from posse.runtime.journal import Journal
+from tests.network.disks import FailingDisk
+
+RECORDS = [b"", b"one", b"x" * 1000, bytes(range(256))]
+
+
+def filled(folder, records=RECORDS, snapshot=None):
+    journal = Journal(folder)
+    if snapshot is not None:
+        journal.checkpoint(snapshot)
+    for record in records:
+        journal.append(record)
+    journal.write()
+    journal.close()
+
+
+def held(folder):
+    journal = Journal(folder)
+    try:
+        return journal.snapshot, list(journal.records())
+    finally:
+        journal.close()
+
+
+def test_gives_back_what_was_written(tmp_path):
+    filled(tmp_path)
+    assert held(tmp_path) == (None, RECORDS)
+    filled(tmp_path, [b"more"])
+    assert held(tmp_path) == (None, [*RECORDS, b"more"])
+
+
+def test_a_snapshot_replaces_what_came_before(tmp_path):
+    filled(tmp_path)
+    filled(tmp_path, [b"after"], snapshot=b"state")
+    assert held(tmp_path) == (b"state", [b"after"])
+    filled(tmp_path, [], snapshot=b"state 2")
+    assert held(tmp_path) == (b"state 2", [])
+    assert sorted(os.listdir(tmp_path)) == ["journal-00000002.log", "lock", "snapshot-00000002"]
+
+
+def test_what_was_added_and_not_written_is_lost_as_in_a_crash(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(b"lost")
+    journal.close()
+    assert held(tmp_path) == (None, [])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.binary(max_size=60), max_size=8), st.data())
+def test_a_torn_end_is_cut_at_the_last_whole_record(tmp_path_factory, records, data):
+    folder = tmp_path_factory.mktemp("journal")
+    filled(folder, records)
+    path = folder / "journal-00000000.log"
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    kept, at = [], 0
+    for record in records:
+        at += 8 + len(record)
+        if at <= cut:
+            kept.append(record)
+    assert held(folder) == (None, kept)
+    filled(folder, [b"next"])
+    assert held(folder) == (None, [*kept, b"next"])  # and what comes after is read again
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_an_altered_record_is_not_taken_for_one(tmp_path_factory, at, change):
+    folder = tmp_path_factory.mktemp("journal")
+    filled(folder)
+    path = folder / "journal-00000000.log"
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= change
+    path.write_bytes(data)
+    _, records = held(folder)
+    assert records == RECORDS[: len(records)]
+    assert len(records) < len(RECORDS)
+
+
+def test_a_damaged_snapshot_is_told(tmp_path):
+    filled(tmp_path, snapshot=b"state")
+    path = tmp_path / "snapshot-00000001"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(JournalError, match="snapshot-00000001 is damaged"):
+        Journal(tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match="in use by another process"):
+        Journal(tmp_path)
+    journal.close()
+    Journal(tmp_path).close()
+
+
+def test_files_are_for_their_owner_only(tmp_path):
+    filled(tmp_path / "deep" / "er", snapshot=b"state")
+    for path in (tmp_path / "deep" / "er").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE((tmp_path / "deep" / "er").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("part", [False, True])
+@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize(("kind", "error"), [("write", errno.ENOSPC), ("sync", errno.EIO), ("rename", errno.EIO)])
+def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(tmp_path, kind, error, after, part):
+    """Whatever fails and whenever: opened again, the journal holds all that `write` returned for, in order."""
+    journal = Journal(tmp_path, FailingDisk(kind, after, error, part=part))
+    safe, number = [], 0
+    try:
+        for _ in range(40):
+            journal.append(b"%d" % number)
+            journal.write()
+            safe.append(number)
+            number += 1
+            journal.sync()
+            if number % 3 == 0:
+                journal.checkpoint(b"%d" % (number - 1))
+    except JournalError as stopped:
+        told = str(stopped)
+    assert "Mend the disk and start the party again" in told
+    journal.close()
+    snapshot, records = held(tmp_path)
+    first = -1 if snapshot is None else int(snapshot)
+    found = [*range(first + 1), *map(int, records)]
+    assert found in (safe, [*safe, number])  # what was being written when it failed may be there

@@ -1,0 +1,150 @@
+"""Where rewards come from: the same answer to the same question, and clear words where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import sys
+import threading
+
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.core.roles import Pull, Reward
+from posse.runtime.sources import SourceSettings, answering
+
+
+def rewards(source, numbers, run="r1"):
+    async def every():
+        return [await source.reward(run, number) for number in numbers]
+
+    return asyncio.run(every())
+
+
+def made(folder, **settings):
+    return SourceSettings(**settings).source(7, folder)
+
+
+def test_a_chance_is_a_function_of_the_number(tmp_path):
+    source = made(tmp_path, kind="bernoulli", mean=0.3)
+    first = rewards(source, range(2000))
+    assert first == rewards(made(tmp_path, kind="bernoulli", mean=0.3), range(2000))
+    assert set(first) == {0.0, 1.0}
+    assert abs(sum(first) / 2000 - 0.3) < 0.05  # five standard errors
+
+
+def test_a_file_is_replayed_in_order_and_again(tmp_path):
+    (tmp_path / "plain.csv").write_text("# rewards\n0.5\n1\n0\n")
+    assert rewards(made(tmp_path, kind="csv", file="plain.csv"), [0, 1, 2, 3, 1]) == [0.5, 1, 0, 0.5, 1]
+    (tmp_path / "table.csv").write_text("day,reward\nmonday,0.25\ntuesday,0.75\n")
+    assert rewards(made(tmp_path, kind="csv", file="table.csv"), [1, 0]) == [0.75, 0.25]
+
+
+def test_functions_may_be_async_and_slow(tmp_path, monkeypatch):
+    (tmp_path / "my_rewards_module.py").write_text(
+        "import asyncio\n"
+        "def plain(run, number):\n    return number / 10\n"
+        "async def later(run, number):\n    await asyncio.sleep(0.01)\n    return 1 - number / 10\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:plain"), [0, 3]) == [0, 0.3]
+    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:later"), [0, 3]) == [1, 0.7]
+    with pytest.raises(ConfigError, match="no function 'nothing'"):
+        made(tmp_path, kind="python", function="my_rewards_module:nothing")
+
+
+class Service(http.server.BaseHTTPRequestHandler):
+    """Answers what a test wants, and keeps what it was asked."""
+
+    asked: list[tuple[dict, str]]
+    answer: bytes
+    status = 200
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).asked.append((body, self.headers["Idempotency-Key"]))
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *args):
+        return
+
+
+@pytest.fixture
+def service():
+    kind = type("Once", (Service,), {"asked": [], "answer": b'{"reward": 0.5}'})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield kind, f"http://127.0.0.1:{server.server_port}/reward"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_service_is_told_run_and_pull_and_an_idempotency_key(tmp_path, service):
+    kind, url = service
+    assert rewards(made(tmp_path, kind="http", url=url), [4]) == [0.5]
+    assert kind.asked == [({"run": "r1", "pull": 4}, "r1/4")]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "what"),
+    [(200, b"0.5", "must answer with JSON"), (200, b"{", "must answer with JSON"), (500, b"", "does not answer"),
+     (200, b'{"reward": "much"}', "must answer with JSON")],
+)  # fmt: skip
+def test_a_service_that_answers_badly_is_told(tmp_path, service, status, answer, what):
+    kind, url = service
+    kind.status, kind.answer = status, answer
+    with pytest.raises(DataError, match=what):
+        rewards(made(tmp_path, kind="http", url=url), [0])
+
+
+def test_a_service_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(DataError, match="does not answer"):
+        rewards(made(tmp_path, kind="http", url="http://127.0.0.1:1/", timeout=1), [0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"kind": "bernoulli"}, "needs mean"),
+        ({"kind": "bernoulli", "mean": 1.5}, r"mean must be in \[0, 1\]"),
+        ({"kind": "csv"}, "needs file"),
+        ({"kind": "csv", "file": "none.csv"}, "cannot read rewards"),
+        ({"kind": "python", "function": "nowhere"}, "module:function"),
+        ({"kind": "python", "function": "no_such_module_here:f"}, "no module 'no_such_module_here'"),
+        ({"kind": "http", "url": "ftp://x"}, "must begin with http"),
+        ({"kind": "dice"}, "kind must be"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, monkeypatch, settings, what):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises((ConfigError, DataError), match=what) as caught:
+        made(tmp_path, **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("0.5\n1.5\n", r"row 2: a reward must be .* in \[0, 1\], got '1.5'"), ("reward\n", "no rows"), ("", "no reward"),
+     ("a,b\n1,2\n", "no column 'reward'"), ("0.5\nhalf\n", "row 2")],
+)  # fmt: skip
+def test_bad_files_name_the_row(tmp_path, text, what):
+    (tmp_path / "r.csv").write_text(text)
+    with pytest.raises(DataError, match=what):
+        made(tmp_path, kind="csv", file="r.csv")
+
+
+def test_rewards_outside_the_range_are_refused(tmp_path):
+    class Wild:
+        async def reward(self, run, number):
+            return [0.5, 2.0, float("nan")][number]
+
+    answer = answering(Wild(), "r1")
+    assert asyncio.run(answer(Pull("a", 0))) == Reward(0, 1 << 23)
+    for number in (1, 2):
+        with pytest.raises(DataError, match=r"must be in \[0, 1\]"):
+            asyncio.run(answer(Pull("a", number)))
