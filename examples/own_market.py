@@ -56,7 +56,7 @@ def main() -> None:
         margin=0.01, epsilon=1, delta="1/T", unit="entry",
     )  # fmt: skip
     show(together.market(together.rounds))
-    records = [run_market(together.model_copy(update={"method": method})) for method in ("alone", "p-fcb")]
+    records = [run_market(together.with_method(method)) for method in ("alone", "p-fcb")]
     (joined,) = joining(records)
     for share in joined.shares:
         print(f"{share.party}: {words.plus_minus(share.difference, share.error)} EUR by joining ({share.verdict})")
