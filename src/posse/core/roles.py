@@ -15,6 +15,11 @@ import msgspec
 
 WORLD = "world"
 """The sender of an effect's answer."""
+OPERATOR = "operator"
+"""The sender of what a party's own operator asks for."""
+DURABLE = "durable"
+"""Kind of a note that asks the runtime to have everything taken in on the disk before what follows leaves: for what
+depends on the order in which messages of different parties came."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):

@@ -12,13 +12,13 @@ from posse.core.random import SELECT, uniform
 from posse.core.roles import Action, Message
 from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
 from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
-from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys, Offer
-from posse.protocols.samba.owner import paper_frames
+from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer
+from posse.protocols.samba.owner import close_bytes, paper_frames
 from posse.protocols.samba.saved import CompSaved
 from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party
 
@@ -49,8 +49,9 @@ class Comp(Party):
         self._owners = 0
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
+        self._ended = False
         self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
-                          Explore: self._on_batch}  # fmt: skip
+                          Explore: self._on_batch, Close: self._on_close}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
@@ -108,6 +109,12 @@ class Comp(Party):
         self._index += 1
         return self.to_controller(choice)
 
+    def _on_close(self, message: Close) -> Sequence[Action]:
+        """Take the customer's word that the run ends early."""
+        verify(self._customer, b"close", close_bytes(message.present, self._digest, early=True), message.signature)
+        self._ended = True
+        return ()
+
     def _choice(self, message: Batch | Explore) -> Choice:
         """Answer a set: a function of the set, but for nonces."""
         if not self._paper:
@@ -155,7 +162,8 @@ class Comp(Party):
     @property
     def finished(self) -> bool:
         """Whether the last pass is answered."""
-        return self._going and self._index >= (self.manifest.terms.budget + 1) * self.manifest.terms.passes
+        terms = self._manifest.terms if self._manifest is not None else None
+        return self._ended or (self._going and terms is not None and self._index >= (terms.budget + 1) * terms.passes)
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
@@ -164,7 +172,9 @@ class Comp(Party):
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""
         answered = None if self._answered is None else self._answered[0]
-        return pack(CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered))
+        return pack(
+            CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered, ended=self._ended)
+        )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, CompSaved)
@@ -176,6 +186,6 @@ class Comp(Party):
             self._open_frames(read.k_frame)
         if read.index < self._index or (read.answered is not None and read.answered.index != read.index - 1):
             raise ProtocolError("it stands outside the run.")
-        self._index = read.index
+        self._index, self._ended = read.index, read.ended
         if read.answered is not None:
             self._answered = (read.answered, self._choice(read.answered))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
-from posse.core.roles import Action, Many, Message, Note, Send
+from posse.core.roles import DURABLE, Action, Many, Message, Note, Send
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
@@ -97,6 +97,7 @@ class Controller(Party):
         self._joins: dict[str, Join] = {}
         self._consents: dict[str, Consent] = {}
         self._proposed = self._keyed = self._closed = False
+        self._present: tuple[str, ...] = ()
         self._order: Order = NoOrder(0)
         self._index = self._last = 0
         self._awaited: set[str] = set()
@@ -129,6 +130,8 @@ class Controller(Party):
         index, size = controller._index, controller._frame_bytes
         awaited, frames = controller._awaited, controller._frames
         for sender, _, message in sends:
+            if controller._ended_early:
+                continue
             if type(message) is not Score or message.index != index or sender not in awaited:
                 raise ProtocolError(f"expected one frame an owner of pass {index}, got another from '{sender}'.")
             if len(message.frame) != size:
@@ -227,8 +230,14 @@ class Controller(Party):
             (CONTROLLER, COMP, Batch(self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted]))),
         )
 
+    @property
+    def _ended_early(self) -> bool:
+        return self._closed and self._index <= self._last
+
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
+        if self._ended_early:
+            return ()
         size = self._reply_bytes
         if message.index != self._index or len(message.replies) != size * self._size or not self._permuted:
             raise ProtocolError(f"expected {self._size} answers to pass {self._index}, got something else.")
@@ -271,14 +280,22 @@ class Controller(Party):
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
-        if self._closed or self._index <= self._last:
+        if self._closed or not (self._index > self._last or (message.early and self._keyed)):
             raise ProtocolError("the sums are asked for once, after the budget is spent.")
+        if not set(message.present) <= set(self._owners):
+            raise ProtocolError("the sums are asked for of owners that are not in this run.")
         self._closed = True
-        return [(CONTROLLER, name, message) for name in message.present]
+        self._present = tuple(message.present)
+        if not message.early:
+            return [(CONTROLLER, name, message) for name in message.present]
+        # What comes of the pass that was going on is dropped; which of it came before this must not be forgotten.
+        self._awaited, self._permuted = set(), []
+        asked = [(CONTROLLER, name, message) for name in (COMP, *message.present)]
+        return [Note(self.name, DURABLE, self._index // self.manifest.terms.passes), *asked]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
-        self._expect(sender, *self._owners)
-        if self._index <= self._last or sender in self._sums:
+        self._expect(sender, *(self._present or self._owners))
+        if not (self._closed or self._index > self._last) or sender in self._sums:
             raise ProtocolError(f"'{sender}' has sent its sum already, or before the budget is spent.")
         key = paillier_key(self.manifest.terms.paillier_n)
         clear = "paillier" in self.manifest.terms.off
@@ -287,7 +304,7 @@ class Controller(Party):
         if not clear:
             Ciphertext.from_bytes(message.ciphertext, key)
         self._sums[sender] = message.ciphertext
-        if len(self._sums) < len(self._owners):
+        if not self.finished:
             return ()
         if clear:
             total = sum(int.from_bytes(value, "big") for value in self._sums.values())
@@ -298,7 +315,7 @@ class Controller(Party):
     @property
     def finished(self) -> bool:
         """Whether the total is sent."""
-        return len(self._sums) == len(self._owners)
+        return len(self._sums) == len(self._present or self._owners)
 
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
@@ -316,6 +333,7 @@ class Controller(Party):
                 proposed=self._proposed,
                 keyed=self._keyed,
                 closed=self._closed,
+                present=list(self._present),
                 index=self._index,
                 frames=self._frames,
                 forwarded=bool(self._permuted),
@@ -330,6 +348,7 @@ class Controller(Party):
         if CONTROLLER in self._consents:
             self._consents[CONTROLLER] = self.consent()
         self._proposed, self._keyed, self._closed = read.proposed, read.keyed, read.closed
+        self._present = tuple(read.present)
         if self._going:
             self._enter()
             if (

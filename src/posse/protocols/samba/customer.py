@@ -9,12 +9,12 @@ import msgspec
 
 from posse.core.errors import JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Action, Message, Note
+from posse.core.roles import OPERATOR, Action, Message, Note
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.privacy.crypto.secrets import Secrets
-from posse.protocols.samba.messages import Close, Consents, Go, Offer, Proposal, Roster, Spent, Total
+from posse.protocols.samba.messages import Close, Consents, End, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
 from posse.protocols.samba.saved import CustomerSaved
 from posse.protocols.samba.setup import (
@@ -48,6 +48,9 @@ class Customer(Party):
         self._admitted = dict(admitted)
         self._key = key
         self._closed = False
+        self._early: tuple[str, ...] | None = None
+        self.pulls = 0
+        """Pulls that the total is of."""
         self.total: float | None = None
         self._handlers: Handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
                           Total: self._on_total}  # fmt: skip
@@ -58,6 +61,8 @@ class Customer(Party):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
+        if type(message) is End and sender == OPERATOR:
+            return self._on_end(message)
         handler = self._handlers.get(type(message))
         if handler is None or sender != CONTROLLER:
             return self.unexpected(sender, message)
@@ -107,6 +112,18 @@ class Customer(Party):
             Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest)))
         )
 
+    def _on_end(self, message: End) -> Sequence[Action]:
+        """End the run before its budget is spent, with the owners that are left; what the others earned is absent."""
+        owners, present = self.manifest.owners, tuple(sorted(set(message.present)))
+        if self._closed or not self._going or self.manifest.terms.level == "paper":
+            raise ProtocolError("a run can be ended early once, while it is going on, at level 'standard'.")
+        least = min(3, len(owners))
+        if not set(present) <= set(owners) or len(present) < least:
+            raise ProtocolError(f"a run ends with at least {least} of its owners, got {', '.join(present) or 'none'}.")
+        self._closed, self._early = True, present
+        signed = self._identity.sign(b"close", close_bytes(present, self._digest, early=True))
+        return self.to_controller(Close(present, signed, early=True))
+
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt, and check the pull count and the range (7)."""
         terms = self.manifest.terms
@@ -116,17 +133,22 @@ class Customer(Party):
             plaintext = int.from_bytes(message.ciphertext, "big")
         else:
             plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
-        units = plaintext
+        units, self.pulls = plaintext, terms.budget
         if terms.level != "paper":
-            units, pulls = divmod(plaintext % MODULUS, SLOT)
-            if pulls != terms.budget:
+            units, self.pulls = divmod(plaintext % MODULUS, SLOT)
+            if self.pulls > terms.budget or (self._early is None and self.pulls != terms.budget):
                 raise ProtocolError(
                     f"expected {terms.budget} pulls in the total, got another number: a sum was altered."
                 )
-        if not 0 <= units <= terms.budget * REWARD_ONE:
+        if not 0 <= units <= self.pulls * REWARD_ONE:
             raise ProtocolError("the total is outside its range: a sum was altered.")
         self.total = units / REWARD_ONE
-        return (Note(self.name, "total", terms.budget, self.total),)
+        return (Note(self.name, "total", self.pulls, self.total),)
+
+    @property
+    def ended_early(self) -> tuple[str, ...] | None:
+        """The owners over which the total is, where the run was ended before its budget was spent."""
+        return self._early
 
     @property
     def finished(self) -> bool:
@@ -139,7 +161,12 @@ class Customer(Party):
 
     def save(self) -> dict[str, Any]:
         """Return the whole state."""
-        return pack(CustomerSaved(**self._saved(), closed=self._closed, total=self.total))
+        return pack(
+            CustomerSaved(
+                **self._saved(), closed=self._closed, early=None if self._early is None else list(self._early),
+                pulls=self.pulls, total=self.total,
+            )
+        )  # fmt: skip
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, CustomerSaved)
@@ -148,4 +175,5 @@ class Customer(Party):
                 f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run {self._terms.run}. "
                 "Give each run a journal of its own."
             )
-        self._closed, self.total = read.closed, read.total
+        self._closed, self.total, self.pulls = read.closed, read.total, read.pulls
+        self._early = None if read.early is None else tuple(read.early)

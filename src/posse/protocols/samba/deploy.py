@@ -36,7 +36,7 @@ VOCABULARY = Vocabulary(
     (
         messages.Join, messages.Proposal, messages.Roster, messages.Offer, messages.Consent, messages.Consents,
         messages.Go, messages.Keys, messages.Masks, messages.Score, messages.Batch, messages.Choice, messages.Explore,
-        messages.Reply, messages.Spent, messages.Close, messages.Sum, messages.Total, Reward,
+        messages.Reply, messages.Spent, messages.Close, messages.Sum, messages.Total, messages.End, Reward,
     ),
     (Pull,),
 )  # fmt: skip
@@ -122,7 +122,12 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     )  # fmt: skip
     admitted = _admitted(place.folder / options.authority, options.owners)
     role: Role = Customer(place.identity.signing, expected, terms, admitted, key, secrets=place.secrets)
-    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
+
+    def end(without: str) -> Message:
+        gone = {name.strip() for name in without.split(",")}
+        return messages.End(tuple(name for name in options.owners if name not in gone))
+
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, commands={"end": end})
 
 
 _MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "customer": _customer_role}

@@ -113,10 +113,17 @@ class Spent(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Close(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """The customer asks these owners, and no other set, for their sums."""
+    """The customer asks these owners, and no other set, for their sums; `early` before the budget is spent."""
 
     present: tuple[str, ...]
     signature: bytes
+    early: bool = False
+
+
+class End(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The customer's operator ends the run early, with the owners that are left."""
+
+    present: tuple[str, ...]
 
 
 class Sum(Message, frozen=True, array_like=True, tag=True, gc=False):

@@ -28,9 +28,9 @@ SLOT = 1 << 64
 MODULUS = 1 << 128
 
 
-def close_bytes(present: Sequence[str], digest: bytes) -> bytes:
+def close_bytes(present: Sequence[str], digest: bytes, *, early: bool = False) -> bytes:
     """What the customer signs when it asks a set of owners for their sums."""
-    return present_digest(present, digest) + digest
+    return present_digest(present, digest) + digest + (b"early" if early else b"")
 
 
 class Owner(Party):
@@ -207,11 +207,12 @@ class Owner(Party):
     def _next(self) -> Sequence[Action]:
         """Send the frame of the current pass (2), or the sum when the budget is spent."""
         assert self._lane is not None
+        if self._closed is not None:
+            self._listening = False
+            return self._sum(self._closed)
         if self._index > self._last:
             self._listening = False
-            if self._masks is not None:
-                return self._encrypted(self._arm.units)
-            return () if self._closed is None else self._sum(self._closed)
+            return self._encrypted(self._arm.units) if self._masks is not None else ()
         if self._masks is not None and self._explores():
             return ()
         return ((self.name, CONTROLLER, Score(self._index, self._lane.compose(self._index))),)
@@ -229,8 +230,10 @@ class Owner(Party):
 
     def _on_close(self, message: Close) -> Sequence[Action]:
         """Answer one set of owners a run with the masked sum and pull count."""
-        verify(self._customer, b"close", close_bytes(message.present, self._digest), message.signature)
-        if self._index <= self._last or self.manifest.terms.level == "paper":
+        signed = close_bytes(message.present, self._digest, early=message.early)
+        verify(self._customer, b"close", signed, message.signature)
+        spent = self._index > self._last or (message.early and self._lane is not None)
+        if not spent or self.manifest.terms.level == "paper":
             raise ProtocolError("the sums are asked for before the budget is spent.")
         present = tuple(sorted(set(message.present)))
         owners = self.manifest.owners
@@ -242,7 +245,7 @@ class Owner(Party):
             raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
         # The owner of the last pull may still wait for its reward: it answers when it has it.
         actions = () if self._pulling else self._sum(present)
-        self._closed = present
+        self._closed, self._listening = present, False
         return actions
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
@@ -266,8 +269,8 @@ class Owner(Party):
     @property
     def finished(self) -> bool:
         """Whether the sum is sent."""
-        spent = self._going and self._index > self._last and not self._pulling
-        return spent and (self._closed is not None or self._masks is not None)
+        spent = self._going and self._index > self._last and self._masks is not None
+        return not self._pulling and (spent or self._closed is not None)
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""

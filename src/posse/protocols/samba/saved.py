@@ -46,6 +46,8 @@ class ControllerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fiel
     proposed: bool
     keyed: bool
     closed: bool
+    present: list[str]
+    """Owners whose sums were asked for; empty before."""
     index: Count
     frames: dict[str, bytes]
     """Frames of the pass that have arrived."""
@@ -60,10 +62,14 @@ class CompSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     k_frame: bytes
     index: Count
     answered: Batch | Explore | None
+    ended: bool
 
 
 class CustomerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the customer."""
 
     closed: bool
+    early: list[str] | None
+    """Owners that were left when the run was ended early."""
+    pulls: Count
     total: float | None

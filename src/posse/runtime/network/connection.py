@@ -141,6 +141,7 @@ class Connection(asyncio.Protocol):
     def hang_up(self, why: str) -> None:
         """End the connection."""
         self._why = self._why or why
+        self._reader = Reader(0)  # a part of a frame need not be held until the other has hung up too
         if self._transport is not None:
             self._transport.close()
 
@@ -174,7 +175,7 @@ class Doorstep(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         connection = Connection(self._host)
         assert self._context is not None
-        at = transport.get_extra_info("peername")
+        at = transport.get_extra_info("peername") or ("somebody", 0)  # it may be gone already
         try:
             secured = await loop.start_tls(
                 transport, connection, self._context, server_side=True, ssl_handshake_timeout=_SHUT
@@ -183,7 +184,7 @@ class Doorstep(asyncio.Protocol):
             self._host.refused(f"{at[0]}:{at[1]}", why_no_tls(error), counted="tls")
             transport.abort()
             return
-        if secured is not None:
+        if secured is not None and not connection.closed.done():
             connection.connection_made(secured)
 
 

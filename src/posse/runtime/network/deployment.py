@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from posse.core.errors import CertificateError, ConfigError
-from posse.core.roles import Note, Role
+from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
 from posse.privacy.crypto.secrets import Secrets
 from posse.runtime.certificates import files
@@ -64,7 +64,8 @@ class Deployment:
     peers: Mapping[str, str]
     """Role of every peer, by name."""
     source: Source | None = None
-    commands: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
+    """What this party's operator may ask of its role, as messages made of one argument."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class _Checker:
 async def run_party(place: Place, build: Build, *, watch: Callable[[Note], None] | None = None) -> Deployment:
     """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly."""
     party, made = make_party(place, build, log=json_log(place.identity.name), watch=watch)
-    control = Control(party, place.journal, dict(made.commands))
+    control = Control(party, place.journal, made.commands)
     await control.start()
     metrics = None if place.file.metrics is None else await serve_metrics(party, *address(place.file.metrics))
     loop = asyncio.get_running_loop()

@@ -18,14 +18,14 @@ from typing import Any, Union
 import msgspec
 
 from posse.core.errors import JournalError, LinkError, ProtocolError
-from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role
+from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
 
 SNAPSHOT_BYTES = 4 << 20
 """A journal longer than this is replaced by a snapshot."""
 
-_START, _MESSAGE, _ANSWER, _REFUSED = 0, 1, 2, 3
+_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     asks: dict[int, bytes]
     asked: int
     role: dict[str, Any]
+    notes: list[Note] = []
 
 
 class Engine:
@@ -69,7 +70,7 @@ class Engine:
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""
         self.notes: list[Note] = []
-        """What the role wants known, since the caller last looked."""
+        """What the role wants known, since the caller last looked; after a crash the last of each kind comes again."""
         self.refusals: list[tuple[str, str]] = []
         """Messages that the role refused, and why, since the caller last looked."""
         self._journal, self._sync_answers, self._snapshot_bytes = journal, sync_answers, snapshot_bytes
@@ -104,6 +105,14 @@ class Engine:
         del self.asks[number]
         self._record(_ANSWER, ask.party, number, self._encode(answer))
         self._must_sync = self._must_sync or self._sync_answers
+        self._carry_out(actions)
+        self._take_all_held()
+
+    def instruct(self, message: Message) -> None:
+        """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
+        actions = self.role.receive(OPERATOR, message)
+        self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
+        self._must_sync = True
         self._carry_out(actions)
 
     def commit(self) -> bool:
@@ -147,7 +156,7 @@ class Engine:
         """Replace the journal by a snapshot."""
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
-        snapshot = _Snapshot(1, self.run, self.role.name, links, asks, self._asked, self.role.save())
+        snapshot = _Snapshot(1, self.run, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes())
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync = False
         self._synced(self._marks())
@@ -199,6 +208,7 @@ class Engine:
                     self._send(receiver, message)
             elif isinstance(action, Note):
                 self.notes.append(action)
+                self._must_sync = self._must_sync or action.kind == DURABLE
             else:
                 self._asked += 1
                 self.asks[self._asked] = action
@@ -219,7 +229,11 @@ class Engine:
             link.unsent = link.durable_there + 1
         if self._started:
             self.sync()  # what was only in the operating system's hands may be told as durable after this
-        self.notes.clear()
+        self.notes = self._last_notes()
+
+    def _last_notes(self) -> list[Note]:
+        """Give the last note of each kind: the caller may have died before it looked."""
+        return list({note.kind: note for note in self.notes}.values())
 
     def _load(self, body: bytes) -> None:
         snapshot = msgspec.msgpack.decode(body, type=_Snapshot)
@@ -234,6 +248,7 @@ class Engine:
         assert self._ask_decoder is not None or not snapshot.asks
         self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
         self._asked, self._started = snapshot.asked, True
+        self.notes = list(snapshot.notes)
 
     def _check_whose(self, version: int, run: str, party: str) -> None:
         if (version, run, party) != (1, self.run, self.role.name):
@@ -247,6 +262,8 @@ class Engine:
             self._check_whose(1, body.decode(), peer)
             self._started = True
             self._carry_out(self.role.start())
+        elif kind == _OPERATOR:
+            self._carry_out(self.role.receive(OPERATOR, self._decoder.decode(body)))
         elif kind == _ANSWER:
             del self.asks[number]
             self._carry_out(self.role.receive(WORLD, self._decoder.decode(body)))

@@ -17,6 +17,9 @@ from collections import deque
 
 from posse.core.errors import LinkError
 
+LARGEST_HELD = 8 << 20
+"""Bytes that are held for a peer while this party is behind; more is left with the peer."""
+
 
 class GapError(LinkError):
     """A message is missing on a connection: the next connection brings it."""
@@ -36,7 +39,7 @@ class Link:
         self.durable = 0
         """The same, of those that are on this disk."""
         self.durable_there = 0
-        """Number of the last message that is on the peer's disk; it may be one that is yet to be sent again."""
+        """Number of the last message that is on the peer's disk, of those that this party remembers sending."""
         self.unsent = 1
         """Number of the next message to put on the present connection."""
         self.held: deque[bytes] = deque()
@@ -51,8 +54,7 @@ class Link:
     def send(self, body: bytes) -> None:
         """Take a message to the peer."""
         self.sent += 1
-        if self.sent > self.durable_there:
-            self._kept.append(body)
+        self._kept.append(body)
 
     def take(self, number: int) -> bool:
         """Tell whether an arriving message is the next one; one that was here before is not wanted."""
@@ -61,14 +63,17 @@ class Link:
             return False
         if number != here + 1:
             raise GapError(f"'{self.peer}' sent message {number} where {here + 1} was next; connect again.")
+        if sum(map(len, self.held)) > LARGEST_HELD:
+            raise GapError(f"'{self.peer}' sent more than can be held while others are awaited; connect again.")
         return True
 
     def acknowledged(self, durable: int) -> None:
-        """Forget what is on the peer's disk."""
-        if durable > self.durable_there:
-            for _ in range(min(durable, self.sent) - min(self.durable_there, self.sent)):
-                self._kept.popleft()
-            self.durable_there = durable
+        """Forget what is on the peer's disk; it cannot have what the present connection has not carried."""
+        if durable >= self.unsent:
+            raise LinkError(f"'{self.peer}' says that it has message {durable}, and was sent {self.unsent - 1}.")
+        for _ in range(min(durable, self.sent) - self.durable_there):
+            self._kept.popleft()
+            self.durable_there += 1
 
     def connected(self, received: int, durable: int) -> None:
         """Begin a connection: the peer has taken in `received` messages and has `durable` of them on disk."""
@@ -77,8 +82,8 @@ class Link:
                 f"'{self.peer}' has {durable} messages of this party on its disk, and had {self.durable_there} before: "
                 "its journal was set back to an older copy. Stop the run: it cannot go on exactly."
             )
-        self.acknowledged(durable)
         self.unsent = received + 1
+        self.acknowledged(durable)
         self.held.clear()  # they come again
 
     def outgoing(self, most: int = 256) -> list[tuple[int, bytes]]:
@@ -96,7 +101,7 @@ class Link:
 
     def load(self, sent: int, received: int, durable_there: int, kept: list[bytes]) -> None:
         """Take up what a snapshot kept; everything in it is on disk."""
-        if max(0, sent - durable_there) != len(kept):
+        if sent - durable_there != len(kept):
             raise LinkError(
                 f"the snapshot of the link to '{self.peer}' does not add up. Restore the folder from a copy."
             )

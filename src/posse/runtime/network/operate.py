@@ -6,14 +6,16 @@ Never shown: who was pulled, whose reward is pending, how fast a peer answers. A
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from posse.core.errors import LinkError
+from posse.core.errors import LinkError, PosseError
+from posse.core.roles import Message
 from posse.runtime.network.party import Party
 from posse.version import __version__
 
@@ -41,16 +43,17 @@ def status(party: Party) -> dict[str, Any]:
 class Control:
     """Answers one line of JSON with another on a socket that only the owner of the folder can open."""
 
-    def __init__(self, party: Party, folder: Path, more: dict[str, Callable[[], object]] | None = None) -> None:
-        """`more` are commands of the protocol, such as ending a run early."""
+    def __init__(self, party: Party, folder: Path, more: Mapping[str, Callable[[str], Message]] | None = None) -> None:
+        """`more` are commands of the protocol with one argument, such as ending a run early: messages to the role."""
         self._path = folder / SOCKET
-        self._commands: dict[str, Callable[[], object]] = {
-            "status": lambda: status(party),
-            "pause": lambda: party.pause(True),
-            "resume": lambda: party.pause(False),
-            "stop": lambda: asyncio.get_running_loop().call_soon(party.stop),
-            **(more or {}),
+        self._commands: dict[str, Callable[[str], object]] = {
+            "status": lambda _: status(party),
+            "pause": lambda _: party.pause(True),
+            "resume": lambda _: party.pause(False),
+            "stop": lambda _: asyncio.get_running_loop().call_soon(party.stop) and None,
         }
+        for name, make in (more or {}).items():
+            self._commands[name] = lambda text, make=make: party.instruct(make(text))  # type: ignore[misc]
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -67,15 +70,25 @@ class Control:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = (await asyncio.wait_for(reader.readline(), 5)).decode("utf-8", "replace").strip()
-            command = self._commands.get(asked)
-            answer = {"error": f"unknown command '{asked[:40]}'."} if command is None else {"ok": command()}
+            line = await asyncio.wait_for(reader.readline(), 5)
+            if not line.endswith(b"\n"):
+                return  # half a line may be another command
+            answer = self._answer(*line.decode("utf-8", "replace").strip().partition(" ")[::2])
             writer.write(json.dumps(answer, default=str).encode() + b"\n")
             await writer.drain()
         except (OSError, ValueError, TimeoutError):
             pass
         finally:
             writer.close()
+
+    def _answer(self, name: str, text: str) -> dict[str, object]:
+        command = self._commands.get(name)
+        if command is None:
+            return {"error": f"unknown command '{name[:40]}'."}
+        try:
+            return {"ok": command(text)}
+        except PosseError as error:
+            return {"error": str(error)}
 
 
 async def ask(folder: Path, command: str) -> Any:
@@ -137,6 +150,8 @@ def json_log(party: str, stream: TextIO | None = None) -> Callable[..., None]:
 
     def log(event: str, **fields: object) -> None:
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
-        print(json.dumps({"time": when, "party": party, "event": event, **fields}, default=str), file=out, flush=True)
+        line = json.dumps({"time": when, "party": party, "event": event, **fields}, default=str)
+        with contextlib.suppress(OSError):  # a log that cannot be written must not stop a run
+            print(line, file=out, flush=True)
 
     return log

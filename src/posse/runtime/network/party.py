@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from posse.core.errors import LinkError, PosseError, ProtocolError
+from posse.core.errors import PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.network.connection import Connection, Doorstep
 from posse.runtime.network.engine import Engine
@@ -122,6 +122,11 @@ class Party:
         if not paused:
             self._soon()
 
+    def instruct(self, message: Message) -> None:
+        """Let the role hear what this party's own operator asks for."""
+        self.engine.instruct(message)
+        self._soon()
+
     # What connections ask ---------------------------------------------------------------------------------------------
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
@@ -155,11 +160,7 @@ class Party:
             )
         if hello.run != self.engine.run or hello.name != peer:
             raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
-        try:
-            self.engine.links[peer].connected(hello.received, hello.durable)
-        except LinkError as error:
-            self.stop(error)
-            raise
+        self.engine.links[peer].connected(hello.received, hello.durable)
         earlier = self.connections.get(peer)
         self.connections[peer] = connection
         if earlier is not None:
@@ -179,11 +180,20 @@ class Party:
         if isinstance(frame, Data):
             self.counts["messages in"] += 1
             self.engine.links[peer].acknowledged(frame.durable)
-            self.engine.receive(peer, frame.number, frame.body)
+            self._receive(peer, frame)
         elif isinstance(frame, Kept):
             self.engine.links[peer].acknowledged(frame.durable)
         else:
             raise WireError("a hello must come once.")
+
+    def _receive(self, peer: str, frame: Data) -> None:
+        try:
+            self.engine.receive(peer, frame.number, frame.body)
+        except PosseError:
+            raise
+        except Exception as error:  # a bug: the role may be half way, and the journal is not
+            self.stop(error)
+            raise ProtocolError("this party has stopped.") from error
 
     def batch(self, connection: Connection) -> None:
         """Answer what has arrived."""
@@ -217,10 +227,12 @@ class Party:
         if self._over.is_set():
             return
         try:
-            self.engine.commit()
-        except PosseError as error:
+            self._commit_and_send()
+        except Exception as error:
             self.stop(error)
-            return
+
+    def _commit_and_send(self) -> None:
+        self.engine.commit()
         self._dirty = not self.engine.durable
         for peer, why in self.engine.refusals:
             self.refused(peer, why, counted="message")
