@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -97,27 +97,36 @@ class FunctionSource:
     """A function of the owner's own, `module:function`, with (run, number); it may be async."""
 
     def __init__(self, where: str, folder: Path) -> None:
-        module, colon, name = where.partition(":")
-        if not (module and colon and name):
-            raise ConfigError(f"function must be module:function, got '{where}'.")
-        try:
-            if str(folder) not in sys.path:
-                sys.path.insert(0, str(folder))
-            found = getattr(importlib.import_module(module), name)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
-        except AttributeError:
-            raise ConfigError(f"module '{module}' has no function '{name}'.") from None
-        if not callable(found):
-            raise ConfigError(f"{where} must be a function, got {type(found).__name__}.")
-        self._function: Callable[[str, int], float | Awaitable[float]] = found
+        self._function = load_function(where, folder)
 
     async def reward(self, run: str, number: int) -> float:
-        """Call it; one that is not async runs beside the loop, for it may take long."""
-        if inspect.iscoroutinefunction(self._function):
-            return float(await self._function(run, number))
-        found = await asyncio.get_running_loop().run_in_executor(None, self._function, run, number)
-        return float(await found if inspect.isawaitable(found) else found)
+        """Call it."""
+        return float(await self._function(run, number))
+
+
+def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
+    """Import `module:function`, from a folder or installed; one that is not async runs beside the loop."""
+    module, colon, name = where.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"function must be module:function, got '{where}'.")
+    try:
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
+    except AttributeError:
+        raise ConfigError(f"module '{module}' has no function '{name}'.") from None
+    if not callable(found):
+        raise ConfigError(f"{where} must be a function, got {type(found).__name__}.")
+
+    async def call(*arguments: Any) -> Any:
+        if inspect.iscoroutinefunction(found):
+            return await found(*arguments)
+        answer = await asyncio.get_running_loop().run_in_executor(None, found, *arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return call
 
 
 class HttpSource:

@@ -83,7 +83,7 @@ class MarketRunSettings(MarketSettings):
         plan_ = self._plan_of(int((market.capacity > 0).sum(axis=1).max()), len(market.agents))
         if plan_ is not None:
             check_noise(plan_, market.capacity)
-        terms = self._terms(market, plan_)
+        terms = self._terms(market.agents, market.producers, plan_)
         return Setup(market, terms, plan_, level_of(terms, self.noise))
 
     @property
@@ -154,14 +154,21 @@ class MarketRunSettings(MarketSettings):
             stop=self.stop,
         )  # fmt: skip
 
-    def _terms(self, market: Market, plan_: Plan | None) -> Terms:
+    def plan_and_terms(self, agents: tuple[str, ...], producers: tuple[str, ...]) -> tuple[Plan | None, Terms]:
+        """Make what agents of a market of their own agree on; noise is planned for who deals with every producer."""
+        self._check_numbers()
+        self._check_heard()
+        plan_ = self._plan_of(len(producers), len(agents))
+        return plan_, self._terms(agents, producers, plan_)
+
+    def _terms(self, agents: tuple[str, ...], producers: tuple[str, ...], plan_: Plan | None) -> Terms:
         if self.method in ("alone", "fcb"):
-            return Terms(market.agents, market.producers, self.rounds, self.method)
+            return Terms(agents, producers, self.rounds, self.method)
         if plan_ is not None:
-            self._check_delta(plan_.delta, len(market.agents))
+            self._check_delta(plan_.delta, len(agents))
         reports = self._reports()
         return Terms(
-            market.agents, market.producers, self.rounds, self.method, reports,
+            agents, producers, self.rounds, self.method, reports,
             (0.0,) * len(reports) if plan_ is None else plan_.multipliers, self.rule, self.width, self.weight,
         )  # fmt: skip
 

@@ -91,6 +91,8 @@ class Connection(asyncio.Protocol):
         try:
             for frame in self._reader.feed(data):
                 self._take(frame)
+                if self._why:
+                    break  # it is over: what arrived behind is not taken
         except PosseError as error:
             self.refuse(error, "frame" if self.ready else "hello")
         if self.ready:

@@ -156,7 +156,9 @@ class Engine:
         """Replace the journal by a snapshot."""
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
-        snapshot = _Snapshot(1, self.run, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes())
+        snapshot = _Snapshot(
+            1, self.run, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes()
+        )
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync = False
         self._synced(self._marks())

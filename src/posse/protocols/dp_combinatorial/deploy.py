@@ -1,0 +1,201 @@
+"""Agents of a market between organisations: what an agent's file says, and the role it makes of it.
+
+A mesh: every agent talks to every other. Terms are public and the same for all; costs and capacities stay in the
+agent's own file. In a federation file of one machine, each agent listens and calls those before it in the roster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from posse.core.errors import ConfigError, DataError
+from posse.core.random import derive
+from posse.core.roles import Ask, Message
+from posse.core.settings import Settings
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.noise import SeededNoise
+from posse.problems.datasets.columns import read_columns
+from posse.problems.datasets.document import read_document
+from posse.protocols.dp_combinatorial import kernels
+from posse.protocols.dp_combinatorial.agent import Agent, Buyer
+from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
+from posse.protocols.dp_combinatorial.regret import offers_of
+from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
+from posse.protocols.dp_combinatorial.terms import Terms
+from posse.runtime.local import enrol_all, write_party
+from posse.runtime.network.deployment import Deployment, Place
+from posse.runtime.network.engine import Vocabulary
+from posse.runtime.network.party import Source
+from posse.runtime.sources import load_function
+
+VOCABULARY = Vocabulary((Hello, Report, Delivered), (Buy,))
+
+
+class AgentOptions(MarketRunSettings):
+    """The table [options] of an agent: the terms, the same for everyone, and where its own offers are.
+
+    `roster` and `suppliers` name agents and producers in the order that all agree on. `own` is a CSV file with columns
+    supplier,cost,capacity that stays with this agent. Without it the market is the simulated one of the other settings:
+    for trying and testing.
+    """
+
+    roster: tuple[str, ...] = ()
+    """Names of the agents, in the order of the terms."""
+    suppliers: tuple[str, ...] = ()
+    """Names of the producers, in the order of the terms."""
+    own: Path | None = None
+    """CSV file of this agent's own offers: columns supplier,cost,capacity."""
+
+
+class DeliverySettings(Settings):
+    """Where deliveries come from ([source])."""
+
+    kind: Literal["python"] = "python"
+    function: str
+    """module:function, called with (run, round, units by supplier); gives good units by supplier."""
+
+
+def build(place: Place) -> Deployment:
+    """Make the agent that the certificate names."""
+    options = AgentOptions.make(place.file.options)
+    name = place.identity.name
+    if place.identity.role != "agent":
+        raise ConfigError(f"dp-combinatorial has agents only, the certificate says '{place.identity.role}'.")
+    return _simulated(place, options, name) if options.own is None else _own(place, options, name)
+
+
+def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
+    """An agent of a simulated market: everything, its noise included, follows from the world seed."""
+    setup = options.check()
+    j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
+    buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
+    agent = Agent(name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name))
+    words, found = np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64), np.zeros(len(offers.cost[j]))
+
+    async def deliver(ask: Ask) -> Message:
+        assert isinstance(ask, Buy)
+        purchase, before = np.array(ask.units, np.float64), agent.knowledge.units
+        kernels.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, found)
+        return Delivered(ask.round, tuple(found.tolist()))
+
+    return Deployment(agent, VOCABULARY, _others(setup.terms, name), deliver)
+
+
+def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
+    """An agent with offers of its own; its noise comes from its secrets."""
+    for field in ("roster", "suppliers"):
+        if not getattr(options, field):
+            raise ConfigError(f"an agent with offers of its own needs {field}, the same for all. Give it.")
+    _place_in(options.roster, name)
+    assert options.own is not None
+    cost, capacity = _read_own(place.folder / options.own, options.suppliers)
+    plan, terms = options.plan_and_terms(options.roster, options.suppliers)
+    buyer = Buyer(cost, capacity, options.alpha + options.margin, options.rho, options.coefficient)
+    ledger = None if plan is None or options.method == "placebo" else Ledger(plan, name)
+    agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.identity.run)
+    return Deployment(agent, VOCABULARY, _others(terms, name), _source(place, options))
+
+
+def _ledger(setup: Setup, name: str) -> Ledger | None:
+    return None if setup.plan is None or setup.terms.method == "placebo" else Ledger(setup.plan, name)
+
+
+def _others(terms: Terms, name: str) -> dict[str, str]:
+    return {other: "agent" for other in terms.agents if other != name}
+
+
+def _place_in(roster: tuple[str, ...], name: str) -> int:
+    if name not in roster:
+        raise ConfigError(
+            f"'{name}' is not in the roster: {', '.join(roster)}. Correct roster, or enrol under its name."
+        )
+    return roster.index(name)
+
+
+def _read_own(path: Path, suppliers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Read an agent's own offers; suppliers without a row are not dealt with."""
+    table = read_columns(read_document(path), ["supplier"], ["cost", "capacity"])
+    table.check_distinct("supplier")
+    table.check_between(0, float("inf"), "cost")
+    table.check_between(0, 1e9, "capacity")
+    cost, capacity = np.zeros(len(suppliers)), np.zeros(len(suppliers))
+    for row, supplier in enumerate(table.words["supplier"].distinct):
+        if supplier not in suppliers:
+            raise DataError(f"{table.place(row, 'supplier')}: '{supplier}' is not among the suppliers of the terms.")
+        if table.numbers["capacity"][row] % 1:
+            raise DataError(f"{table.place(row, 'capacity')}: must be a whole number. Correct it.")
+        i = suppliers.index(supplier)
+        cost[i], capacity[i] = table.numbers["cost"][row], table.numbers["capacity"][row]
+    return cost, capacity
+
+
+def _source(place: Place, options: AgentOptions) -> Source:
+    """Ask the agent's own function what was delivered; it must answer the same when asked again."""
+    if place.file.source is None:
+        raise ConfigError("an agent needs to know what was delivered. Give [source] with function = module:function.")
+    function: Callable[[str, int, dict[str, int]], Awaitable[dict[str, float]]] = load_function(
+        DeliverySettings.make(place.file.source).function, place.folder
+    )
+
+    async def deliver(ask: Ask) -> Message:
+        assert isinstance(ask, Buy)
+        bought = {name: units for name, units in zip(options.suppliers, ask.units, strict=True) if units}
+        good = await function(place.identity.run, ask.round, bought)
+        unknown = sorted(set(good) - set(bought))
+        if unknown:
+            raise DataError(f"good units of '{unknown[0]}' were given, and none were bought. Correct the source.")
+        return Delivered(ask.round, tuple(float(good.get(name, 0.0)) for name in options.suppliers))
+
+    return deliver
+
+
+class AgentEntry(Settings):
+    """One agent of a federation file."""
+
+    name: str
+    listen: str
+    """host:port where agents behind it in the roster call."""
+    own: Path | None = None
+    source: dict[str, Any] | None = None
+
+
+class MarketFederation(AgentOptions):
+    """A whole mesh on one machine (`posse up`)."""
+
+    protocol: Literal["dp-combinatorial"] = "dp-combinatorial"
+    run: str
+    """Name of the run."""
+    sync: bool = True
+    """Wait for the disk before anything that follows from a delivery leaves."""
+    members: tuple[AgentEntry, ...] = Field(default=(), alias="agent")
+    """The agents ([[agent]] with a name, an address, own offers and a source)."""
+
+
+def lay_out(federation: MarketFederation, folder: Path) -> list[Path]:
+    """Make identities and files for all agents; what exists is kept, so that a run can go on."""
+    members = federation.members
+    if len(members) < 2:
+        raise ConfigError(f"a mesh needs at least 2 agents, got {len(members)}. Give [[agent]] with a name and listen.")
+    enrol_all(folder, federation.run, {member.name: "agent" for member in members})
+    shared = {
+        name: value
+        for name, value in federation.model_dump(mode="json", exclude_none=True).items()
+        if name in AgentOptions.model_fields and name in federation.model_fields_set and name != "roster"
+    }
+    if any(member.own is not None for member in members):
+        shared["roster"] = [member.name for member in members]
+    paths = []
+    for number, member in enumerate(members):
+        own = {} if member.own is None else {"own": str(member.own.resolve())}
+        values = {
+            "protocol": "dp-combinatorial", "identity": member.name, "journal": f"{member.name}/journal",
+            "sync": federation.sync, "listen": member.listen, "options": {**shared, **own}, "source": member.source,
+            "connect": {other.name: other.listen for other in members[:number]},
+        }  # fmt: skip
+        paths.append(write_party(folder / f"{member.name}.toml", values))
+    return paths

@@ -1,0 +1,117 @@
+"""A mesh of agents over mutual TLS gives the run of the compiled market, also when agents die on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.protocols.dp_combinatorial.deploy import MarketFederation, build, lay_out
+from posse.protocols.dp_combinatorial.plain import run_once
+from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+from posse.runtime.network.deployment import make_party, open_place
+from tests.network.federations import QUICK, free_port, run_all
+
+MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}
+
+
+def federation(folder, **values):
+    agents = [{"name": f"agent-{i + 1}", "listen": f"127.0.0.1:{free_port()}"} for i in range(4)]
+    return lay_out(MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **MARKET, **values}), folder)
+
+
+def opened(path):
+    return make_party(open_place(path), build, timing=QUICK)[0]
+
+
+def expected(**values):
+    setup = MarketRunSettings.make({**MARKET, **values}).check()
+    return run_once(setup.market, setup.terms, MARKET["seed"])
+
+
+def check(parties, known, curves):
+    for party in parties:
+        j = int(party.engine.role.name.removeprefix("agent-")) - 1
+        for field in known._fields:
+            mine = getattr(party.engine.role.knowledge, field)
+            assert mine.tobytes() == getattr(known, field)[j].tobytes(), (j, field)
+    assert sum(party.engine.role.taken for party in parties) == curves.taken.sum()
+
+
+@pytest.mark.parametrize("values", [{}, {"rule": "fuse"}, {"noise": "none"}], ids=["accept", "fuse", "no noise"])
+def test_a_mesh_is_the_compiled_market(tmp_path, values):
+    paths = federation(tmp_path, **values)
+
+    async def go():
+        parties = [opened(path) for path in paths]
+        await run_all(parties)
+        return parties
+
+    check(asyncio.run(go()), *expected(**values))
+
+
+def test_a_mesh_in_which_agents_die(tmp_path):
+    """Agents are stopped where they are and made anew from their journals; nothing else of them survives."""
+    paths, rng = federation(tmp_path), random.Random(3)
+
+    async def go():
+        parties = {path.stem: opened(path) for path in paths}
+        running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
+        for _ in range(8):
+            await asyncio.sleep(rng.uniform(0.01, 0.08))
+            name = rng.choice(list(parties))
+            if running[name].done():
+                continue
+            parties[name].stop()
+            await running[name]
+            parties[name].engine._journal.close()
+            parties[name] = opened(tmp_path / f"{name}.toml")
+            running[name] = asyncio.create_task(parties[name].run())
+        await asyncio.wait_for(asyncio.gather(*running.values()), 60)
+        return list(parties.values())
+
+    check(asyncio.run(go()), *expected())
+
+
+DELIVERIES = (
+    "def good(run, round, units):\n    return {name: count - (count + round) % 2 for name, count in units.items()}\n"
+)
+
+
+def test_agents_with_offers_and_deliveries_of_their_own(tmp_path):
+    (tmp_path / "my_deliveries.py").write_text(DELIVERIES)
+    agents = []
+    for i in range(3):
+        own = tmp_path / f"own-{i}.csv"
+        own.write_text(f"supplier,cost,capacity\nnorth,0.{i + 1},10\nsouth,0.2,{5 + i}\n")
+        agents.append(
+            {"name": f"buyer-{i}", "listen": f"127.0.0.1:{free_port()}", "own": str(own),
+             "source": {"function": "my_deliveries:good"}}
+        )  # fmt: skip
+    given = {"run": "m2", "agent": agents, "suppliers": ["north", "south", "west"], "rounds": 60, "start": 10,
+             "alpha": 0.3, "sync": False}  # fmt: skip
+    paths = lay_out(MarketFederation.make(given), tmp_path)
+
+    async def go():
+        parties = [opened(path) for path in paths]
+        await run_all(parties)
+        return parties
+
+    for party in asyncio.run(go()):
+        agent = party.engine.role
+        assert agent.finished
+        assert agent.knowledge.units[2] == 0  # nobody deals with west
+        assert agent.ledger.guarantee().releases == 3
+        assert 0.9 < agent.ledger.epsilon <= 1
+
+
+def test_files_that_do_not_fit(tmp_path):
+    paths = federation(tmp_path)
+    text = paths[0].read_text()
+    for change, what in (("agents = 4", "agents = 1"), ("rounds = 120", "rounds = 5")):
+        paths[0].write_text(text.replace(change, what))
+        with pytest.raises((ConfigError, DataError)) as caught:
+            opened(paths[0])
+        assert "\n" not in str(caught.value)

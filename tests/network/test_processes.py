@@ -1,0 +1,149 @@
+"""A federation as processes: whoever is killed with kill -9, the run is the plain one and no reward is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from posse.core.errors import LinkError
+from posse.core.fixed import REWARD_ONE
+from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.runtime.network.operate import ask
+from tests.network.torment import Torment
+
+FICKLE = '''
+import os, secrets
+from pathlib import Path
+
+def source(name):
+    path = Path(__file__).parent / f"{name}.asked"
+    def reward(run, number):
+        value = secrets.randbelow(1025) / 1024
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(file, f"{number} {value!r}\\n".encode())
+        os.close(file)
+        return value
+    return reward
+
+clinic_1, clinic_2, clinic_3 = (source(f"clinic-{i}") for i in (1, 2, 3))
+'''
+
+
+def check_plain(federation, owners, budget, policy="ucb"):
+    """The customer's total and every owner's pulls are those of the plain bandit."""
+    federation.check_journals()
+    plain = run_plain(SambaSettings(policy=policy, owners=owners, budget=budget, seed=7))
+    states = federation.states()
+    assert (federation.result(),) == plain.total == (states["customer"]["total"],)
+    assert [[states[f"clinic-{i + 1}"]["pulls"] for i in range(owners)]] == plain.pulls.tolist()
+
+
+def test_processes_that_nobody_disturbs(tmp_path):
+    with Torment(tmp_path, 1, owners=2, budget=150) as federation:
+        shown = asked(federation, "controller")
+        federation.wait()
+    assert shown["role"] == "controller"
+    # Neither who was pulled nor whose reward is awaited is shown to anybody.
+    assert set(shown) <= {"party", "role", "run", "version", "paused", "finished", "missing", "step", "digest"}
+    check_plain(federation, 2, 150)
+
+
+def asked(federation, name):
+    for _ in range(3_000):
+        try:
+            return asyncio.run(ask(federation.folder / name / "journal", "status"))
+        except LinkError:
+            time.sleep(0.01)
+    raise AssertionError(f"'{name}' never answered")
+
+
+def test_six_kills(tmp_path):
+    with Torment(tmp_path, 2, owners=2, budget=300) as federation:
+        federation.go(3, at_once=2, again=0)
+    assert sum(federation.kills.values()) >= 5
+    check_plain(federation, 2, 300)
+
+
+@pytest.mark.long
+def test_two_hundred_kills_over_all_roles(tmp_path):
+    kills, early, again, run = Counter(), 0, 0, 0
+    while sum(kills.values()) < 200 and run < 20:
+        folder = tmp_path / f"{run}"
+        folder.mkdir()
+        policy = ("ucb", "thompson", "pursuit", "epsilon-greedy")[run % 4]
+        with Torment(folder, 100 + run, owners=3, budget=600, policy=policy) as federation:
+            federation.go(14, at_once=1 + run % 3)
+        check_plain(federation, 3, 600, policy)
+        kills += federation.kills
+        early, again, run = early + federation.early_kills, again + federation.restarts_for_others, run + 1
+    print(f"\nkills in {run} runs: {dict(kills)}, of them {early} while starting; started for others {again} times")
+    assert sum(kills.values()) >= 200
+    assert min(kills[name] for name in federation.paths) >= 15
+    assert early >= 20
+
+
+class Fickle(Torment):
+    """Owners whose sources answer otherwise whenever they are asked, and count the questions."""
+
+    def __init__(self, folder, seed, **values):
+        (folder / "fickle.py").write_text(FICKLE)
+        names = [f"clinic-{i + 1}" for i in range(values["owners"])]
+        entries = [
+            {"name": name, "source": {"kind": "python", "function": f"fickle:{name.replace('-', '_')}"}}
+            for name in names
+        ]
+        super().__init__(folder, seed, world=None, owner=entries, sync=True, **values)
+        self.names = tuple(names)
+        self.journalled = []
+
+    def killed(self, name):
+        if name in self.names:
+            self.journalled.append((name, {reward.number for reward in self.rewards(name)}, len(self.questions(name))))
+
+    def questions(self, name):
+        path = self.folder / f"{name}.asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(number), float(value)) for number, value in map(str.split, lines)]
+
+    def check_rewards(self, budget):
+        """Every pull counts once, with a reward that the source gave; the one that was journalled first stands."""
+        self.check_journals()
+        states, units = self.states(), 0
+        for name in self.names:
+            rewards, questions = self.rewards(name), self.questions(name)
+            assert [reward.number for reward in rewards] == list(range(len(rewards)))
+            for reward in rewards:
+                assert reward.units / REWARD_ONE in {value for number, value in questions if number == reward.number}
+            # A death between an answer and its journal asks once more, and nothing else does.
+            assert 0 <= len(questions) - len(rewards) <= self.kills[name]
+            assert states[name]["pulls"] == len(rewards)
+            assert states[name]["reward"] == sum(reward.units for reward in rewards) / REWARD_ONE
+            units += sum(reward.units for reward in rewards)
+        for name, journalled, before in self.journalled:
+            assert not journalled & {number for number, _ in self.questions(name)[before:]}
+        assert self.result() == states["customer"]["total"] == units / REWARD_ONE
+        assert sum(states[name]["pulls"] for name in self.names) == budget
+
+
+def test_the_first_journalled_reward_counts(tmp_path):
+    with Fickle(tmp_path, 3, owners=2, budget=120) as federation:
+        federation.go(2, federation.names, at_once=2, again=0)
+    assert sum(federation.kills.values()) >= 3
+    federation.check_rewards(120)
+
+
+@pytest.mark.long
+def test_no_journalled_reward_is_lost_or_replaced(tmp_path):
+    kills = Counter()
+    for run in range(3):
+        folder = tmp_path / f"{run}"
+        folder.mkdir()
+        with Fickle(folder, 200 + run, owners=3, budget=400) as federation:
+            federation.go(12, (*federation.names, "controller"), at_once=2)
+        federation.check_rewards(400)
+        kills += federation.kills
+    print(f"\nkills with a source that never answers twice the same: {dict(kills)}")
+    assert min(kills[name] for name in federation.names) >= 5
