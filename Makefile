@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench reproduce clean
+.PHONY: help demo test test-long lint bench bench-network reproduce clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: $(READY)  ## ruff, mypy --strict, import-linter
 
 bench: $(READY)  ## benchmarks: ratios measured in one run
 	@$(BIN)/python -m benchmarks
+
+bench-network: $(READY)  ## steps a second over loopback mutual TLS
+	@$(BIN)/python -m benchmarks.network
 
 reproduce: $(READY)  ## the published figures, full size (long)
 	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \

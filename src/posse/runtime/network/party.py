@@ -37,7 +37,8 @@ class Timing:
     """Without a sign of life for so long a connection is given up."""
     first_wait: float = 0.05
     longest_wait: float = 3.0
-    sync_every: float = 0.02
+    sync_every: float = 0.25
+    """How long messages may wait for the disk; their senders keep them so much longer."""
     linger: float = 10.0
     """How long a finished party waits for others to have its last messages on disk."""
 
@@ -82,7 +83,7 @@ class Party:
         self._watch = watch
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
-        self._flushing = self._dirty = False
+        self._flushing = self._syncing = False
         self._over: asyncio.Event = asyncio.Event()
         self._failed: BaseException | None = None
         self.port = 0
@@ -93,7 +94,6 @@ class Party:
         self.engine.begin()
         self._soon()
         self._start(self._keep_alive())
-        self._start(self._keep_durable())
         for peer in self.wiring.addresses:
             self._start(self._dial(peer))
         try:
@@ -233,7 +233,7 @@ class Party:
 
     def _commit_and_send(self) -> None:
         self.engine.commit()
-        self._dirty = not self.engine.durable
+        self._sync_later()
         for peer, why in self.engine.refusals:
             self.refused(peer, why, counted="message")
             if (connection := self.connections.get(peer)) is not None:
@@ -254,8 +254,10 @@ class Party:
         while connection.ready and connection.writable and link.unsent <= link.sent:
             durable = link.durable
             frames = [pack(Data(number, durable, body)) for number, body in link.outgoing()]
+            data = b"".join(frames)
             self.counts["messages out"] += len(frames)
-            connection.write(b"".join(frames))
+            self.counts["bytes out"] += len(data)
+            connection.write(data)
 
     def _ask(self) -> None:
         if self._source is None or self.paused:
@@ -321,22 +323,24 @@ class Party:
                 if not self.paused and loop.time() - connection.heard > self._timing.patience:
                     connection.hang_up(f"not heard for {self._timing.patience:g} s")
 
-    async def _keep_durable(self) -> None:
-        """Wait for the disk beside the loop, and let peers forget what is on it."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(self._timing.sync_every)
-            if not self._dirty:
-                continue
-            try:
-                with self.engine.syncing() as wait:
-                    await loop.run_in_executor(None, wait)
-            except PosseError as error:
-                self.stop(error)
-                return
-            self._dirty = not self.engine.durable
-            if self.engine.role.finished:
-                self._tell_durable()
+    def _sync_later(self) -> None:
+        """Wait for the disk beside the loop after a while, if there is anything to wait for."""
+        if not self._syncing and not self.engine.durable:
+            self._syncing = True
+            self._start(self._sync())
+
+    async def _sync(self) -> None:
+        await asyncio.sleep(self._timing.sync_every)
+        try:
+            with self.engine.syncing() as wait:
+                await asyncio.get_running_loop().run_in_executor(None, wait)
+        except PosseError as error:
+            self.stop(error)
+            return
+        self._syncing = False
+        self._sync_later()
+        if self.engine.role.finished:
+            self._tell_durable()
 
     def _tell_durable(self) -> None:
         for peer, connection in self.connections.items():

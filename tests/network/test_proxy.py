@@ -1,0 +1,143 @@
+"""Delays, cuts and partitions by a proxy between the parties and the controller: the run is the plain one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+
+import pytest
+
+from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.runtime.network.party import Timing
+from tests.network.federations import laid_out, opened, run_all
+
+TIMING = Timing(heartbeat=0.2, patience=1.2, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=10.0)
+
+
+class Proxy:
+    """Carries one party's connections; each chunk waits a while, and all of them can be cut or blocked."""
+
+    def __init__(self, port: int, rng: random.Random, power: int) -> None:
+        """Chunks wait 0 to 200 ms; a higher power makes long waits rarer."""
+        self._target, self._rng, self._power = port, rng, power
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self._server: asyncio.Server | None = None
+        self.port = self.chunks = self.connections = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self._open.set()
+        self.cut()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def partition(self, seconds: float, *, cut: bool) -> None:
+        """Let nothing through for a while; what was on the way arrives then, or is lost with its connection."""
+        self._open.clear()
+        await asyncio.sleep(seconds)
+        if cut:
+            self.cut()
+        self._open.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        other = None
+        with contextlib.suppress(OSError):
+            there, other = await asyncio.open_connection("127.0.0.1", self._target)
+            self._writers.add(other)
+            await asyncio.gather(self._pump(reader, other), self._pump(there, writer))
+        for one in (writer, other):
+            if one is not None:
+                self._writers.discard(one)
+                one.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 14):
+                self.chunks += 1
+                await asyncio.sleep(0.2 * self._rng.random() ** self._power)
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+
+def disturbed(folder, seed, events, *, budget, power, longest):
+    """Run with a proxy before every party; return total, pulls, and what was done."""
+    rng, notes, done = random.Random(seed), [], Counter()
+    paths = {path.stem: path for path in laid_out(folder, budget=budget)}
+
+    async def all_of_them():
+        port = int(paths["controller"].read_text().split("127.0.0.1:")[1].split('"')[0])
+        proxies = {name: Proxy(port, rng, power) for name in paths if name != "controller"}
+        for name, proxy in proxies.items():
+            await proxy.start()
+            paths[name].write_text(paths[name].read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{proxy.port}"))
+        parties = {name: opened(path, notes, timing=TIMING) for name, path in paths.items()}
+        running = asyncio.create_task(run_all(list(parties.values()), 900))
+        try:
+            for number in range(events):
+                while parties["controller"].engine.role.state()["step"] < number * budget / events:
+                    await asyncio.sleep(0.005)
+                    assert not running.done()
+                proxy = proxies[rng.choice(sorted(proxies))]
+                kind = rng.choice(("cut", "partition", "partition and cut"))
+                done[kind] += 1
+                if kind == "cut":
+                    proxy.cut()
+                else:
+                    await proxy.partition(rng.uniform(0.02, longest), cut=kind != "partition")
+            await running
+        finally:
+            running.cancel()
+            for proxy in proxies.values():
+                await proxy.stop()
+        done["chunks"] = sum(proxy.chunks for proxy in proxies.values())
+        done["connections"] = sum(proxy.connections for proxy in proxies.values())
+        return parties
+
+    parties = asyncio.run(all_of_them())
+    for party in parties.values():
+        party.engine._journal.close()
+        assert not party.counts["refused message"]
+    (total,) = [note.value for note in notes if note.kind == "total"]
+    owners = [party.engine.role.state()["pulls"] for party in parties.values() if party.engine.role.kind == "owner"]
+    return total, owners, done
+
+
+def check(found, budget):
+    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=budget, seed=7))
+    assert plain.total == (found[0],)
+    assert plain.pulls.tolist() == [found[1]]
+
+
+def test_ten_cuts_and_partitions(tmp_path):
+    found = disturbed(tmp_path, 1, 10, budget=40, power=8, longest=0.3)
+    check(found, 40)
+    assert found[2]["connections"] > 5 + found[2]["cut"]  # they did connect again
+
+
+def test_a_partition_that_outlasts_patience(tmp_path):
+    found = disturbed(tmp_path, 5, 2, budget=30, power=12, longest=2.5)
+    check(found, 30)
+
+
+@pytest.mark.long
+def test_fifty_partitions_with_delays_of_up_to_200_ms(tmp_path):
+    found = disturbed(tmp_path, 3, 75, budget=150, power=1, longest=2.5)
+    check(found, 150)
+    print(f"\n{dict(found[2])}")
+    assert found[2]["partition"] + found[2]["partition and cut"] >= 50 - 5
