@@ -3,48 +3,116 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
+import signal
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from posse.cli import options
-from posse.cli.screen import bullets, heading, print_json, remark, say, table
-from posse.core.errors import ConfigError, PosseError
+from posse.cli.root import INTERRUPTED
+from posse.cli.screen import bullets, print_json, remark, say, table
+from posse.cli.watch import RESULT, Watch, status_of
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
-    from posse.runtime.local import Process
-    from posse.runtime.network.deployment import Build
+    from posse.core.roles import Role
+    from posse.runtime.network.deployment import Build, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
     Path | None, typer.Option(help="Where identities, journals and logs go; beside the file if not given.")
 ]
-RESULT = "result.json"
+BEGUN = "federation.json"
+"""In the folder of `posse up`: the settings the run began with."""
+MAY_CHANGE = ("listen", "sync")
+"""Settings of a federation file that may change while a run goes on."""
+STOPPING = 12.0
+"""Seconds that `posse stop` waits for the party to be gone."""
+_CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
+
+
+# One party ----------------------------------------------------------------------------------------------------------
 
 
 def party(file: File) -> None:
     """Run one party of a federation until its part is over; started again, it goes on where it was."""
     from posse.runtime.network.deployment import open_place, run_party
+    from posse.runtime.network.operate import json_log
+    from posse.version import __version__
 
-    place = open_place(file)
-    build = _protocol(place.file.protocol)
-    result = place.journal / RESULT
+    try:
+        place = open_place(file)
+        build = _protocol(place.file.protocol)
+        identity, log = place.identity, json_log(place.identity.name)
+        log("started", role=identity.role, run=identity.run, version=__version__)
+        if _result(place.journal):
+            remark("its part was over before; it stays a few seconds for others that miss its last messages.")
+        made = asyncio.run(run_party(place, build))
+    except KeyboardInterrupt:
+        remark(f"interrupted; go on with: posse party {file}")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        _cannot_listen(error, file)
+    if made.role.finished:
+        told = _keep(place, made.role)
+        log("finished")
+        say(_sentence(told))
+    else:
+        log("stopped")
+        say(f"stopped before the end; go on with: posse party {file}")
 
-    def watch(note: Any) -> None:
-        if note.kind == "total":
-            from posse.runtime.certificates import files
 
-            told = {"run": place.identity.run, "total": note.value, "pulls": note.step}
-            files.write_whole(result, json.dumps(told).encode())
+def _cannot_listen(error: OSError, file: Path) -> NoReturn:
+    if error.errno not in _CANNOT_LISTEN:
+        raise error
+    raise LinkError(
+        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change listen or metrics; "
+        f"'posse doctor {file}' looks at both."
+    ) from error
 
-    asyncio.run(run_party(place, build, watch=watch))
-    if result.exists():
-        told = json.loads(result.read_text())
-        say(f"run {told['run']}: total reward {told['total']:g} of {told['pulls']:,} pulls")
+
+def _keep(place: Place, role: Role) -> dict[str, Any]:
+    """Write that the part is over; the total is told where the role knows it."""
+    from posse.runtime.certificates import files
+
+    told: dict[str, Any] = {"run": place.identity.run, "party": role.name, "role": role.kind}
+    if (total := getattr(role, "total", None)) is not None:
+        told |= {"total": total, "pulls": getattr(role, "pulls", 0)}
+    if (present := getattr(role, "ended_early", None)) is not None:
+        told["ended_early_with"] = list(present)
+    told["manifest"] = getattr(role, "digest", "")
+    files.write_whole(place.journal / RESULT, json.dumps(told).encode(), mode=files.PRIVATE)
+    return told
+
+
+def _sentence(told: Mapping[str, Any]) -> str:
+    if "total" not in told:
+        return f"run {told['run']}: the part of {told['party']} is over; the customer has the total"
+    early = told.get("ended_early_with")
+    only = f", ended early: of {', '.join(early)} only" if early else ""
+    return f"run {told['run']}: total reward {told['total']:g} of {told['pulls']:,} pulls{only}"
+
+
+def _result(journal: Path) -> dict[str, Any]:
+    """Read what a party wrote at its end; nothing before."""
+    try:
+        found: dict[str, Any] = json.loads((journal / RESULT).read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{journal / RESULT} cannot be read: {error}. Remove it and start the party again.") from error
+    return found
+
+
+# A whole federation -------------------------------------------------------------------------------------------------
 
 
 def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> None:
@@ -56,72 +124,192 @@ def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> 
     values = read_toml(file)
     if values.get("protocol", "samba") != "samba":
         raise ConfigError(f"posse up knows the protocol samba, got '{values['protocol']}'.")
-    federation = FederationFile.make(values)
-    place = folder or file.with_suffix("")
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    paths = lay_out(federation, place)
-    remark(f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.")
-    processes = local.start(paths)
+    federation = FederationFile.make(_beside(values, file))
+    _check_federation(federation)
+    place = folder or _folder_of(file)
+    result = place / "customer" / "journal"
+    _check_same(place / BEGUN, federation.resolved(), place)
+    if told := _result(result):
+        remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
+        _show(told, place, json_)
+        return
     try:
-        _follow(processes, federation.budget)
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        paths = lay_out(federation, place)
+        _begin(place / BEGUN, federation.resolved())
+    except OSError as error:
+        raise DataError(f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.") from error
+    _check_none_runs(paths)
+    # Modules of sources are beside the federation's file, not beside the parties' files.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH"))))
+    remark(f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.")
+    watch = Watch(federation.budget, local.start_one)
+    try:
+        with _children(watch):
+            for path in paths:
+                watch.take(local.start_one(path))
+            watch.follow()
+    except _Told as told_to:
+        at = f" at step {watch.step:,} of {federation.budget:,}" if watch.step else ""
+        remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
+        raise typer.Exit(told_to.code) from None
+    _ended(watch, result)
+    _show(_result(result), place, json_)
+
+
+class _Told(BaseException):
+    """A signal told this process to end."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+@contextmanager
+def _children(watch: Watch) -> Iterator[None]:
+    """Stop what was started, however this ends: signals become an exception first."""
+    from posse.runtime import local
+
+    def tell(number: int, frame: object) -> None:
+        raise _Told(INTERRUPTED if number == signal.SIGINT else 128 + number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, tell) for number in numbers}
+    try:
+        yield
     finally:
-        local.stop(processes)
-    _ended(processes, place / "customer" / "journal" / RESULT, json_)
+        for number in numbers:  # nothing may interrupt the stopping
+            signal.signal(number, signal.SIG_IGN)
+        local.stop(watch.processes)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _follow(processes: list[Process], budget: int) -> None:
-    """Show how far everyone is until all have ended; one that fails ends the others."""
-    from posse.cli.progress import Doing
-
-    with Doing("starting") as doing:
-        began, first = 0.0, 0
-        while any(process.handle.poll() is None for process in processes):
-            if any(process.handle.poll() not in (None, 0) for process in processes):
-                return
-            time.sleep(0.3)
-            found = _status(next(process for process in processes if process.name == "controller").file)
-            step = int(found.get("step", 0)) if found else 0
-            if not step:
-                continue
-            if not began:
-                began, first = time.monotonic(), step
-            rate = (step - first) / max(0.1, time.monotonic() - began)
-            missing = f", without {', '.join(found['missing'])}" if found.get("missing") else ""
-            doing.at(step / budget, f"step {step:,} of {budget:,}, {rate:,.0f} steps/s{missing}")
+def _folder_of(file: Path) -> Path:
+    found = file.with_suffix("")
+    return found if found != file else file.with_name(f"{file.name}.d")
 
 
-def _ended(processes: list[Process], result: Path, as_json: bool) -> None:
-    failed = [process for process in processes if process.handle.returncode != 0]
+def _beside(values: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Read paths of sources relative to the federation's file, and not to the folder of the parties' files."""
+    owners = values.get("owner")
+    if not isinstance(owners, list):
+        return values
+    here, made = file.resolve().parent, []
+    for owner in owners:
+        source = owner.get("source") if isinstance(owner, dict) else None
+        if isinstance(source, dict) and isinstance(source.get("file"), str):
+            owner = {**owner, "source": {**source, "file": str(here / source["file"])}}
+        made.append(owner)
+    return {**values, "owner": made}
+
+
+def _check_federation(federation: Any) -> None:
+    """Say what is wrong with a federation's file before anything is written."""
+    from posse.protocols.samba.plain import check_budget
+    from posse.runtime.certificates.names import check_name
+    from posse.runtime.network.deployment import address
+    from posse.runtime.sources import SourceSettings
+
+    check_name(run=federation.run)
+    address(federation.listen)
+    names = [member.name for member in federation.members]
+    if len(names) < 2:
+        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
+    for member in federation.members:
+        try:
+            check_name(name=member.name)
+        except ConfigError as error:
+            raise ConfigError(f"owner {_plain(error)}") from None
+        if names.count(member.name) > 1:
+            raise ConfigError(f"owners must have different names, got '{member.name}' twice.")
+        if member.name in ("controller", "comp", "customer", "authority"):
+            raise ConfigError(f"an owner cannot be called '{member.name}', which is taken. Choose another name.")
+        if federation.world is None and member.source is None:
+            raise ConfigError(
+                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
+            )
+        if member.source is not None:
+            try:
+                SourceSettings.make(member.source)
+            except ConfigError as error:
+                raise ConfigError(f"source of owner '{member.name}': {_plain(error)}") from None
+    if federation.budget < 1:
+        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
+    check_budget(len(names), federation.budget)
+    federation.make_policy()
+
+
+def _plain(error: PosseError) -> str:
+    return str(error).removeprefix(f"[{error.code}] ")
+
+
+def _check_same(begun: Path, now: Mapping[str, Any], place: Path) -> None:
+    """A run goes on with the settings it began with: everyone has signed them."""
+    try:
+        before: dict[str, Any] = json.loads(begun.read_text())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
+    other = [key for key in {**before, **now} if key not in MAY_CHANGE and before.get(key) != now.get(key)]
+    if other:
+        was, given = (json.dumps(values.get(other[0]))[:60] for values in (before, now))
+        raise ConfigError(
+            f"the run in {place} began with {other[0]} = {was}, the file now says {given}. Put it back, or give the "
+            "run another name and pass --folder."
+        )
+
+
+def _begin(begun: Path, now: Mapping[str, Any]) -> None:
+    from posse.runtime.certificates import files
+
+    files.write_whole(begun, json.dumps(now, indent=1).encode())
+
+
+def _check_none_runs(paths: list[Path]) -> None:
+    for path in paths:
+        if asyncio.run(status_of(path)):
+            raise ConfigError(f"'{path.stem}' runs already. Stop it first with: posse stop {path}")
+
+
+def _ended(watch: Watch, result: Path) -> None:
+    failed = [process for process in watch.processes if (process.handle.returncode or 0) > 0]
     if failed:
-        lines = failed[0].log.read_text(errors="replace").strip().splitlines()
+        with suppress(OSError):
+            lines = failed[0].log.read_text(errors="replace").strip().splitlines()
         last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
         raise PosseError(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
-    told = json.loads(result.read_text())
+    if not _result(result):
+        raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
+
+
+def _show(told: Mapping[str, Any], place: Path, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json({key: value for key, value in told.items() if key not in ("party", "role")} | {"folder": str(place)})
         return
-    heading(f"Run {told['run']}")
-    say(f"total reward {told['total']:g} of {told['pulls']:,} pulls")
-    bullets(f"{process.name}: {process.log}" for process in processes)
+    say(_sentence(told), style="bold")
+    bullets([f"result: {place / 'customer' / 'journal' / RESULT}", f"files and logs of the parties: {place}"])
 
 
-def _status(file: Path) -> dict[str, Any]:
+# What an operator asks ----------------------------------------------------------------------------------------------
+
+
+def _journal(file: Path) -> Path:
     from posse.runtime.network.deployment import PartyFile
-    from posse.runtime.network.operate import ask
 
-    try:
-        journal = file.resolve().parent / PartyFile.make(file=file).journal
-        found: dict[str, Any] = asyncio.run(ask(journal, "status"))
-    except PosseError:
-        return {}
-    return found
+    return file.resolve().parent / PartyFile.make(file=file).journal
 
 
 def _command(file: Path, command: str) -> Any:
-    from posse.runtime.network.deployment import PartyFile
     from posse.runtime.network.operate import ask
 
-    return asyncio.run(ask(file.resolve().parent / PartyFile.make(file=file).journal, command))
+    journal = _journal(file)
+    try:
+        return asyncio.run(ask(journal, command))
+    except LinkError:
+        if told := _result(journal):
+            raise LinkError(f"it does not run any more: {_sentence(told)}.") from None
+        raise
 
 
 def status(file: File, json_: options.Json = False) -> None:
@@ -131,15 +319,29 @@ def status(file: File, json_: options.Json = False) -> None:
         print_json(found)
         return
     missing = found.pop("missing")
-    table(("", ""), [(key, str(value)) for key, value in found.items()])
+    name, state = found.pop("party"), _where(found, missing)
+    digest = found.pop("digest", "")
+    rows = [("state", state), *((key, str(value)) for key, value in found.items())]
+    if digest:
+        rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
+    table(("party", name), rows)
     for peer, why in missing.items():
         say(f"missing: {peer} ({why})", style="yellow")
+
+
+def _where(found: dict[str, Any], missing: Mapping[str, str]) -> str:
+    paused, finished = found.pop("paused"), found.pop("finished")
+    if finished:
+        return "finished; it leaves when others have its last messages"
+    if paused:
+        return "paused"
+    return f"waiting for {', '.join(missing)}" if missing else "connected"
 
 
 def pause(file: File) -> None:
     """Hold a running party where it is; the others wait for it."""
     _command(file, "pause")
-    say("paused")
+    say(f"paused, and the run with it; go on with: posse resume {file}")
 
 
 def resume(file: File) -> None:
@@ -151,7 +353,12 @@ def resume(file: File) -> None:
 def stop(file: File) -> None:
     """Stop a running party; started again, it goes on where it was."""
     _command(file, "stop")
-    say("stopped; start it again with 'posse party'")
+    end = time.monotonic() + STOPPING
+    while asyncio.run(status_of(file)):
+        if time.monotonic() > end:
+            raise LinkError(f"the party was told to stop and still answers after {STOPPING:g} s. See its log.")
+        time.sleep(0.1)
+    say(f"stopped; go on with: posse party {file}")
 
 
 def doctor(file: File, json_: options.Json = False) -> None:
@@ -162,7 +369,7 @@ def doctor(file: File, json_: options.Json = False) -> None:
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in found])
     else:
-        table(("", "what", ""), [("ok" if one.fine else "MEND", one.what, one.said) for one in found])
+        table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in found])
     if not all(one.fine for one in found):
         raise typer.Exit(1)
 
@@ -172,4 +379,4 @@ def _protocol(name: str) -> Build:
         from posse.protocols.samba.deploy import build
 
         return build
-    raise ConfigError(f"unknown protocol '{name}'. Known: samba.")
+    raise ConfigError(f"a party runs the protocol samba, got '{name}'.")

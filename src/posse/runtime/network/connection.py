@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from posse.core.errors import PosseError
 from posse.runtime.network.wire import LARGEST_FRAME, LARGEST_HELLO, AnyFrame, Hello, Kept, Reader, Refused, pack
@@ -21,6 +22,9 @@ _SILENT = (
 
 class Host(Protocol):
     """What a connection asks of the party it belongs to."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside, as long as the party runs."""
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name, or raise a `PosseError` that says why it is not wanted."""
@@ -90,15 +94,15 @@ class Connection(asyncio.Protocol):
         self.heard = asyncio.get_running_loop().time()
         try:
             for frame in self._reader.feed(data):
-                self._take(frame)
-                if self._why:
-                    break  # it is over: what arrived behind is not taken
+                if not self._take(frame):
+                    break  # what arrived behind is not taken
         except PosseError as error:
             self.refuse(error, "frame" if self.ready else "hello")
         if self.ready:
             self._host.batch(self)
 
-    def _take(self, frame: AnyFrame) -> None:
+    def _take(self, frame: AnyFrame) -> bool:
+        """Take a frame; False if the connection is over after it."""
         if isinstance(frame, Refused):
             self.hang_up(f"it refused us: {frame.reason[:300]}")
         elif self.ready:
@@ -111,6 +115,7 @@ class Connection(asyncio.Protocol):
                 self._deadline.cancel()
         elif not isinstance(frame, Kept):
             self.refuse(PosseError("a hello must come first."), "hello")
+        return not self._why
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the party."""
@@ -140,12 +145,12 @@ class Connection(asyncio.Protocol):
         self.write(pack(Refused(str(error)[:1000])))
         self.hang_up(f"refused: {error}")
 
-    def hang_up(self, why: str) -> None:
-        """End the connection."""
+    def hang_up(self, why: str, *, at_once: bool = False) -> None:
+        """End the connection; `at_once` without waiting for what is on its way."""
         self._why = self._why or why
         self._reader = Reader(0)  # a part of a frame need not be held until the other has hung up too
         if self._transport is not None:
-            self._transport.close()
+            (self._transport.abort if at_once else self._transport.close)()
 
     def pause(self, paused: bool) -> None:
         """Stop or go on reading."""
@@ -165,13 +170,12 @@ class Doorstep(asyncio.Protocol):
 
     def __init__(self, host: Host, context: ssl.SSLContext | None) -> None:
         self._host, self._context = host, context
-        self._greeting: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin TLS."""
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()
-        self._greeting = asyncio.get_running_loop().create_task(self._greet(transport))
+        self._host.begin(self._greet(transport))
 
     async def _greet(self, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
@@ -186,6 +190,9 @@ class Doorstep(asyncio.Protocol):
             self._host.refused(f"{at[0]}:{at[1]}", why_no_tls(error), counted="tls")
             transport.abort()
             return
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
         if secured is not None and not connection.closed.done():
             connection.connection_made(secured)
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from posse.core.errors import LinkError, PosseError
 from posse.runtime.certificates import making
-from posse.runtime.network.deployment import Build, Place, address, open_place
+from posse.runtime.certificates.identity import crl_number, ssl_contexts
+from posse.runtime.network.deployment import Build, Deployment, Place, address, open_place
 from posse.runtime.network.operate import ask
+from posse.runtime.network.wire import WIRE_VERSION, Hello, Reader, Refused
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14
 """A certificate that expires sooner is told."""
+PATIENCE = 3.0
+"""Seconds in which a peer must answer."""
 
 
 @dataclass(frozen=True)
@@ -32,64 +39,140 @@ def examine(path: Path, protocol: Callable[[str], Build]) -> list[Finding]:
     try:
         place = open_place(path)
     except PosseError as error:
-        return [Finding("file and identity", False, str(error))]
+        return [Finding("file and identity", False, _plain(error))]
+    status = _status(place)
+    role, made = _role(place, protocol)
     return [
-        Finding("version", True, f"posse {__version__}, protocol version {PROTOCOL_VERSION}"),
+        Finding("version", True, f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {WIRE_VERSION}"),
         *_identity(place),
-        _role(place, protocol),
-        *_peers(place),
-        _running(place),
+        role,
+        *_ways(place, made, status),
+        *_running(status),
     ]
+
+
+def _status(place: Place) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = asyncio.run(ask(place.journal, "status"))
+    except LinkError:
+        return {}
+    return found
 
 
 def _identity(place: Place) -> Iterator[Finding]:
     identity = place.identity
-    who = f"{identity.role} '{identity.name}' of run {identity.run}"
-    left = (identity.certificate.not_valid_after_utc - datetime.now(UTC)).days
-    yield Finding("identity", True, who)
-    yield Finding("certificate", left >= SOON_DAYS, f"expires in {left} days")
+    ends = identity.certificate.not_valid_after_utc
+    left = (ends - datetime.now(UTC)).days
+    remedy = "" if left >= SOON_DAYS else ". Enrol again before the next run; a run that has begun keeps its key"
     spoken = making.spoken(making.fingerprint(making.public_key(identity.authority)))
+    yield Finding("identity", True, f"{identity.role} '{identity.name}' of run {identity.run}")
+    yield Finding("certificate", left >= SOON_DAYS, f"until {ends:%Y-%m-%d}, {left} days{remedy}")
     yield Finding("authority", True, f"fingerprint {spoken}: compare it with the customer's")
+    made = identity.crl.last_update_utc
+    yield Finding("revocation list", True, f"number {crl_number(identity.crl)}, of {made:%Y-%m-%d}")
 
 
-def _role(place: Place, protocol: Callable[[str], Build]) -> Finding:
+def _role(place: Place, protocol: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:
+    what = "options and source" if place.identity.role == "owner" else "options"
     try:
-        protocol(place.file.protocol)(place)
+        made = protocol(place.file.protocol)(place)
     except PosseError as error:
-        return Finding("options and source", False, str(error))
-    return Finding("options and source", True, f"{place.file.protocol}, as {place.identity.role}")
+        return Finding(what, False, _plain(error)), None
+    except Exception as error:  # a module of the owner's own may raise anything while it is imported
+        return Finding(what, False, f"{type(error).__name__}: {error}. Correct what [source] names."), None
+    return Finding(what, True, f"{place.file.protocol}, as {place.identity.role}"), made
 
 
-def _peers(place: Place) -> Iterator[Finding]:
+def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iterator[Finding]:
+    """How this party reaches its peers, or they reach it."""
     for name, text in place.file.connect.items():
-        try:
-            host, port = address(text)
-            with socket.create_connection((host, port), timeout=3):
-                yield Finding(f"way to {name}", True, f"{text} answers")
-        except (OSError, PosseError) as error:
-            yield Finding(f"way to {name}", False, f"{text}: {error}. Check address, firewall, and that it is started.")
+        if made is not None and name not in made.peers:
+            known = ", ".join(made.peers)
+            yield Finding(f"way to {name}", False, f"'{name}' has no part here. [connect] may name: {known}.")
+        elif status and name not in status["missing"]:
+            yield Finding(f"way to {name}", True, "connected")
+        else:
+            yield _way(place, name, text)
     if place.file.listen is not None:
-        yield _listening(place.file.listen)
+        yield _listening("listen", place.file.listen, status)
+    elif made is not None:
+        for name in sorted(set(made.peers) - set(place.file.connect)):
+            yield Finding(f"way to {name}", False, f'no address. Give [connect] with {name} = "host:port".')
+    if place.file.metrics is not None:
+        yield _listening("metrics", place.file.metrics, status)
 
 
-def _listening(text: str) -> Finding:
+def _way(place: Place, name: str, text: str) -> Finding:
+    """Call a peer as this party would, and listen to its first words; nothing is said to it."""
+    what = f"way to {name}"
     try:
         host, port = address(text)
-        with socket.socket() as probe:
+        with socket.create_connection((host, port), timeout=PATIENCE) as raw:
+            raw.settimeout(PATIENCE)
+            with ssl_contexts(place.identity)[1].wrap_socket(raw, server_hostname=None) as tls:
+                peer = place.identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
+                if peer.name != name:
+                    return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct its address.")
+                return _first_words(what, text, tls)
+    except PosseError as error:
+        return Finding(what, False, f"{text}: {_plain(error)}")
+    except ssl.SSLCertVerificationError as error:
+        return Finding(what, False, f"{text}: its certificate is refused: {error.verify_message}.")
+    except ssl.SSLError as error:
+        return Finding(what, False, f"{text} answers, and not as a party: {error.reason or error}. Check the port.")
+    except OSError as error:
+        why = error.strerror or str(error) or "no answer"
+        return Finding(what, False, f"{text}: {why}. Check address and firewall, and that it is started.")
+
+
+def _first_words(what: str, text: str, tls: ssl.SSLSocket) -> Finding:
+    reader = Reader()
+    try:
+        while data := tls.recv(4096):
+            for frame in reader.feed(data):
+                if isinstance(frame, Refused):
+                    return Finding(what, False, f"{text} refuses this party: {frame.reason}")
+                if isinstance(frame, Hello):
+                    return _hello(what, text, frame)
+    except OSError as error:
+        return Finding(what, False, f"{text} hung up: {error}. Its operator's log says why.")
+    return Finding(what, False, f"{text} hung up without a word. Its operator's log says why.")
+
+
+def _hello(what: str, text: str, hello: Hello) -> Finding:
+    said = f"{text} answers: posse {hello.posse}, protocol version {hello.protocol_version}, wire {hello.wire}"
+    fine = (hello.protocol_version, hello.wire) == (PROTOCOL_VERSION, WIRE_VERSION)
+    return Finding(what, fine, said if fine else f"{said}. Install the same version at both.")
+
+
+def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:
+    try:
+        host, port = address(text)
+        if status:
+            return Finding(what, True, f"{text}, by the running party")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
-    except (OSError, PosseError) as error:
-        return Finding("listening", False, f"{text}: {error}. Stop what holds the port, or choose another.")
-    return Finding("listening", True, f"{text} is free")
+    except PosseError as error:
+        return Finding(what, False, _plain(error))
+    except OSError as error:
+        why = error.strerror or str(error)
+        return Finding(what, False, f"{text}: {why}. Stop what holds the port, or choose another address.")
+    return Finding(what, True, f"{text} is free")
 
 
-def _running(place: Place) -> Finding:
-    import asyncio
+def _running(status: dict[str, Any]) -> Iterator[Finding]:
+    if not status:
+        yield Finding("running", True, "not now; start it with 'posse party'")
+        return
+    step = f"step {status['step']:,}, " if status.get("step") else ""
+    held = ", paused: 'posse resume' lets it go on" if status["paused"] else ""
+    missing = ", ".join(status["missing"]) or "nobody"
+    yield Finding("running", not status["missing"], f"{step}missing {missing}{held}")
+    if status.get("digest"):
+        yield Finding("manifest", True, f"{status['digest']}: all parties must see the same, compare by telephone")
 
-    try:
-        found = asyncio.run(ask(place.journal, "status"))
-    except LinkError:
-        return Finding("running", True, "not now")
-    missing = ", ".join(found["missing"]) or "nobody"
-    digest = f", manifest {found['digest']}: compare it by telephone" if found.get("digest") else ""
-    return Finding("running", not found["missing"], f"step {found.get('step', 0)}, missing {missing}{digest}")
+
+def _plain(error: PosseError) -> str:
+    return str(error).removeprefix(f"[{error.code}] ")

@@ -78,7 +78,11 @@ class Engine:
         self._ask_decoder = msgspec.msgpack.Decoder(Union[vocabulary.asks]) if vocabulary.asks else None  # noqa: UP007
         self._encode = msgspec.msgpack.Encoder().encode
         self._asked = 0
-        self._must_sync = self._started = self._beside = False
+        self._must_sync = self._started = self._beside = self._holding = False
+        self._inputs = self._on_disk = 0
+        """Inputs journalled in this life, and those of them that are on the disk."""
+        self.touched: set[str] = set()
+        """Peers for whom there is something new, since the caller last looked."""
         self._recover()
 
     def begin(self) -> None:
@@ -94,7 +98,10 @@ class Engine:
         if not link.take(number):
             return False
         link.held.append(body)
-        return self._take_held(link) and self._take_all_held()
+        taken = self._take_held(link)
+        if taken and self._holding:
+            self._take_all_held()
+        return taken
 
     def answer(self, number: int, answer: Message) -> None:
         """Take the world's answer to an ask; the first one is kept, later ones are dropped."""
@@ -106,7 +113,8 @@ class Engine:
         self._record(_ANSWER, ask.party, number, self._encode(answer))
         self._must_sync = self._must_sync or self._sync_answers
         self._carry_out(actions)
-        self._take_all_held()
+        if self._holding:
+            self._take_all_held()
 
     def instruct(self, message: Message) -> None:
         """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
@@ -125,14 +133,15 @@ class Engine:
             self.checkpoint()
         return synced
 
-    def _marks(self) -> dict[str, int]:
+    def _marks(self) -> tuple[int, dict[str, int]]:
         """Write, and tell what is written now: after a sync that begins later, it is on the disk."""
         self._journal.write()
-        return {peer: link.received for peer, link in self.links.items()}
+        return self._inputs, {peer: link.received for peer, link in self.links.items()}
 
-    def _synced(self, marks: Mapping[str, int]) -> None:
+    def _synced(self, marks: tuple[int, Mapping[str, int]]) -> None:
         """Take note that everything up to these marks is on the disk."""
-        for peer, received in marks.items():
+        self._on_disk = max(self._on_disk, marks[0])
+        for peer, received in marks[1].items():
             self.links[peer].durable = max(self.links[peer].durable, received)
 
     @contextmanager
@@ -166,13 +175,13 @@ class Engine:
     @property
     def durable(self) -> bool:
         """Whether everything taken in is on the disk."""
-        return all(link.durable == link.received for link in self.links.values())
+        return self._on_disk == self._inputs
 
-    def _take_all_held(self) -> bool:
-        """Take what was held, now that something new is known; True as for what was just taken."""
+    def _take_all_held(self) -> None:
+        """Take what was held, now that something new is known."""
         while any(link.held and self._take_held(link) for link in self.links.values()):
             pass
-        return True
+        self._holding = any(link.held for link in self.links.values())
 
     def _take_held(self, link: Link) -> bool:
         """Take the first message held for a link, or hold it on.
@@ -183,7 +192,9 @@ class Engine:
         try:
             actions = self.role.receive(link.peer, self._decoder.decode(link.held[0]))
         except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            if not any(other.behind for other in self.links.values()):
+            if any(other.behind for other in self.links.values()):
+                self._holding = True
+            else:
                 self._refuse(link, str(error))
             return False
         link.received += 1
@@ -199,6 +210,7 @@ class Engine:
         self.refusals.append((link.peer, why))
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
+        self._inputs += 1
         self._journal.append(self._encode((kind, peer, number, body)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
@@ -217,6 +229,7 @@ class Engine:
 
     def _send(self, receiver: str, message: Message) -> None:
         self.links[receiver].send(self._encode(message))
+        self.touched.add(receiver)
 
     # Recovery ---------------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,11 @@ class Link:
         """Whether the peer has messages of this party that it does not remember sending."""
         return self.unsent > self.sent + 1
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there are messages that the present connection has not carried."""
+        return self.unsent <= self.sent
+
     def send(self, body: bytes) -> None:
         """Take a message to the peer."""
         self.sent += 1

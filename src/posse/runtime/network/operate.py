@@ -8,25 +8,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from posse.core.errors import LinkError, PosseError
+from posse.core.errors import ConfigError, LinkError, PosseError
 from posse.core.roles import Message
 from posse.runtime.network.party import Party
 from posse.version import __version__
 
 SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
+_LONGEST_PATH = 103
+"""Bytes of a socket's path: 107 on Linux, fewer elsewhere."""
 
 
 def status(party: Party) -> dict[str, Any]:
     """Tell how far a party is and whom it misses."""
     engine = party.engine
     shown = {key: value for key, value in engine.role.state().items() if key in ("step", "round", "rounds", "digest")}
+    if digest := getattr(engine.role, "digest", ""):
+        shown["digest"] = digest
     missing = sorted(set(party.wiring.peers) - set(party.connections))
     return {
         "party": engine.role.name,
@@ -40,12 +46,32 @@ def status(party: Party) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _socket(folder: Path) -> Iterator[Path]:
+    """Where the socket is, as the operating system takes it: short paths only, so a long one goes by its folder."""
+    whole = folder / SOCKET
+    if len(os.fsencode(whole)) <= _LONGEST_PATH:
+        yield whole
+        return
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        short = Path(f"/proc/self/fd/{opened}")
+        if not short.exists():
+            raise ConfigError(
+                f"the path of a journal may have {_LONGEST_PATH - len(SOCKET) - 1} bytes on this system, got {folder}. "
+                "Choose a shorter one."
+            )
+        yield short / SOCKET
+    finally:
+        os.close(opened)
+
+
 class Control:
     """Answers one line of JSON with another on a socket that only the owner of the folder can open."""
 
     def __init__(self, party: Party, folder: Path, more: Mapping[str, Callable[[str], Message]] | None = None) -> None:
         """`more` are commands of the protocol with one argument, such as ending a run early: messages to the role."""
-        self._path = folder / SOCKET
+        self._folder = folder
         self._commands: dict[str, Callable[[str], object]] = {
             "status": lambda _: status(party),
             "pause": lambda _: party.pause(True),
@@ -58,15 +84,17 @@ class Control:
 
     async def start(self) -> None:
         """Open the socket."""
-        self._path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LONGEST_LINE)
-        self._path.chmod(0o600)
+        whole = self._folder / SOCKET
+        whole.unlink(missing_ok=True)
+        with _socket(self._folder) as path:
+            self._server = await asyncio.start_unix_server(self._serve, path, limit=_LONGEST_LINE)
+        whole.chmod(0o600)
 
     def close(self) -> None:
         """Close and remove the socket."""
         if self._server is not None:
             self._server.close()
-            self._path.unlink(missing_ok=True)
+            (self._folder / SOCKET).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -94,12 +122,14 @@ class Control:
 async def ask(folder: Path, command: str) -> Any:
     """Ask a party on this machine, by its folder."""
     try:
-        reader, writer = await asyncio.open_unix_connection(folder / SOCKET, limit=_LONGEST_LINE)
+        with _socket(folder) as path:
+            reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
         writer.write(command.encode() + b"\n")
         answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
         writer.close()
     except (OSError, ValueError, TimeoutError) as error:
-        raise LinkError(f"no party is running in {folder}: {error}. Start it with 'posse party'.") from error
+        why = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error or 'no answer'})"
+        raise LinkError(f"no party runs with the journal {folder}{why}. Start it with 'posse party'.") from error
     if "error" in answer:
         raise LinkError(f"the party in {folder} answers: {answer['error']}")
     return answer["ok"]

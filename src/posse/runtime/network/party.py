@@ -11,8 +11,9 @@ import asyncio
 import random
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from posse.core.errors import PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
@@ -75,6 +76,7 @@ class Party:
         self.counts: Counter[str] = Counter()
         """What happened, for metrics: connections, refusals by kind, messages."""
         self.connections: dict[str, Connection] = {}
+        self._open: set[Connection] = set()
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
         self.paused = False
@@ -93,21 +95,28 @@ class Party:
         server = await self._listen()
         self.engine.begin()
         self._soon()
-        self._start(self._keep_alive())
+        self.begin(self._keep_alive())
         for peer in self.wiring.addresses:
-            self._start(self._dial(peer))
+            self.begin(self._dial(peer))
         try:
             await self._over.wait()
         finally:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            for connection in list(self.connections.values()):
-                connection.hang_up("this party stops")
             if server is not None:
                 server.close()
+            await self._hang_up()
         if self._failed is not None:
             raise self._failed
+
+    async def _hang_up(self) -> None:
+        """End all connections, kindly and then not."""
+        for at_once in (False, True):
+            for connection in list(self._open):
+                connection.hang_up("this party stops", at_once=at_once)
+            if self._open:
+                await asyncio.wait([connection.closed for connection in self._open], timeout=0.5)
 
     def stop(self, error: BaseException | None = None) -> None:
         """End at once; everything taken in is in the journal."""
@@ -131,6 +140,7 @@ class Party:
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name from its certificate, if it has a part here."""
+        self._open.add(connection)
         role, name = self._admit(certificate)
         if connection.dialled is not None and name != connection.dialled:
             raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check its address.")
@@ -163,6 +173,7 @@ class Party:
         self.engine.links[peer].connected(hello.received, hello.durable)
         earlier = self.connections.get(peer)
         self.connections[peer] = connection
+        self.engine.touched.add(peer)
         if earlier is not None:
             earlier.hang_up("a newer connection took its place")
         self.troubles.pop(peer, None)
@@ -196,11 +207,14 @@ class Party:
             raise ProtocolError("this party has stopped.") from error
 
     def batch(self, connection: Connection) -> None:
-        """Answer what has arrived."""
+        """Answer what has arrived, or go on sending to who was slow."""
+        if connection.peer is not None and self.engine.links[connection.peer].waiting:
+            self.engine.touched.add(connection.peer)
         self._soon()
 
     def lost(self, connection: Connection, why: str) -> None:
         """Forget a connection; whoever called calls again."""
+        self._open.discard(connection)
         peer = connection.peer
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
@@ -239,8 +253,10 @@ class Party:
             if (connection := self.connections.get(peer)) is not None:
                 connection.hang_up(f"a message was refused: {why}")
         self.engine.refusals.clear()
-        for peer, connection in list(self.connections.items()):
-            self._send(peer, connection)
+        touched, self.engine.touched = self.engine.touched, set()
+        for peer in sorted(touched):
+            if (connection := self.connections.get(peer)) is not None:
+                self._send(peer, connection)
         self._ask()
         notes, self.engine.notes = self.engine.notes, []
         for note in notes:
@@ -265,7 +281,7 @@ class Party:
         for number, ask in self.engine.asks.items():
             if number not in self._asking:
                 self._asking.add(number)
-                self._start(self._answer(number, ask))
+                self.begin(self._answer(number, ask))
 
     async def _answer(self, number: int, ask: Ask) -> None:
         """Ask the world until it answers; a source that fails is asked again."""
@@ -327,7 +343,7 @@ class Party:
         """Wait for the disk beside the loop after a while, if there is anything to wait for."""
         if not self._syncing and not self.engine.durable:
             self._syncing = True
-            self._start(self._sync())
+            self.begin(self._sync())
 
     async def _sync(self) -> None:
         await asyncio.sleep(self._timing.sync_every)
@@ -348,7 +364,7 @@ class Party:
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:
-            self._start(self._finish(), "finish")
+            self.begin(self._finish(), "finish")
 
     async def _finish(self) -> None:
         """Leave when all that was sent is on the others' disks, or after a while."""
@@ -361,18 +377,16 @@ class Party:
         await asyncio.sleep(0.05)
         self.stop()
 
-    def _start(self, work: Awaitable[None], name: str | None = None) -> None:
-        async def guarded() -> None:
-            try:
-                await work
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:
-                self.stop(error)
-
-        task = asyncio.get_running_loop().create_task(guarded(), name=name)
+    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        """Run something beside the loop; what goes wrong in it stops the party."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.stop(error)
 
     async def _listen(self) -> asyncio.Server | None:
         if self.wiring.listen is None:

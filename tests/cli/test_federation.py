@@ -1,0 +1,263 @@
+"""`posse up`, `posse party` and what an operator asks of a party: as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from posse.cli.watch import Pace, state_of
+from posse.protocols.samba.run import SambaSettings, run_plain
+from tests.cli.conftest import Call, one_line
+from tests.network.federations import free_port, laid_out
+
+SECONDS = 60
+"""No wait is longer; on a quiet machine none takes five."""
+BUDGET = 2000
+
+FILE = """
+run = "trial-1"
+budget = {budget}
+policy = "ucb"
+paillier_bits = 2048
+sync = false
+listen = "127.0.0.1:{port}"
+
+[world]
+seed = 7
+owners = 3
+
+[[owner]]
+name = "clinic-1"
+
+[[owner]]
+name = "clinic-2"
+
+[[owner]]
+name = "clinic-3"
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"waited {SECONDS} s for: {what}"
+        time.sleep(0.1)
+
+
+@contextmanager
+def stopped(running: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """Stop it, and with it what it started, whatever a test did."""
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.terminate()
+        try:
+            running.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.communicate()
+
+
+def child(parent: int, file: str) -> int:
+    """The process that a parent started for a party's file."""
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if file in Path(f"/proc/{pid}/cmdline").read_text():
+            return int(pid)
+    raise AssertionError(f"no process runs {file}")
+
+
+def step_of(posse: Call, file: Path) -> int:
+    told = posse("status", str(file), "--json")
+    return int(json.loads(told.out)["step"]) if told.code == 0 else 0
+
+
+def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
+    tmp_path: Path, posse: Call, process: Start
+) -> None:
+    file, controller = tmp_path / "fed.toml", tmp_path / "fed" / "controller.toml"
+    file.write_text(FILE.format(budget=BUDGET, port=free_port()))
+    with stopped(process("up", str(file))) as running:
+        until(lambda: step_of(posse, controller) > 3, "the first steps")
+        assert "posse resume" in posse("pause", str(controller)).out
+        shown = posse("status", str(controller))
+        assert re.search(r"state +paused", shown.out)
+        found = json.loads(posse("doctor", str(controller), "--json").out)
+        (manifest,) = [one["said"] for one in found if one["what"] == "manifest"]
+        assert manifest.split(":")[0] in shown.out
+        assert all(one["fine"] for one in found)
+        again = posse("up", str(file))
+        assert "runs already" in one_line(again)
+        killed = child(running.pid, "clinic-2.toml")
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: posse("status", str(tmp_path / "fed" / "clinic-2.toml")).code == 0, "its second life")
+        assert child(running.pid, "clinic-2.toml") != killed
+        at = step_of(posse, controller)
+        assert posse("resume", str(controller)).code == 0
+        until(lambda: step_of(posse, controller) > at, "steps after the pause")
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 130
+        assert "'clinic-2' was killed" in err
+        assert re.search(r"stopped at step [\d,]+ of 2,000; go on with: posse up \S*fed.toml$", err.strip())
+    assert "No such process" not in err
+    with stopped(process("up", str(file), "--json")) as running:
+        out, _ = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0
+    told = json.loads(out)
+    assert (told["total"],) == run_plain(SambaSettings(policy="ucb", owners=3, budget=BUDGET, seed=7)).total
+    assert told["pulls"] == BUDGET
+    over = posse("up", str(file), "--json")
+    assert (over.code, json.loads(over.out)) == (0, told)
+    assert "over" in over.err
+    assert "the part of comp is over" in one_line(posse("status", str(tmp_path / "fed" / "comp.toml")))
+    file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
+    assert "began with budget = 2000, the file now says 2001" in one_line(posse("up", str(file)))
+
+
+def test_a_party_alone_waits_says_for_whom_and_stops(tmp_path: Path, posse: Call, process: Start) -> None:
+    comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
+    with stopped(process("party", str(comp))) as running:
+        until(lambda: posse("status", str(comp)).code == 0, "an answer")
+        until(lambda: "cannot reach" in posse("status", str(comp)).out, "a call that fails")
+        assert re.search(r"state +waiting for controller", posse("status", str(comp)).out)
+        assert "is in use by another process" in last_line(posse("party", str(comp)).err)
+        assert "go on with: posse party" in posse("stop", str(comp)).out
+        out, err = running.communicate(timeout=SECONDS)
+    assert running.returncode == 0
+    assert "stopped before the end" in out
+    assert [json.loads(line)["event"] for line in err.splitlines()] == ["started", "unreachable", "stopped"]
+    assert "no party runs with the journal" in one_line(posse("status", str(comp)))
+    assert "Start it with 'posse party'" in one_line(posse("pause", str(comp)))
+
+
+def last_line(text: str) -> str:
+    return text.splitlines()[-1]
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path, posse: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        controller = laid_out(tmp_path, listen=f"127.0.0.1:{port}")[0]
+        told = posse("party", str(controller))
+        assert told.code == 2
+        assert f"'127.0.0.1', {port}): address already in use. Stop what holds the port" in last_line(told.err)
+        assert ("listen", False) in findings(posse, controller)
+
+
+def findings(posse: Call, file: Path) -> list[tuple[str, bool]]:
+    told = posse("doctor", str(file), "--json")
+    found = [(one["what"], one["fine"]) for one in json.loads(told.out)]
+    assert told.code == (0 if all(fine for _, fine in found) else 1)
+    return found
+
+
+def test_the_doctor_finds_nothing_in_a_good_set_up(tmp_path: Path, posse: Call) -> None:
+    controller = laid_out(tmp_path)[0]
+    assert all(fine for _, fine in findings(posse, controller))
+    assert "is free" in posse("doctor", str(controller)).out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "said"),
+    [
+        ('identity = "clinic-1"', 'identity = "nowhere"', "file and identity", "posse enrol"),
+        ("sync =", "snyc =", "file and identity", "Did you mean 'sync'"),
+        ("customer/party.crt", "nowhere.crt", "options and source", "nowhere.crt cannot be read"),
+        ("customer/party.crt", "comp/party.crt", "options and source", "not of the customer"),
+        ('kind = "bernoulli"', 'kind = "csv"', "options and source", "needs file"),
+        ('kind = "bernoulli"', 'kind = "python"\nfunction = "broken:f"', "options and source", "SyntaxError"),
+        ("[connect]\n", "[connect]\n# ", "way to controller", "Give [connect]"),
+        ("[connect]\n", '[connect]\ncomp = "127.0.0.1:1"\n', "way to comp", "may name: controller"),
+        ("127.0.0.1:", "127.0.0.1#", "way to controller", "host:port"),
+    ],
+)
+def test_the_doctor_says_what_to_mend(
+    tmp_path: Path, posse: Call, old: str, new: str, what: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [{"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)]
+    laid_out(tmp_path, world=None, owner=owners)
+    file = tmp_path / "clinic-1.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    (tmp_path / "broken.py").write_text("x = (\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    told = posse("doctor", str(file), "--json")
+    assert told.code == 1
+    found = {one["what"]: one for one in json.loads(told.out)}
+    assert not found[what]["fine"]
+    assert said in found[what]["said"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("policy =", "polcy =", "unknown setting 'polcy'. Did you mean 'policy'?"),
+        ("budget = 50", "budget = 2", "budget must be at least"),
+        ("budget = 50", "", "budget is needed"),
+        ('"clinic-2"', '"clinic-1"', "different names, got 'clinic-1' twice"),
+        ('"clinic-2"', '"Clinic-2"', "owner name must be 1 to 63 of a-z, 0-9 and -"),
+        ('"clinic-2"', '"comp"', "cannot be called 'comp'"),
+        ('"trial-1"', '"Trial 1"', "run must be 1 to 63 of a-z"),
+        ('run = "trial-1"', "", "run is needed"),
+        ('"127.0.0.1:', '"localhost', "an address must be host:port"),
+        ("[world]\nseed = 7\nowners = 3", "", "'clinic-1' has no source"),
+        ('policy = "ucb"', 'policy = "ucd"', "Did you mean 'ucb'"),
+        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "dp-combinatorial"', "knows the protocol samba"),
+        ('name = "clinic-3"', 'name = "clinic-3"\n[owner.source]\nkind = "sql"', "source of owner 'clinic-3'"),
+        ("[[owner]]", "[[ownr]]", "unknown setting 'ownr'"),
+        ("[world]", "[world", "is not TOML"),
+    ],
+)
+def test_a_mistake_in_a_federation_is_one_line_and_nothing_is_written(
+    tmp_path: Path, posse: Call, old: str, new: str, said: str
+) -> None:
+    file = tmp_path / "fed.toml"
+    text = FILE.format(budget=50, port=7400)
+    assert old in text
+    file.write_text(text.replace(old, new))
+    assert said in one_line(posse("up", str(file)))
+    assert not (tmp_path / "fed").exists()
+
+
+def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:
+    file = tmp_path / "fed.toml"
+    file.write_text('run = "trial-1"\nbudget = 50\n')
+    assert "at least 2 owners, got 0. Add [[owner]]" in one_line(posse("up", str(file)))
+
+
+def test_files_that_are_not_there(posse: Call) -> None:
+    for command in ("up", "party", "status", "pause", "resume", "stop"):
+        assert "there is no configuration file nowhere.toml" in one_line(posse(command, "nowhere.toml"))
+
+
+def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None:
+    status = {"missing": {}, "paused": False, "finished": False, "step": 4}
+    assert state_of(status, None, seen=True, over=False) == "connected"
+    assert state_of({**status, "paused": True}, None, seen=True, over=False) == "paused"
+    assert state_of({**status, "finished": True}, None, seen=True, over=False) == "finished"
+    assert state_of({**status, "missing": {"comp": "", "a": ""}}, None, seen=True, over=False) == "waiting for comp, a"
+    ends = {None: "connected", 0: "stopped", 2: "failed", -9: "killed"}
+    assert {code: state_of({}, code, seen=True, over=False) for code in ends} == ends
+    assert state_of({}, None, seen=False, over=False) == "starting"
+    assert state_of({}, 0, seen=True, over=True) == "finished"
+
+
+def test_the_pace_is_of_the_last_half_minute() -> None:
+    pace = Pace()
+    paces = [pace.at(now, step) for now, step in ((0.0, 0), (20.0, 20), (40.0, 60), (60.0, 60))]
+    assert paces == [0.0, 1.0, 2.0, 0.0]

@@ -1,0 +1,198 @@
+"""A party's loop: what must not be lost, and what must stop it with a clear word."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import msgspec
+import pytest
+
+from posse.core.errors import DataError, LinkError
+from posse.core.roles import Reward
+from posse.runtime.journal import Journal
+from posse.runtime.network.connection import Connection
+from posse.runtime.network.engine import Engine
+from posse.runtime.network.operate import json_log
+from posse.runtime.network.party import Party, Wiring
+from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Refused, pack
+from posse.version import PROTOCOL_VERSION
+from tests.network.test_fuzz_listener import Nowhere
+from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work
+
+
+def hub_of(folder, steps=1, **how):
+    return Engine(Hub(["a"], steps), Journal(folder), ["a"], WORDS, run="r", **how)
+
+
+def encoded(message):
+    return msgspec.msgpack.encode(message)
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1])
+def test_a_result_is_told_again_to_who_died_before_it_looked(tmp_path, snapshot_bytes):
+    engine = hub_of(tmp_path, snapshot_bytes=snapshot_bytes)
+    engine.begin()
+    engine.receive("a", 1, encoded(Done(0, 5)))
+    engine.commit()
+    engine._journal.close()  # killed: nobody has looked at the notes
+    again = hub_of(tmp_path)
+    assert [(note.kind, note.value) for note in again.notes] == [("total", 5)]
+    again._journal.close()
+
+
+def test_after_a_crash_only_the_last_note_of_a_kind_is_told(tmp_path):
+    engine = hub_of(tmp_path, steps=5)
+    engine.begin()
+    for number in range(4):
+        engine.receive("a", number + 1, encoded(Done(number, 5)))
+    engine.commit()
+    engine._journal.close()
+    again = hub_of(tmp_path, steps=5)
+    assert [(note.kind, note.step) for note in again.notes] == [("step", 4)]
+    again._journal.close()
+
+
+def test_what_is_held_is_taken_when_the_world_answers(tmp_path):
+    """A machine that died asks the world again, and the next message of its peer is there before the answer is."""
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r", sync_answers=False)
+    engine.begin()
+    link = engine.links["hub"]
+    link.connected(2, 0)  # the hub has two messages that this party does not remember sending
+    engine.role.receive = strict(engine.role)
+    assert engine.receive("hub", 1, encoded(Work(0)))
+    assert not engine.receive("hub", 2, encoded(Work(1)))
+    engine.answer(1, Reward(0, 5))
+    assert link.received == 2
+    assert not link.held
+    assert not engine.refusals
+    engine._journal.close()
+
+
+def strict(leaf):
+    """Let a leaf refuse work while it waits for a reward."""
+    from posse.core.errors import ProtocolError
+
+    def receive(sender, message):
+        if isinstance(message, Work) and leaf._step is not None:
+            raise ProtocolError("a leaf does one thing at a time.")
+        return type(leaf).receive(leaf, sender, message)
+
+    return receive
+
+
+def party_of(folder, **how):
+    wiring = Wiring("toy", {"a": "leaf"})
+    return Party(hub_of(folder), wiring, lambda certificate: ("leaf", "a"), **how)
+
+
+def greeted(party):
+    connection, transport = Connection(party), Nowhere()
+    connection.connection_made(transport)
+    connection.data_received(pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0)))
+    return connection, transport
+
+
+def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_path):
+    def full(note):
+        raise DataError("cannot write result.json: No space left on device.")
+
+    async def run(watch):
+        party = party_of(tmp_path, watch=watch)
+        running = asyncio.create_task(party.run())
+        await asyncio.sleep(0.01)
+        connection, _ = greeted(party)
+        if watch is full:
+            connection.data_received(pack(Data(1, 0, encoded(Done(0, 5)))))
+        try:
+            await asyncio.wait_for(running, 15)
+        finally:
+            party.engine._journal.close()
+
+    with pytest.raises(DataError, match="No space"):
+        asyncio.run(run(full))
+    seen = []
+    asyncio.run(run(seen.append))
+    assert [note.value for note in seen] == [5]
+
+
+def test_a_bug_in_a_role_stops_the_party_with_its_traceback(tmp_path):
+    """The role may be half way: going on with it would go on from a state that no journal gives."""
+
+    async def run():
+        party = party_of(tmp_path)
+        party.engine.role.receive = lambda sender, message: 1 // 0
+        running = asyncio.create_task(party.run())
+        await asyncio.sleep(0.01)
+        connection, transport = greeted(party)
+        connection.data_received(pack(Data(1, 0, encoded(Done(0, 5)))))
+        assert transport.closed
+        try:
+            await asyncio.wait_for(running, 5)
+        finally:
+            party.engine._journal.close()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    again = hub_of(tmp_path)
+    assert again.links["a"].received == 0  # it was not journalled, and comes again
+    again._journal.close()
+
+
+def test_a_peer_that_was_set_back_is_refused_and_the_party_goes_on(tmp_path):
+    async def run():
+        party = party_of(tmp_path)
+        running = asyncio.create_task(party.run())
+        await asyncio.sleep(0.01)
+        connection, _ = greeted(party)
+        link = party.engine.links["a"]
+        await asyncio.sleep(0.01)
+        assert link.unsent == 2  # the work is on its way
+        connection.data_received(pack(Data(1, 1, encoded(Done(0, 5)))))
+        _, transport = greeted(party)  # with nothing on its disk
+        assert transport.closed
+        assert b"set back to an older copy" in transport.told
+        assert party.connections == {"a": connection}
+        assert not party._over.is_set()
+        party.stop()
+        await running
+        party.engine._journal.close()
+
+    asyncio.run(run())
+
+
+def test_claims_of_a_peer_are_bounded_by_what_was_sent(tmp_path):
+    engine = hub_of(tmp_path)
+    engine.begin()
+    link = engine.links["a"]
+    link.connected(0, 0)
+    assert [number for number, _ in link.outgoing()] == [1]
+    for durable in (2, 2**63):
+        with pytest.raises(LinkError, match="was sent 1"):
+            link.acknowledged(durable)
+    link.acknowledged(-5)
+    assert link.durable_there == 0
+    link.acknowledged(1)
+    assert link.durable_there == 1
+    engine._journal.close()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing():
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    json_log("a", Full())("connected", peer="hub")
+
+
+def test_a_refusal_of_the_other_ends_the_connection_and_nothing_behind_it_is_taken(tmp_path):
+    async def run():
+        party = party_of(tmp_path)
+        party.engine.begin()
+        connection, transport = greeted(party)
+        connection.data_received(pack(Refused("no")) + pack(Data(1, 0, encoded(Done(0, 5)))))
+        assert transport.closed
+        assert party.engine.links["a"].received == 0
+        party.engine._journal.close()
+
+    asyncio.run(run())
