@@ -6,12 +6,16 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from posse.cli.app import app
+from posse.protocols.samba.deploy import FederationFile, SambaOptions
+from posse.runtime.network.deployment import PartyFile
+from posse.runtime.sources import SourceSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,15 +46,34 @@ def test_the_readme_has_examples() -> None:
     assert len(blocks("python")) == 4
 
 
-def test_commands_exist_and_take_their_flags() -> None:
-    lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
-    commands = [shlex.split(line) for line in lines if line.startswith("posse ")]
-    assert len(commands) == 7
+def commands_of(text: str) -> list[list[str]]:
+    """Commands in blocks of a shell, as a reader types them, without what the shell itself does."""
+    found = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines()
+    lines = [re.split(r" [<>|&]", line.split("  #")[0])[0] for line in found if line.startswith("posse ")]
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.mark.parametrize(("name", "count"), [("README.md", 11), ("docs/tutorial.md", 30)])
+def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
+    commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
+    assert len(commands) == count
     for words in commands:
         command, rest = get_command(app), words[1:]
         while rest and hasattr(command, "commands") and rest[0] in command.commands:
             command, rest = command.commands[rest[0]], rest[1:]
         command.make_context(words[0], list(rest), resilient_parsing=False)
+
+
+def test_the_files_of_the_tutorial_are_read() -> None:
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    FederationFile.make(tomllib.loads(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0]))
+    files = re.findall(r"\.toml <<'END'\n(.*?)END\n", text, re.DOTALL)
+    assert len(files) == 6
+    for one in files:
+        made = PartyFile.make(tomllib.loads(one))
+        SambaOptions.make(made.options)
+        if made.source is not None:
+            SourceSettings.make(made.source)
 
 
 def test_make_targets_exist() -> None:

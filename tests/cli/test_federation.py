@@ -234,6 +234,27 @@ def test_a_mistake_in_a_federation_is_one_line_and_nothing_is_written(
     assert not (tmp_path / "fed").exists()
 
 
+def test_paths_of_sources_are_relative_to_the_federation(tmp_path: Path, process: Start) -> None:
+    (tmp_path / "outcomes.csv").write_text("reward\n0.5\n")
+    (tmp_path / "outcomes.py").write_text("def reward(run, number):\n    return 0.5\n")
+    sources = ['kind = "csv"\nfile = "outcomes.csv"', 'kind = "python"\nfunction = "outcomes:reward"']
+    owners = [f'[[owner]]\nname = "clinic-{i}"\n[owner.source]\n{source}\n' for i, source in enumerate(sources)]
+    settings = f'run = "t"\nbudget = 20\npaillier_bits = 2048\nlisten = "127.0.0.1:{free_port()}"\n'
+    (tmp_path / "fed.toml").write_text(settings + "".join(owners))
+    with stopped(process("up", "fed.toml", "--json")) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    assert json.loads(out)["total"] == 10
+
+
+def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: Call) -> None:
+    comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
+    comp.write_text(comp.read_text().replace("[connect]\n", "[connect]\n# "))
+    told = posse("party", str(comp))
+    assert told.code == 2
+    assert "there is no way to 'controller'. Give [connect]" in last_line(told.err)
+
+
 def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:
     file = tmp_path / "fed.toml"
     file.write_text('run = "trial-1"\nbudget = 50\n')

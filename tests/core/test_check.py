@@ -12,6 +12,7 @@ from posse.core.errors import (
     CertificateError,
     ConfigError,
     DataError,
+    DisagreementError,
     EnrolmentError,
     FrameError,
     MissingExtraError,
@@ -23,8 +24,8 @@ from posse.core.errors import (
 from posse.core.extras import require
 
 ERRORS = (
-    ConfigError, PolicyError, DataError, StoreError, MissingExtraError, ProtocolError, FrameError, BudgetError,
-    CertificateError, EnrolmentError,
+    ConfigError, PolicyError, DataError, StoreError, MissingExtraError, ProtocolError, FrameError, DisagreementError,
+    BudgetError, CertificateError, EnrolmentError,
 )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_nearest_lists_what_is_known_when_nothing_is_near() -> None:
 def test_every_error_is_one_family_with_its_own_stable_code() -> None:
     codes = {error.code for error in ERRORS}
     assert len(codes) == len(ERRORS)
-    assert codes == {"P100", "P110", "P200", "P300", "P400", "P500", "P510", "P600", "P700", "P710"}
+    assert codes == {"P100", "P110", "P200", "P300", "P400", "P500", "P510", "P530", "P600", "P700", "P710"}
     assert all(issubclass(error, PosseError) and error.exit_code == 2 for error in ERRORS)
     assert issubclass(FrameError, ProtocolError)
 

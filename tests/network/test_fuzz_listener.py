@@ -117,7 +117,7 @@ class Fuzz:
         return struct.pack("<I", self.rng.choice((LARGEST_FRAME + 1, 2**31, 2**32 - 1))) + self.rng.randbytes(64)
 
     def _replayed(self):
-        old = [number for number in range(1, self.link.received + 1)] or [0]
+        old = list(range(1, self.link.received + 1)) or [0]
         frames = [
             pack(Data(self.rng.choice(old), self.link.durable_there, self.rng.choice(self.bodies)))
             for _ in range(self.rng.randint(1, 3))
@@ -525,6 +525,33 @@ def test_strangers(tmp_path, times, monkeypatch):
     finish(paths)
 
 
+def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
+    """It is no refusal: nobody was there to be refused, then or when the time for a hello is over."""
+    monkeypatch.setattr("posse.runtime.network.connection._SHUT", 0.3)
+    paths = laid_out(tmp_path, budget=BUDGET)
+    context = ssl_contexts(PartyIdentity.load(tmp_path / PEER))[1]
+
+    async def come_and_go():
+        party = opened(paths[0])
+        running = asyncio.create_task(party.run())
+        while not party.port:
+            await asyncio.sleep(0.01)
+        for number in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", party.port, ssl=context, server_hostname="")
+            if number % 2:
+                await asyncio.sleep(0.002 * number)
+            writer.transport.abort()
+        await asyncio.sleep(0.6)
+        party.stop()
+        await running
+        party.engine._journal.close()
+        return party.counts
+
+    counts = asyncio.run(come_and_go())
+    assert not counts["refused hello"]
+    assert not counts["connections"]
+
+
 # The other listeners --------------------------------------------------------------------------------------------------
 
 
@@ -612,3 +639,33 @@ def test_the_enrolment_desk(tmp_path, times):
     if times > 10_000:
         print(f"\n{dict(reasons)}")
 
+
+def test_who_stands_at_the_door_of_a_party_that_stops(tmp_path):
+    """Every socket is closed, also one that was accepted and not yet greeted."""
+    paths = laid_out(tmp_path, budget=BUDGET)
+    rng, ends = random.Random(10), []
+
+    async def wait(port):
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                ends.append(await asyncio.wait_for(reader.read(), 3))
+            finally:
+                writer.transport.abort()
+
+    async def stop():
+        party = opened(paths[0])
+        running = asyncio.create_task(party.run())
+        while not party.port:
+            await asyncio.sleep(0.001)
+        waiting = [asyncio.create_task(wait(party.port)) for _ in range(10)]
+        await asyncio.sleep(rng.uniform(0, 0.01))
+        party.stop()
+        await running
+        await asyncio.gather(*waiting)  # raises where one was left waiting
+        party.engine._journal.close()
+
+    for _ in range(15):
+        asyncio.run(stop())
+    assert ends
+    assert set(ends) == {b""}

@@ -14,7 +14,7 @@ from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.operate import json_log
-from posse.runtime.network.party import Party, Wiring
+from posse.runtime.network.party import Party, Timing, Wiring
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Refused, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.test_fuzz_listener import Nowhere
@@ -98,7 +98,7 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
         raise DataError("cannot write result.json: No space left on device.")
 
     async def run(watch):
-        party = party_of(tmp_path, watch=watch)
+        party = party_of(tmp_path, watch=watch, timing=Timing(linger=0.2))
         running = asyncio.create_task(party.run())
         await asyncio.sleep(0.01)
         connection, _ = greeted(party)

@@ -14,7 +14,7 @@ from posse.protocols.samba.run import SambaSettings, run_plain
 from posse.runtime.network.operate import ask
 from tests.network.torment import Torment
 
-FICKLE = '''
+FICKLE = """
 import os, secrets
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def source(name):
     return reward
 
 clinic_1, clinic_2, clinic_3 = (source(f"clinic-{i}") for i in (1, 2, 3))
-'''
+"""
 
 
 def check_plain(federation, owners, budget, policy="ucb"):

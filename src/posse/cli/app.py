@@ -79,6 +79,7 @@ app.command("status")(federation.status)
 app.command("pause")(federation.pause)
 app.command("resume")(federation.resume)
 app.command("stop")(federation.stop)
+app.command("end")(federation.end)
 app.command("doctor")(federation.doctor)
 
 

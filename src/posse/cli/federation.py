@@ -23,9 +23,10 @@ from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
     from posse.core.roles import Role
-    from posse.runtime.network.deployment import Build, Place
+    from posse.runtime.network.deployment import Build, Deployment, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
+Without = Annotated[str, typer.Option(help="Owners that are gone, with commas between.", metavar="NAME,...")]
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
     Path | None, typer.Option(help="Where identities, journals and logs go; beside the file if not given.")
@@ -55,7 +56,7 @@ def party(file: File) -> None:
         log("started", role=identity.role, run=identity.run, version=__version__)
         if _result(place.journal):
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
-        made = asyncio.run(run_party(place, build))
+        made = asyncio.run(run_party(place, lambda here: _reachable(here, build(here))))
     except KeyboardInterrupt:
         remark(f"interrupted; go on with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
@@ -68,6 +69,16 @@ def party(file: File) -> None:
     else:
         log("stopped")
         say(f"stopped before the end; go on with: posse party {file}")
+
+
+def _reachable(place: Place, made: Deployment) -> Deployment:
+    """Refuse a file after which a peer could never be reached: the party would wait for ever."""
+    lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
+    if lost:
+        raise ConfigError(
+            f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or listen where it calls."
+        )
+    return made
 
 
 def _cannot_listen(error: OSError, file: Path) -> NoReturn:
@@ -144,33 +155,25 @@ def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> 
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH"))))
     remark(f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.")
     watch = Watch(federation.budget, local.start_one)
-    try:
-        with _children(watch):
-            for path in paths:
-                watch.take(local.start_one(path))
-            watch.follow()
-    except _Told as told_to:
+    with _children(watch):
+        for path in paths:
+            watch.take(local.start_one(path))
+        watch.follow()
+    if watch.told and not _result(result):
         at = f" at step {watch.step:,} of {federation.budget:,}" if watch.step else ""
         remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
-        raise typer.Exit(told_to.code) from None
+        raise typer.Exit(128 + watch.told)
     _ended(watch, result)
     _show(_result(result), place, json_)
 
 
-class _Told(BaseException):
-    """A signal told this process to end."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
 @contextmanager
 def _children(watch: Watch) -> Iterator[None]:
-    """Stop what was started, however this ends: signals become an exception first."""
+    """Stop what was started, however this ends; a signal is noted, and ends the watching."""
     from posse.runtime import local
 
     def tell(number: int, frame: object) -> None:
-        raise _Told(INTERRUPTED if number == signal.SIGINT else 128 + number)
+        watch.told = number
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, tell) for number in numbers}
@@ -350,6 +353,12 @@ def resume(file: File) -> None:
     say("goes on")
 
 
+def end(file: File, without: Without = "") -> None:
+    """End a run early at its customer, over the owners that are left; the rewards of the others are absent."""
+    _command(file, f"end {without}")
+    say("the run ends; the total is over the owners that are left, and is labelled so")
+
+
 def stop(file: File) -> None:
     """Stop a running party; started again, it goes on where it was."""
     _command(file, "stop")
@@ -379,4 +388,8 @@ def _protocol(name: str) -> Build:
         from posse.protocols.samba.deploy import build
 
         return build
-    raise ConfigError(f"a party runs the protocol samba, got '{name}'.")
+    if name == "dp-combinatorial":
+        from posse.protocols.dp_combinatorial.deploy import build as build_agent
+
+        return build_agent
+    raise ConfigError(f"a party runs the protocol samba or dp-combinatorial, got '{name}'.")

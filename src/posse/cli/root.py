@@ -28,7 +28,7 @@ from posse.core.errors import PosseError
 
 ORDER = (
     "demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce", "ca", "enrol", "up",
-    "party", "status", "pause", "resume", "stop", "doctor",
+    "party", "status", "pause", "resume", "stop", "end", "doctor",
 )  # fmt: skip
 
 INTERRUPTED = 130

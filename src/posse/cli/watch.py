@@ -92,7 +92,10 @@ class Watch:
         """`again` starts a party anew that was killed."""
         self._budget, self._again = budget, again
         self.processes: list[Process] = []
+        self.told = 0
+        """Number of the signal that told this process to end."""
         self.step, self.line = 0, "starting"
+        self._say: Callable[[str], None] = remark
         self._rows: dict[str, Row] = {}
         self._seen: set[str] = set()
         self._restarts: dict[str, int] = {}
@@ -106,8 +109,10 @@ class Watch:
     def follow(self) -> None:
         """Show how far it is until all have ended, or one has failed."""
         live, next_line = _live(), time.monotonic() + FIRST_LINE
+        if live is not None:
+            self._say = live.console.print
         with nullcontext() if live is None else live:
-            while any(process.handle.poll() is None for process in self.processes):
+            while not self.told and any(process.handle.poll() is None for process in self.processes):
                 if any((process.handle.poll() or 0) > 0 for process in self.processes):
                     return
                 self._look()
@@ -141,7 +146,7 @@ class Watch:
                 f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See {process.log}, and "
                 "whether the machine has memory enough; the same command goes on."
             )
-        remark(f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where it was.")
+        self._say(f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where it was.")
         self._seen.discard(process.name)
         self.processes[number] = self._again(process.file)
 
@@ -151,8 +156,10 @@ class Watch:
             self.line = "starting" if not self.step else self.line
             return
         self.step = step
-        pace = self._steps_a_second = self._pace.at(time.monotonic(), step)
+        pace = self._pace.at(time.monotonic(), step)
         missing = controller.get("missing")
+        # While somebody is missing nobody knows how long it takes.
+        self._steps_a_second = 0.0 if missing else pace
         absent = f", without {', '.join(missing)}" if missing and not controller.get("finished") else ""
         self.line = f"step {step:,} of {self._budget:,}, {pace:,.0f} steps/s{absent}"
 

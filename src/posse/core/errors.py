@@ -68,6 +68,12 @@ class FrameError(ProtocolError):
     code = "P510"
 
 
+class DisagreementError(ProtocolError):
+    """Parties were started for different things: one of their files must be corrected, and then the run goes on."""
+
+    code = "P530"
+
+
 class BudgetError(PosseError):
     """A release would spend more privacy than was budgeted; nothing was released and the ledger is as it was."""
 

@@ -117,6 +117,8 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
         raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
     except AttributeError:
         raise ConfigError(f"module '{module}' has no function '{name}'.") from None
+    except Exception as error:
+        raise ConfigError(f"module '{module}' cannot be imported: {type(error).__name__}: {error}.") from error
     if not callable(found):
         raise ConfigError(f"{where} must be a function, got {type(found).__name__}.")
 

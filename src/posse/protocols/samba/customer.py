@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from posse.core.errors import JournalError, ProtocolError
+from posse.core.errors import DisagreementError, JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import OPERATOR, Action, Message, Note
 from posse.core.snapshots import pack
@@ -77,7 +77,10 @@ class Customer(Party):
         names = [join.name for join in joins]
         if sorted(names) != sorted(expected):
             missing = sorted(set(expected) - set(names)) or "none"
-            raise ProtocolError(f"expected {len(expected)} parties, got {len(names)} (missing: {missing}).")
+            raise DisagreementError(
+                f"expected {len(expected)} parties, got {len(names)} (missing: {missing}). Give controller and "
+                "customer the same owners."
+            )
         check_members(joins)
         for join in joins:
             if join.identity != expected[join.name]:

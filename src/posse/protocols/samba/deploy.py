@@ -152,7 +152,7 @@ def _customer(place: Place, options: SambaOptions) -> bytes:
         certificate.not_valid_before_utc,
     )  # fmt: skip
     if peer.role != "customer":
-        raise ConfigError(f"{path} is the certificate of a {peer.role}, not of the customer.")
+        raise ConfigError(f"{path} is the certificate of '{peer.name}' ({peer.role}), not of the customer.")
     return peer.public
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from posse.core.errors import ConfigError, JournalError, ProtocolError
+from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, damaged, unpack
 from posse.policies.base import Policy
@@ -83,20 +83,22 @@ class Expected:
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
         if (terms.level, terms.off) != (self.level, self.switches.off):
-            raise ProtocolError(
+            raise DisagreementError(
                 f"the manifest is for level '{terms.level}' with {', '.join(terms.off) or 'nothing'} off, this party "
-                f"was started for level '{self.level}' with {', '.join(self.switches.off) or 'nothing'} off."
+                f"was started for level '{self.level}' with {', '.join(self.switches.off) or 'nothing'} off. "
+                "Correct its file."
             )
         if terms.policy != policy_terms(self.policy) or terms.passes != len(self.policy.passes()):
-            raise ProtocolError(
-                f"the manifest is for policy {terms.policy}, this party was started for {policy_terms(self.policy)}."
+            raise DisagreementError(
+                f"the manifest is for policy {terms.policy}, this party was started for "
+                f"{policy_terms(self.policy)}. Correct its file."
             )
         try:
             check_level(terms.level, self.switches, self.policy)
             check_budget(owners, terms.budget)
             paillier_key(terms.paillier_n)
         except ConfigError as error:
-            raise ProtocolError(f"the manifest's terms are refused: {error}") from error
+            raise DisagreementError(f"the manifest's terms are refused: {error}") from error
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ _SILENT = (
 class Host(Protocol):
     """What a connection asks of the party it belongs to."""
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something beside, as long as the party runs."""
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
@@ -175,7 +175,10 @@ class Doorstep(asyncio.Protocol):
         """Begin TLS."""
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()
-        self._host.begin(self._greet(transport))
+        # One that is cancelled before it has begun cannot hang up by itself.
+        self._host.begin(self._greet(transport)).add_done_callback(
+            lambda greeting: transport.abort() if greeting.cancelled() else None
+        )
 
     async def _greet(self, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
@@ -186,13 +189,10 @@ class Doorstep(asyncio.Protocol):
             secured = await loop.start_tls(
                 transport, connection, self._context, server_side=True, ssl_handshake_timeout=_SHUT
             )
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # whatever a stranger sends ends with its connection
             self._host.refused(f"{at[0]}:{at[1]}", why_no_tls(error), counted="tls")
             transport.abort()
             return
-        except asyncio.CancelledError:
-            transport.abort()
-            raise
         if secured is not None and not connection.closed.done():
             connection.connection_made(secured)
 

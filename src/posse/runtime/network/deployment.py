@@ -170,12 +170,20 @@ async def run_party(place: Place, build: Build, *, watch: Callable[[Note], None]
     await control.start()
     metrics = None if place.file.metrics is None else await serve_metrics(party, *address(place.file.metrics))
     loop = asyncio.get_running_loop()
+    caught: list[int] = []
+
+    def stop(number: int) -> None:
+        caught.append(number)
+        party.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, party.stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         await party.run()
     finally:
         control.close()
         if metrics is not None:
             metrics.close()
+    if signal.SIGINT in caught and not made.role.finished:
+        raise KeyboardInterrupt
     return made

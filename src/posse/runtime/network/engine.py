@@ -17,7 +17,7 @@ from typing import Any, Union
 
 import msgspec
 
-from posse.core.errors import JournalError, LinkError, ProtocolError
+from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
@@ -191,6 +191,8 @@ class Engine:
         """
         try:
             actions = self.role.receive(link.peer, self._decoder.decode(link.held[0]))
+        except DisagreementError:
+            raise  # it is not taken: when the file is corrected it comes again
         except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if any(other.behind for other in self.links.values()):
                 self._holding = True

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from posse.core.errors import PosseError, ProtocolError
+from posse.core.errors import DisagreementError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.network.connection import Connection, Doorstep
 from posse.runtime.network.engine import Engine
@@ -101,11 +101,13 @@ class Party:
         try:
             await self._over.wait()
         finally:
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
             if server is not None:
                 server.close()
+                await asyncio.sleep(0)  # somebody may have come through the door as it closed
+            while self._tasks:
+                for task in list(self._tasks):
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._hang_up()
         if self._failed is not None:
             raise self._failed
@@ -199,7 +201,11 @@ class Party:
 
     def _receive(self, peer: str, frame: Data) -> None:
         try:
-            self.engine.receive(peer, frame.number, frame.body)
+            try:
+                self.engine.receive(peer, frame.number, frame.body)
+            except DisagreementError as error:
+                self.stop(error)
+                raise
         except PosseError:
             raise
         except Exception as error:  # a bug: the role may be half way, and the journal is not
@@ -307,7 +313,8 @@ class Party:
         loop = asyncio.get_running_loop()
         host, port = self.wiring.addresses[peer]
         wait = self._timing.first_wait
-        while True:
+        while not self._over.is_set():  # a cancellation can be lost in wait_for
+            began = loop.time()
             try:
                 _, connection = await asyncio.wait_for(
                     loop.create_connection(
@@ -317,7 +324,7 @@ class Party:
                     self._timing.patience,
                 )  # fmt: skip
                 await connection.closed
-                if connection.ready:
+                if connection.ready and loop.time() - began > self._timing.longest_wait:
                     wait = self._timing.first_wait
             except (TimeoutError, OSError) as error:
                 self._trouble(peer, f"cannot reach {host}:{port}: {error or 'no answer'}")
@@ -377,11 +384,12 @@ class Party:
         await asyncio.sleep(0.05)
         self.stop()
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
         """Run something beside the loop; what goes wrong in it stops the party."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
