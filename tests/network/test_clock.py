@@ -137,7 +137,7 @@ def test_certificates_of_today_wait_where_the_clock_goes_back(tmp_path, monkeypa
         seen.append((before, parties[0].engine.role.state()["step"]))
         clock.by = timedelta()
 
-    counts, _ = run_shifted(tmp_path, clock, [(-DAY, wait)], monkeypatch)
+    counts, _ = run_shifted(tmp_path, clock, [(-2 * DAY, wait)], monkeypatch)
     assert counts["refused certificate"]
     ((before, after),) = seen
     assert after <= before + 1

@@ -128,7 +128,7 @@ def test_a_key_that_is_not_the_certificates(authority: Authority, tmp_path: Path
 def test_an_issued_certificate(authority: Authority) -> None:
     key = making.new_key()
     certificate = authority.issue(making.signing_request(key), "comp", "comp", hosts=["a.example.org", "10.0.0.7"])
-    assert certificate.not_valid_before_utc == START - timedelta(minutes=5)
+    assert certificate.not_valid_before_utc == START - making.SKEW
     assert certificate.not_valid_after_utc == START + timedelta(days=90)
     extensions = certificate.extensions
     assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca

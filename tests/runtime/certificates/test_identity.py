@@ -97,8 +97,8 @@ def test_a_certificate_names_its_party(authority: Authority) -> None:
 def test_expired_and_not_yet_valid(authority: Authority) -> None:
     der = issued(authority)
     assert reason(authority, der, now=START + timedelta(days=90)) == Reason.EXPIRED
-    assert reason(authority, der, now=START - timedelta(minutes=6)) == Reason.NOT_YET_VALID
-    peer_of(der, authority.certificate, authority.current_crl(), RUN, START - timedelta(minutes=5))
+    assert reason(authority, der, now=START - making.SKEW - timedelta(minutes=1)) == Reason.NOT_YET_VALID
+    peer_of(der, authority.certificate, authority.current_crl(), RUN, START - making.SKEW)
     peer_of(der, authority.certificate, authority.current_crl(), RUN, START + timedelta(days=89, hours=23))
 
 

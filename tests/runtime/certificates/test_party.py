@@ -153,7 +153,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     assert refused(token, folder, change(true, certificate=b"junk")) == "malformed"
     assert refused(token, folder, change(true, nonce=bytes(32))) == "other-request"
     assert refused(token, folder, true, START + timedelta(days=91)) == "expired"
-    assert refused(token, folder, true, START - timedelta(days=1)) == "not-yet-valid"
+    assert refused(token, folder, true, START - timedelta(days=2)) == "not-yet-valid"
     party.complete(token, folder, sealed(true, token.keys.answer), START)
 
 

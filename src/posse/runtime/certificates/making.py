@@ -25,8 +25,8 @@ AUTHORITY_DAYS = 5 * 365
 PARTY_DAYS = 90
 MOST_DAYS = 825
 DESK_DAYS = 7
-SKEW = timedelta(minutes=5)
-"""How far back a certificate begins: clocks of parties differ."""
+SKEW = timedelta(hours=25)
+"""How far back a certificate begins: clocks of parties differ, and one set back by a day must not stop a run."""
 
 DESK_NAME = "enrolment.posse.invalid"
 """DNS name of the certificate on the enrolment port; it is no party and has no role."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from posse.core.errors import DisagreementError, PosseError, ProtocolError
+from posse.core.errors import BudgetError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.network.connection import Connection, Doorstep
 from posse.runtime.network.engine import Engine
@@ -24,6 +24,11 @@ from posse.version import PROTOCOL_VERSION, __version__
 
 Source = Callable[[Ask], Awaitable[Message]]
 """Where the world's answers come from; asked again with the same ask it must give the same answer."""
+
+LATE = 10.0
+"""Seconds after which a source that has not answered is told in the party's own log."""
+MOST_CONNECTIONS = 1024
+"""Connections that may be open at once; more are hung up on."""
 
 Admit = Callable[[bytes | None], tuple[str, str]]
 """Checks a peer's certificate and returns its role and name, or raises."""
@@ -143,6 +148,8 @@ class Party:
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name from its certificate, if it has a part here."""
         self._open.add(connection)
+        if len(self._open) > MOST_CONNECTIONS:
+            raise ProtocolError(f"{MOST_CONNECTIONS} connections are open already. Try again later.")
         role, name = self._admit(certificate)
         if connection.dialled is not None and name != connection.dialled:
             raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check its address.")
@@ -294,17 +301,25 @@ class Party:
         assert self._source is not None
         wait = self._timing.first_wait
         while True:
+            late = asyncio.get_running_loop().call_later(
+                LATE, self._log, "waiting for a reward"
+            )  # for its own operator
             try:
                 answer = await self._source(ask)
                 self.engine.answer(number, answer)
                 break
             except asyncio.CancelledError:
                 raise
+            except BudgetError as error:
+                self.stop(error)  # the answer was fine, and what follows from it may not be sent
+                return
             except Exception as error:
                 self.counts["source failures"] += 1
                 self._log("source", why=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(2 * wait, self._timing.longest_wait)
+            finally:
+                late.cancel()
         self._asking.discard(number)
         self._soon()
 
