@@ -14,8 +14,11 @@ from tests.network.federations import laid_out, opened
 from tests.network.test_samba_seam import ARMS, FAULTS, factories, key  # noqa: F401
 
 
-def ended(folder, without, owners=4):
-    """Stop some owners in the middle of a run and end it; return the customer's role and the others' states."""
+def ended(folder, without, owners=4, *, stop=True):
+    """End a run in the middle without some owners, which are stopped before or not.
+
+    Return the customer's role, the states of those who are left, and the notes of the total.
+    """
     paths = laid_out(folder, owners, budget=5_000)
     notes = []
 
@@ -24,7 +27,7 @@ def ended(folder, without, owners=4):
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
         while parties["controller"].engine.role.state()["step"] < 60:
             await asyncio.sleep(0.01)
-        for name in without:
+        for name in without if stop else ():
             parties[name].stop()
             await running.pop(name)
         left = tuple(f"clinic-{i + 1}" for i in range(owners) if f"clinic-{i + 1}" not in without)
@@ -43,6 +46,12 @@ def test_the_total_is_over_those_who_are_left(tmp_path):
     assert customer.total == sum(state["reward"] for state in states.values()) > 0
     assert customer.pulls == sum(state["pulls"] for state in states.values()) == note.step
     assert 0 < customer.pulls < 5_000
+
+
+def test_one_who_was_left_out_and_is_there_after_all_is_told(tmp_path):
+    customer, states, _ = ended(tmp_path, ["clinic-4"], stop=False)  # all processes end, clinic-4's too
+    assert customer.ended_early == ("clinic-1", "clinic-2", "clinic-3")
+    assert customer.total == sum(state["reward"] for state in states.values())
 
 
 def test_nobody_need_be_gone(tmp_path):

@@ -290,7 +290,8 @@ class Controller(Party):
             return [(CONTROLLER, name, message) for name in message.present]
         # What comes of the pass that was going on is dropped; which of it came before this must not be forgotten.
         self._awaited, self._permuted = set(), []
-        asked = [(CONTROLLER, name, message) for name in (COMP, *message.present)]
+        # An owner that was left out and comes back after all is told that the run is over.
+        asked = [(CONTROLLER, name, message) for name in self._everyone]
         return [Note(self.name, DURABLE, self._index // self.manifest.terms.passes), *asked]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:

@@ -66,6 +66,8 @@ class Owner(Party):
         self._pulling = self._listening = False
         self._early: list[Reply] = []
         self._closed: tuple[str, ...] | None = None
+        self._left_out = False
+        """Whether the run was ended early without this owner."""
         self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
                           Close: self._on_close}  # fmt: skip
 
@@ -237,6 +239,9 @@ class Owner(Party):
             raise ProtocolError("the sums are asked for before the budget is spent.")
         present = tuple(sorted(set(message.present)))
         owners = self.manifest.owners
+        if message.early and self._closed is None and self.name not in present:
+            self._left_out, self._listening, self._pulling = True, False, False
+            return ()
         if not set(present) <= set(owners) or self.name not in present or len(present) < min(3, len(owners)):
             raise ProtocolError(
                 f"expected at least {min(3, len(owners))} owners of this run in the set, got {len(present)}."
@@ -270,7 +275,7 @@ class Owner(Party):
     def finished(self) -> bool:
         """Whether the sum is sent."""
         spent = self._going and self._index > self._last and self._masks is not None
-        return not self._pulling and (spent or self._closed is not None)
+        return self._left_out or (not self._pulling and (spent or self._closed is not None))
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
@@ -297,6 +302,7 @@ class Owner(Party):
                 masks=self._masks,
                 early=self._early,
                 closed=None if self._closed is None else list(self._closed),
+                left_out=self._left_out,
             )
         )
 
@@ -310,6 +316,7 @@ class Owner(Party):
         self._index, self._masks, self._early = read.index, read.masks, read.early
         self._pulling, self._listening = read.pulling, read.listening
         self._closed = None if read.closed is None else tuple(read.closed)
+        self._left_out = read.left_out
         if read.keyed:
             if len(read.keys) != (0 if self._is_first else 64):
                 raise ProtocolError("its keys have the wrong length.")

@@ -35,6 +35,7 @@ class OwnerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     masks: Masks | None
     early: list[Reply]
     closed: list[str] | None
+    left_out: bool
 
 
 class ControllerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -275,7 +275,7 @@ class Party:
         for note in notes:
             if self._watch is not None:
                 self._watch(note)
-        if self.engine.role.finished and not self.engine.asks:
+        if self.engine.role.finished:
             self._start_once_finished()
 
     def _send(self, peer: str, connection: Connection) -> None:
