@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import statistics
 import sys
 import tempfile
@@ -25,6 +26,12 @@ from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party, open_place
 
 TARGETS = {10: 500, 100: 60}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -73,8 +80,6 @@ def party(path: Path, notes: Path) -> None:
 
 def federation(owners: int, sync: bool, seconds: float, folder: Path) -> None:
     """Run a federation for a while and print what it did."""
-    from tests.network.federations import free_port
-
     values = {
         "run": f"bench-{owners}", "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000, "policy": "ucb",
         "paillier_bits": 2048, "sync": sync, "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)],
@@ -122,8 +127,6 @@ def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, object]
 
 def echo(owners: int, seconds: float, folder: Path) -> float:
     """Rounds a second of a bare fan-out: what TLS and the event loop alone allow."""
-    from tests.network.federations import free_port
-
     port = free_port()
     server, client = ssl_contexts(PartyIdentity.load(folder / "controller"))
 
