@@ -1,6 +1,6 @@
 """The best whole purchase, by branch and bound: HiGHS through scipy.
 
-A hundred to a thousand times slower than `greedy`: for the best possible purchase that regret is measured against, for
+Thousands of times slower than `greedy`: for the best possible purchase that regret is measured against, for
 tests, and for who wants it.
 """
 

@@ -1,6 +1,6 @@
 """One simulated run of a whole market, compiled: the plain twin of the federation of agents.
 
-It runs in about a quarter of a microsecond a round and agent at 30 producers, and in memory that does not depend on
+It runs in about .4 microseconds a round and agent at 30 producers, and in memory that does not depend on
 the number of rounds.
 """
 

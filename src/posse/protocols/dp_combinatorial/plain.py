@@ -69,7 +69,7 @@ def simulate(
 ) -> Outcome:
     """Run the market once a seed; `watch` is told the number of runs that are done.
 
-    About a third of a microsecond a round and agent at 30 producers. Memory does not grow with the rounds. The best
+    About .4 microseconds a round and agent at 30 producers. Memory does not grow with the rounds. The best
     purchases that regret needs (`truth`) can be given where several calls share a market.
     """
     truth, stop = truth_of(market) if truth is None else truth, np.zeros(1, np.int64)

@@ -63,7 +63,7 @@ class MarketRunSettings(MarketSettings):
     margin: float = 0.0
     """Safety margin on alpha when buying, such as 0.01 where the threshold binds."""
     oracle: Literal["greedy", "exact"] = "greedy"
-    """How an agent chooses: greedy in closed form, or exact by HiGHS, which is a thousand times slower."""
+    """How an agent chooses: greedy in closed form, or exact by HiGHS, which is thousands of times slower."""
     path: Literal["agents", "compiled"] = "agents"
     """agents: real agents that exchange messages; compiled: the same run simulated in one place, fifty times faster."""
     seed: int = 1
