@@ -54,7 +54,8 @@ def plain(settings: SambaSettings) -> RunRecord:
 
 def market(settings: MarketRunSettings) -> RunRecord:
     """Run a market."""
-    from posse.protocols.dp_combinatorial.run import Progress, run_market, warm_up
+    from posse.protocols.dp_combinatorial.run import run_market, warm_up
+    from posse.results.progress import Progress
 
     with Doing("compiling the market, which is done once"):
         warm_up()

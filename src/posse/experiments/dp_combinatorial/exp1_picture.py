@@ -11,8 +11,8 @@ from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, Size
 from posse.experiments.dp_combinatorial.statistics import band, band_of_ratio, curves
 from posse.experiments.dp_combinatorial.sweep import POINTS, Outcomes
 from posse.experiments.dp_combinatorial.wording import privacy_note
-from posse.protocols.dp_combinatorial.plain import points_of
 from posse.results import theme
+from posse.results.points import points_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

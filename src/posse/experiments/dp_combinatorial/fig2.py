@@ -17,9 +17,9 @@ from posse.experiments.dp_combinatorial.sweep import POINTS, Cost, Job, Outcomes
 from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
 from posse.experiments.output import write_figure, write_rows
 from posse.problems.instances import Distribution
-from posse.protocols.dp_combinatorial.plain import points_of
 from posse.results import theme, words
 from posse.results.bootstrap import Interval, regret_ratio
+from posse.results.points import points_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

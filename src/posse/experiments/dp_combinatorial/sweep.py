@@ -15,8 +15,9 @@ from posse.experiments.dp_combinatorial.problem import Place, Size
 from posse.problems.market import Market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
-from posse.protocols.dp_combinatorial.plain import Outcome, gather, points_of, run_once
+from posse.protocols.dp_combinatorial.plain import Outcome, gather, run_once
 from posse.protocols.dp_combinatorial.regret import truth_of
+from posse.results.points import points_of
 
 Run = tuple[Knowledge, Curves]
 POINTS = 200

@@ -4,12 +4,15 @@ Read in this order: `budget` (how much may be spent), `gaussian` (the mechanism,
 protection is), `schedules` (when agents talk and with how much noise), `accountant` (what releases prove together),
 `spending` (blocks of disjoint data), `guarantee` (a figure with all that goes with it), `claims` (published figures
 beside proved ones), `plans` (noise coupled to its accounting), `ledger` (refuses what exceeds the budget), `noise`
-(whole numbers), `audit` (does the mechanism keep its claim?), `settings` (the same from flags or a file).
+(whole numbers), `audit` (does the mechanism keep its claim?), `settings` (the same from flags or a file). Where the
+protection is exploration instead of noise: `choice` (what an arm shows), `arm_ledger` (arms, paid for).
 """
 
 from posse.privacy.dp.accountant import accountant_name, basic, composed_epsilon, gaussian_event
+from posse.privacy.dp.arm_ledger import ArmLedger
 from posse.privacy.dp.audit import AuditResult, Canary, audit, trials_needed
 from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.choice import ArmChoice, Total, exploration_of
 from posse.privacy.dp.claims import Claim
 from posse.privacy.dp.gaussian import classical_multiplier, delta_of, epsilon_of, largest_mu
 from posse.privacy.dp.guarantee import Guarantee
@@ -24,6 +27,8 @@ from posse.privacy.dp.units import UNITS, Unit
 __all__ = [
     "SCHEDULES",
     "UNITS",
+    "ArmChoice",
+    "ArmLedger",
     "AuditResult",
     "Budget",
     "BudgetSettings",
@@ -36,6 +41,7 @@ __all__ = [
     "SecretNoise",
     "SeededNoise",
     "Spending",
+    "Total",
     "Unit",
     "accountant_name",
     "audit",
@@ -45,6 +51,7 @@ __all__ = [
     "composed_epsilon",
     "delta_of",
     "epsilon_of",
+    "exploration_of",
     "gaussian_event",
     "largest_mu",
     "plan",

@@ -25,6 +25,7 @@ from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge, nothing_known
 from posse.protocols.dp_combinatorial.regret import offers_of, truth_of
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.results.points import points_of
 
 Floats = NDArray[np.float64]
 
@@ -48,11 +49,6 @@ class Outcome:
     """(runs, agents) rounds below the threshold."""
     taken: NDArray[np.int64]
     """(runs, agents) entries of reports that were learnt from."""
-
-
-def points_of(rounds: int, points: int) -> NDArray[np.int64]:
-    """Choose the rounds at which curves are sampled: evenly, the last one included."""
-    return np.unique(np.linspace(1, rounds, min(points, rounds)).round().astype(np.int64))
 
 
 def simulate(

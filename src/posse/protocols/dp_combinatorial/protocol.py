@@ -17,9 +17,9 @@ from posse.protocols.dp_combinatorial import kernels
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
-from posse.protocols.dp_combinatorial.plain import points_of
 from posse.protocols.dp_combinatorial.regret import offers_of, truth_of
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.results.points import points_of
 
 
 def federation(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,29 +13,19 @@ from posse.problems.market import make_market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.protocols.dp_combinatorial.levels import leaks
-from posse.protocols.dp_combinatorial.plain import Outcome, Stopped, gather, points_of, run_once, simulate
+from posse.protocols.dp_combinatorial.plain import Outcome, Stopped, gather, run_once, simulate
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of, federation
 from posse.protocols.dp_combinatorial.regret import truth_of
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.results.interrupted import Interrupted
+from posse.results.points import points_of
+from posse.results.progress import Progress, Watch
 from posse.results.record import RunRecord, Traffic
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun
 
 WORDS = {"step": "round", "arm": "producer", "pull": "unit", "reward": "revenue", "party": "agent"}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a record is: the fraction of its work that is done."""
-
-    run: int
-    runs: int
-    fraction: float
-
-
-Watch = Callable[[Progress], None]
 
 
 def run_market(settings: MarketRunSettings, *, watch: Watch | None = None, truth: Truth | None = None) -> RunRecord:

@@ -19,6 +19,7 @@ from posse.policies.base import Policy
 from posse.problems.arms import Arms
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.protocols.samba.levels import Switches, check_level
+from posse.results.points import points_of
 
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 
@@ -43,11 +44,6 @@ class Outcome:
     def total(self) -> tuple[float, ...]:
         """Cumulative reward of every run."""
         return tuple(float(units) / REWARD_ONE for units in self.units.sum(axis=1))
-
-
-def checkpoints(budget: int, points: int = 200) -> NDArray[np.int64]:
-    """At most `points` steps, evenly spread, the last one being the budget: a curve's size does not grow with N."""
-    return np.unique(np.linspace(1, budget, min(points, budget)).round().astype(np.int64))
 
 
 def own_keys(seeds: Sequence[int], owners: int) -> NDArray[np.uint64]:
@@ -106,7 +102,7 @@ def simulate(
     check_budget(owners, budget)
     check_level(level, Switches(), policy)
     kinds, scales, ceilings = selections(policy)
-    steps = checkpoints(budget, points)
+    steps = points_of(budget, points)
     runs = len(seeds)
     units = np.zeros((runs, owners), np.int64)
     pulls = np.zeros((runs, owners), np.int64)

@@ -18,8 +18,9 @@ from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.plain import check_budget, checkpoints
+from posse.protocols.samba.plain import check_budget
 from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Terms, policy_terms
+from posse.results.points import points_of
 
 
 def federation(
@@ -78,7 +79,7 @@ class SimulatedWorld:
         self._arms = arms
         self._seed = seed
         self._number = {name: i for i, name in enumerate(owner_names(len(arms)))}
-        self.steps = checkpoints(budget, points)
+        self.steps = points_of(budget, points)
         self.pulls = np.zeros(len(arms), np.int64)
         self.units = np.zeros(len(arms), np.int64)
         self.arms: list[int] | None = [] if keep_arms else None

@@ -17,9 +17,10 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS, MINIMUM_BITS, PrivateKey
 from posse.problems.arms import Arms, BernoulliArms
 from posse.problems.settings import ProblemSettings
 from posse.protocols.samba.levels import Switches, check_level, leaks
-from posse.protocols.samba.plain import check_budget, checkpoints, simulate
+from posse.protocols.samba.plain import check_budget, simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
 from posse.results.interrupted import Interrupted
+from posse.results.points import points_of
 from posse.results.record import RunRecord, Traffic
 from posse.results.values import JSON
 from posse.runtime.memory import MemoryRun
@@ -169,7 +170,7 @@ class _Tally:
         settings, arms = self._settings, self._arms
         # Curves of an interrupted record end where its shortest run ended.
         reached = min((len(world.curve) for world in self._worlds), default=0)
-        steps = checkpoints(settings.budget, settings.points)[:reached]
+        steps = points_of(settings.budget, settings.points)[:reached]
         role_seconds: dict[str, float] = {}
         hops: dict[tuple[str, str], list[int]] = {}
         for run in self._runs:
@@ -232,7 +233,7 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
     def stacked(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
         return np.concatenate(rows) if rows else np.zeros((0, width))
 
-    steps = checkpoints(settings.budget, settings.points)
+    steps = points_of(settings.budget, settings.points)
     record = RunRecord(
         kind="simulate",
         config=_config(settings, arms),

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
+from posse.core import check
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
@@ -36,7 +37,7 @@ class PartyFile(Settings):
     """What every party's file says; paths are relative to the file."""
 
     protocol: str
-    """samba or dp-combinatorial."""
+    """samba, mpc-contextual or dp-combinatorial."""
     identity: Path
     """Folder that 'posse enrol' wrote."""
     journal: Path
@@ -49,6 +50,8 @@ class PartyFile(Settings):
     """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
     sync: bool = True
     """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
+    give_up: float | None = None
+    """Stop when a peer that is needed has been missing for so many seconds; without, wait for ever."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The table of the protocol, such as [options] with policy and level."""
     source: dict[str, Any] | None = None
@@ -66,6 +69,10 @@ class Deployment:
     source: Source | None = None
     commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
     """What this party's operator may ask of its role, as messages made of one argument."""
+    watch: Callable[[Note], None] | None = None
+    """Told what the role wants known; after a crash the last note of each kind comes again."""
+    needs: Callable[[], Collection[str]] | None = None
+    """Names the peers without which this party cannot finish; all of them if not given (see `PartyFile.give_up`)."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,8 @@ def make_party(
 ) -> tuple[Party, Deployment]:
     """Build a party from its place; nothing is opened but its journal."""
     made, file = build(place), place.file
+    if file.give_up is not None:
+        check.positive(give_up=file.give_up)
     unknown = sorted(set(file.connect) - set(made.peers))
     if unknown:
         raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
@@ -137,7 +146,20 @@ def make_party(
     )  # fmt: skip
     clock = now or (lambda: datetime.now(UTC))
     checker = _Checker(place.identity, clock)
-    return Party(engine, wiring, checker, made.source, timing=timing, log=log, watch=watch), made
+    party = Party(
+        engine, wiring, checker, made.source, timing=timing, log=log, watch=_both(made.watch, watch),
+        give_up=file.give_up, needs=made.needs,
+    )  # fmt: skip
+    return party, made
+
+
+def _both(*watchers: Callable[[Note], None] | None) -> Callable[[Note], None]:
+    def watch(note: Note) -> None:
+        for each in watchers:
+            if each is not None:
+                each(note)
+
+    return watch
 
 
 class _Checker:

@@ -11,11 +11,11 @@ import asyncio
 import random
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from posse.core.errors import BudgetError, DisagreementError, PosseError, ProtocolError
+from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.network.connection import Connection, Doorstep
 from posse.runtime.network.engine import Engine
@@ -76,7 +76,10 @@ class Party:
         timing: Timing | None = None,
         log: Callable[..., None] | None = None,
         watch: Callable[[Note], None] | None = None,
+        give_up: float | None = None,
+        needs: Callable[[], Collection[str]] | None = None,
     ) -> None:
+        """Stop after `give_up` seconds without a peer of those that `needs` names, if that is wished."""
         self.engine, self.wiring = engine, wiring
         self.counts: Counter[str] = Counter()
         """What happened, for metrics: connections, refusals by kind, messages."""
@@ -87,7 +90,7 @@ class Party:
         self.paused = False
         self._admit, self._source = admit, source
         self._timing, self._log = timing or Timing(), log or _silent
-        self._watch = watch
+        self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
         self._flushing = self._syncing = False
@@ -101,6 +104,8 @@ class Party:
         self.engine.begin()
         self._soon()
         self.begin(self._keep_alive())
+        if self._give_up is not None:
+            self.begin(self._miss(self._give_up))
         for peer in self.wiring.addresses:
             self.begin(self._dial(peer))
         try:
@@ -360,6 +365,26 @@ class Party:
                 connection.write(pack(Kept(self.engine.links[peer].durable)))
                 if not self.paused and loop.time() - connection.heard > self._timing.patience:
                     connection.hang_up(f"not heard for {self._timing.patience:g} s")
+
+    async def _miss(self, give_up: float) -> None:
+        """Stop when a peer without which this party cannot finish has been missing for too long."""
+        loop = asyncio.get_running_loop()
+        since: dict[str, float] = {}
+        while not self.engine.role.finished:
+            needed = self.wiring.peers if self._needs is None else self._needs()
+            absent = [] if self.paused else [peer for peer in needed if peer not in self.connections]
+            since = {peer: since.get(peer, loop.time()) for peer in absent}
+            first = min(since, key=lambda peer: since[peer], default=None)
+            if first is not None and loop.time() - since[first] >= give_up:
+                why = self.troubles.get(first, "it has not called")
+                self.stop(
+                    LinkError(
+                        f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and then "
+                        f"'{self.engine.role.name}': this run goes on where it was."
+                    )
+                )
+                return
+            await asyncio.sleep(min(0.5, give_up / 10))
 
     def _sync_later(self) -> None:
         """Wait for the disk beside the loop after a while, if there is anything to wait for."""

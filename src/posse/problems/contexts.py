@@ -1,0 +1,351 @@
+"""Contexts: rows of features that are split over parties, and what every arm pays in every row.
+
+Each party holds some columns of the joint vector x, its block, and declares a bound b_p on the norm of that block. A
+linear bandit on shared features needs |x| <= 1, and between organisations nobody sees x. Two ways to bound it:
+
+- `declared`: sum b_p^2 <= 1, which implies it. b_p = sqrt(D_p / D) unless a party says otherwise, and each party scales
+  a row of its own block down where it is longer (`scale_to_bound`); no other party is asked, and none learns how often.
+- `joint`: rows have norm at most 1 as they are, checked where all columns lie together (`joint_norm_checked`); every
+  bound is 1 and says nothing by itself. For simulations and reproductions: no bounds that every unit row keeps would
+  have squares that add up to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from posse.core import check
+from posse.core.compiled import elementary
+from posse.core.errors import ConfigError, DataError
+from posse.core.fixed import REWARD_ONE
+from posse.core.random import INSTANCE, REWARD, uniform
+
+Bounds = Literal["joint", "declared"]
+
+SLACK = 1e-9
+"""What rounding may add to a norm, or to a sum of squared bounds."""
+MOST_ROWS = 1 << 31
+MOST_ARMS = 1 << 20
+
+_SWEEP = 1
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns of the joint vector that a party holds, and the largest norm of its part of a row."""
+
+    party: str
+    columns: tuple[int, ...]
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not self.party:
+            raise ConfigError("a party must have a name, got an empty one. Give one.")
+        if not self.columns:
+            raise ConfigError(f"every party must hold at least 1 feature, got none for {self.party}. Leave it out.")
+        if not 0 < self.bound <= 1:
+            raise ConfigError(
+                f"bound of {self.party} must be in (0, 1], got {self.bound}. Features have norm at most 1."
+            )
+
+
+def party_names(count: int) -> tuple[str, ...]:
+    """Name parties by number.
+
+    >>> party_names(2)
+    ('party-1', 'party-2')
+    """
+    check_count(count)
+    return tuple(f"party-{i + 1}" for i in range(count))
+
+
+def split(
+    features: int, parties: Sequence[str], counts: Sequence[int] | None = None, bounds: Bounds = "joint"
+) -> tuple[Block, ...]:
+    """Split columns over parties in contiguous blocks: evenly, the first ones with one more, or by `counts`.
+
+    >>> [block.columns for block in split(5, ("clinic", "lab"))]
+    [(0, 1, 2), (3, 4)]
+    >>> [block.bound for block in split(4, ("clinic", "lab"), counts=(1, 3), bounds="declared")]
+    [0.5, 0.8660254037844386]
+    """
+    check_count(len(parties))
+    check.one_of(("joint", "declared"), bounds=bounds)
+    sizes = _even(features, len(parties)) if counts is None else tuple(counts)
+    if len(sizes) != len(parties) or sum(sizes) != features or min(sizes) < 1:
+        raise ConfigError(
+            f"columns must be one count of at least 1 a party that add up to {features} features, got "
+            f"{','.join(map(str, sizes))} for {len(parties)} parties. Change the counts or the parties."
+        )
+    ends = np.cumsum((0, *sizes)).tolist()
+    return tuple(
+        Block(party, tuple(range(low, high)), math.sqrt((high - low) / features) if bounds == "declared" else 1.0)
+        for party, low, high in zip(parties, ends, ends[1:], strict=False)
+    )
+
+
+def scale_to_bound(values: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """Scale each row that is longer than the bound down to it; the others stay as they are.
+
+    >>> scale_to_bound(np.array([[3.0, 4.0], [0.1, 0.2]]), 0.5).tolist()
+    [[0.3, 0.4], [0.1, 0.2]]
+    """
+    check.between(0, 1, open_low=True, bound=bound)
+    norms = row_norms(values)[:, None]
+    over = norms > bound
+    # By its largest entry first: the square of a large number is infinite.
+    peak = np.where(over, np.abs(values).max(axis=1, keepdims=True), 1.0)
+    direction = values / peak
+    return np.where(over, direction / np.linalg.norm(direction, axis=1, keepdims=True).clip(1.0) * bound, values)
+
+
+def row_norms(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Norm of each row; infinite where its square is too large a number, which no bound allows."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.linalg.norm(values, axis=1))
+
+
+def scale_blocks(features: NDArray[np.float64], blocks: Sequence[Block]) -> NDArray[np.float64]:
+    """Do for every party what each does by itself with its own block."""
+    scaled = np.array(features, np.float64)
+    for block in blocks:
+        scaled[:, block.columns] = scale_to_bound(scaled[:, block.columns], block.bound)
+    return scaled
+
+
+def check_count(parties: int) -> None:
+    """Refuse to split features over one party."""
+    if parties < 2:
+        raise ConfigError(f"features must be split over at least 2 parties, got a party count of {parties}. Add one.")
+
+
+def check_bounds(bounds: Mapping[str, float]) -> None:
+    """Refuse declared bounds that do not imply |x| <= 1.
+
+    >>> check_bounds({"clinic": 0.8, "lab": 0.8})
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] squares of the parties' norm bounds must add up to at most 1, got 1.28
+    (clinic 0.8, lab 0.8). Lower some; 0.707106 each would do.
+    """
+    total = math.fsum(bound * bound for bound in bounds.values())
+    if not total <= 1 + SLACK:
+        given = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
+        even = math.floor(1e6 / math.sqrt(len(bounds))) / 1e6
+        raise ConfigError(
+            f"squares of the parties' norm bounds must add up to at most 1, got {total:.6g} ({given}). Lower some; "
+            f"{even:g} each would do."
+        )
+
+
+def check_blocks(blocks: Sequence[Block], features: int) -> None:
+    """Refuse blocks that do not hold every column once, and parties of one name."""
+    check_count(len(blocks))
+    names = [block.party for block in blocks]
+    if len(set(names)) != len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ConfigError(f"parties must have different names, got '{twice}' twice. Rename one.")
+    holder: dict[int, str] = {}
+    for block in blocks:
+        for column in block.columns:
+            if not 0 <= column < features:
+                raise DataError(f"columns must be in [0, {features}), got {column} for {block.party}. Correct it.")
+            if column in holder:
+                raise DataError(
+                    f"every column must be held once, got column {column} for {holder[column]} and for {block.party}. "
+                    "Take it from one of them."
+                )
+            holder[column] = block.party
+    if len(holder) != features:
+        missing = next(column for column in range(features) if column not in holder)
+        raise DataError(f"every column must be held by a party, got nobody for column {missing}. Give it to one.")
+
+
+@elementary
+def context_reward(mean: float, seed: int, row: int, arm: int) -> int:
+    """Reward units of an arm in a row: 2^24 with probability `mean`, else 0."""
+    return REWARD_ONE if uniform(seed, REWARD, arm, row, 0) < mean else 0
+
+
+@elementary
+def _draw_rewards(
+    means: NDArray[np.float64],
+    seed: int,
+    rows: NDArray[np.int64],
+    arms: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    for i in range(rows.shape[0]):
+        out[i] = context_reward(means[rows[i], arms[i]], seed, rows[i], arms[i])
+
+
+@elementary
+def _draw_places(seed: int, sweep: int, places: NDArray[np.float64]) -> None:
+    for row in range(places.shape[0]):
+        places[row] = uniform(seed, INSTANCE, _SWEEP + sweep, row, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """A contextual bandit problem on features that are split over parties.
+
+    Rewards and order are functions of the seed: a row pays the same for an arm whenever it comes, in a second sweep
+    too.
+
+    >>> rows = np.array([[0.6, 0.8], [0.0, 1.0], [1.0, 0.0]])
+    >>> pays = np.array([[0.1, 0.9], [0.0, 1.0], [1.0, 0.0]])
+    >>> contexts = Contexts("three rows", rows, split(2, ("clinic", "lab")), ("wait", "treat"), pays, True)
+    >>> [contexts.reward(7, row, arm=1) >> 24 for row in range(3)], contexts.order(7, steps=7).tolist()
+    ([1, 1, 0], [1, 0, 2, 0, 1, 2, 2])
+    """
+
+    name: str
+    features: NDArray[np.float64]
+    """(rows, D) joint vectors, of norm at most 1."""
+    blocks: tuple[Block, ...]
+    """Which columns each party holds."""
+    arms: tuple[str, ...]
+    means: NDArray[np.float64]
+    """(rows, K) chance that an arm pays 1 in a row."""
+    joint_norm_checked: bool = False
+    """Norms were checked where all features lie together: in a simulation, never between organisations."""
+
+    def __post_init__(self) -> None:
+        for name in ("features", "means"):
+            array = _table(getattr(self, name), name)
+            object.__setattr__(self, name, array)
+            array.flags.writeable = False
+        check_blocks(self.blocks, self.features.shape[1])
+        if not self.joint_norm_checked:
+            check_bounds({block.party: block.bound for block in self.blocks})
+        _check_arms(self.arms, self.means, len(self.features))
+        _check_norms(self.features, self.blocks)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Names of the parties."""
+        return tuple(block.party for block in self.blocks)
+
+    @property
+    def best(self) -> float:
+        """Average reward a row of who always pulls the best arm."""
+        return float(self.means.max(axis=1).mean())
+
+    def held(self, party: str) -> NDArray[np.float64]:
+        """Give the (rows, D_p) features that a party holds, in the order of its columns."""
+        check.one_of(self.parties, party=party)
+        return self.features[:, self.blocks[self.parties.index(party)].columns]
+
+    def reward(self, seed: int, row: int, arm: int) -> int:
+        """Reward units of an arm in a row: 0 or 2^24."""
+        return int(context_reward(self.means[row, arm], np.uint64(seed), row, arm))
+
+    def rewards(self, seed: int, rows: ArrayLike, arms: ArrayLike) -> NDArray[np.int64]:
+        """Reward units of many pulls at once, as `reward` gives them."""
+        row, arm = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(arms, np.int64))
+        row, arm = np.ascontiguousarray(row.ravel()), np.ascontiguousarray(arm.ravel())
+        for values, size in ((row, len(self)), (arm, len(self.arms))):
+            if values.size and not (values.min() >= 0 and values.max() < size):
+                raise IndexError(f"expected numbers in [0, {size}), got {values.min()} to {values.max()}")
+        out = np.empty(len(row), np.int64)
+        _draw_rewards(self.means, np.uint64(seed), row, arm, out)
+        return out
+
+    def order(self, seed: int, steps: int) -> NDArray[np.int64]:
+        """Row of every step: one random permutation a sweep, and another for the next; fewer steps are a prefix.
+
+        O(s log rows) for s steps rounded up to whole sweeps.
+        """
+        check.at_least(1, steps=steps)
+        places = np.empty(len(self))
+        sweeps = []
+        for sweep in range(-(-steps // len(self))):
+            _draw_places(np.uint64(seed), sweep, places)
+            sweeps.append(places.argsort(kind="stable"))
+        return np.concatenate(sweeps)[:steps].astype(np.int64, copy=False)
+
+    def first(self, rows: int) -> Contexts:
+        """Keep the first rows only."""
+        if not 1 <= rows <= len(self):
+            raise DataError(f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask for fewer.")
+        return Contexts(
+            self.name, self.features[:rows], self.blocks, self.arms, self.means[:rows], self.joint_norm_checked
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What a record keeps of the problem."""
+        return {
+            "name": self.name,
+            "rows": len(self),
+            "features": self.features.shape[1],
+            "arms": list(self.arms),
+            "best": self.best,
+            "parties": [
+                {"name": block.party, "features": len(block.columns), "bound": block.bound} for block in self.blocks
+            ],
+            "joint_norm_checked": self.joint_norm_checked,
+        }
+
+
+def _even(features: int, parties: int) -> tuple[int, ...]:
+    return tuple(features // parties + (i < features % parties) for i in range(parties))
+
+
+def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    array = np.ascontiguousarray(values, np.float64)
+    if array.flags.writeable:
+        array = array.copy()  # a caller's own array stays writeable
+    if array.ndim != 2 or not array.size:
+        raise DataError(f"{what} must be a table with a row a context, got an array of shape {array.shape}.")
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        row, column = wrong[0]
+        raise DataError(
+            f"{what} must be finite numbers, got {array[row, column]} in row {row + 1}, column {column + 1}. "
+            "Correct it, or leave the row out."
+        )
+    return array
+
+
+def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int) -> None:
+    if len(arms) < 2:
+        raise DataError(f"a bandit needs at least 2 arms, got {len(arms)}. Add another.")
+    if len(set(arms)) != len(arms):
+        twice = next(name for i, name in enumerate(arms) if name in arms[:i])
+        raise DataError(f"arm names must differ, got '{twice}' twice. Rename one.")
+    if means.shape != (rows, len(arms)):
+        raise DataError(
+            f"means must be rows x arms, got {means.shape} for {rows} rows and {len(arms)} arms. Give one mean each."
+        )
+    if rows > MOST_ROWS or len(arms) > MOST_ARMS:
+        raise DataError(f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take fewer.")
+    wrong = np.argwhere((means < 0) | (means > 1))
+    if len(wrong):
+        row, arm = wrong[0]
+        raise DataError(
+            f"means must be in [0, 1], got {means[row, arm]:g} in row {row + 1} for arm '{arms[arm]}'. Scale them."
+        )
+
+
+def _check_norms(features: NDArray[np.float64], blocks: tuple[Block, ...]) -> None:
+    for block in blocks:
+        norms = row_norms(features[:, block.columns])
+        row = int(norms.argmax())
+        if norms[row] > block.bound + SLACK:
+            raise DataError(
+                f"features of {block.party} must be within its bound {block.bound:.6g}, got a norm of "
+                f"{norms[row]:.6g} in row {row + 1}. Scale the row down (scale_to_bound), or declare a larger bound."
+            )
+    norms = row_norms(features)
+    row = int(norms.argmax())
+    if norms[row] > 1 + SLACK:
+        raise DataError(f"rows must have a norm of at most 1, got {norms[row]:.6g} in row {row + 1}. Scale them down.")

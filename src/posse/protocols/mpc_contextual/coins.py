@@ -1,0 +1,103 @@
+"""Exploration coins and tie orders that nobody knows, the dealer included.
+
+For every step the dealer shares a table of coins in random order, of which exactly the exploration rate says explore,
+each with a random arm, and a random order of the arms for ties. The parties read the table at a place, and rotate arms
+and order by numbers, that follow from their common key: they know where they read and not what is there; the dealer
+knows what is there and not where they read. To each of the two the coin has exactly its rate, and all arms are alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.privacy.crypto.streams import Words
+from posse.protocols.mpc_contextual.terms import Terms
+
+_ROWS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """What the dealer drew for some steps."""
+
+    explore: NDArray[np.bool_]
+    """(steps, coins)"""
+    arms: NDArray[np.int64]
+    """(steps, coins)"""
+    ties: NDArray[np.int64]
+    """(steps, arms)"""
+
+    def packed(self, arms: int) -> NDArray[np.uint8]:
+        """Return the table as bits: for every coin whether it explores, and if so the one-hot vector of its arm."""
+        bits = np.zeros((*self.explore.shape, arms + 1), np.uint8)
+        bits[..., 0] = self.explore
+        np.put_along_axis(bits, self.arms[..., None] + 1, self.explore[..., None], axis=-1)
+        return np.packbits(bits, axis=-1, bitorder="little")
+
+
+class Coins(NamedTuple):
+    """What the coins of some steps come to: in a run known to nobody, and to its twin."""
+
+    explore: NDArray[np.bool_]
+    """(steps,) whether the arm is drawn and not chosen."""
+    arms: NDArray[np.int64]
+    """(steps,) the arm that is pulled where it is drawn."""
+    ties: NDArray[np.int64]
+    """(steps, arms) a permutation of the arms: of equal best scores that of the largest number wins."""
+
+
+class DealerCoins:
+    """The dealer's part."""
+
+    def __init__(self, terms: Terms, key: bytes) -> None:
+        self._few, self._many = terms.explore
+        self._arms = terms.arms
+        width = 2 * self._many + terms.arms
+        self._words = Words(key, b"posse mpc coins", width + width % 2, rows=_ROWS)
+
+    def at(self, first: int, count: int) -> Dealt:
+        """Draw the tables of some steps."""
+        words, many = _rows(self._words, first, count), self._many
+        order = np.argsort(words[:, :many], axis=1, kind="stable")
+        ties = np.argsort(words[:, 2 * many : 2 * many + self._arms], axis=1, kind="stable")
+        return Dealt(order < self._few, _below(words[:, many : 2 * many], self._arms), ties)
+
+
+class PartyCoins:
+    """The parties' part: where the table is read, and by how much arms and ties are rotated."""
+
+    def __init__(self, terms: Terms, key: bytes) -> None:
+        self._many, self._arms = terms.explore[1], terms.arms
+        self._words = Words(key, b"posse mpc places", 4, rows=_ROWS)
+
+    def at(self, first: int, count: int) -> NDArray[np.int64]:
+        """Return place, rotation of arms and rotation of ties of some steps."""
+        words = _rows(self._words, first, count)
+        places, arms, ties = _below(words[:, 0], self._many), *(_below(words[:, i], self._arms) for i in (1, 2))
+        return np.stack([places, arms, ties], axis=1)
+
+
+def together(dealt: Dealt, turns: NDArray[np.int64]) -> Coins:
+    """Put both parts together."""
+    steps, arms = np.arange(len(turns)), dealt.ties.shape[1]
+    place, turn, tie_turn = turns.T
+    explored = (dealt.arms[steps, place] + turn) % arms
+    ties = np.take_along_axis(dealt.ties, (np.arange(arms) - tie_turn[:, None]) % arms, axis=1)
+    return Coins(dealt.explore[steps, place], explored, ties)
+
+
+def _rows(words: Words, first: int, count: int) -> NDArray[np.uint64]:
+    parts: list[NDArray[np.uint64]] = []
+    while count > 0:
+        parts.append(words.rows(first, count))
+        first, count = first + len(parts[-1]), count - len(parts[-1])
+    return np.concatenate(parts)
+
+
+def _below(words: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
+    """Numbers below a limit, uniform up to limit / 2^64."""
+    return (words % np.uint64(limit)).astype(np.int64)

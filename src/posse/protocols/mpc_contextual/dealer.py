@@ -1,0 +1,90 @@
+"""The dealer: it hands out correlated randomness ahead of time and sees no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import Action, Message
+from posse.core.snapshots import VERSION, Snapshot, pack, unpack
+from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.sharing.dealing import Plan
+from posse.protocols.mpc_contextual.coins import DealerCoins
+from posse.protocols.mpc_contextual.dealing import dealer_of
+from posse.protocols.mpc_contextual.messages import Dealt, Seed, Want
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
+
+
+class DealerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far each party has been dealt to."""
+
+    dealt: dict[str, int]
+
+
+class DealerKeys:
+    """The seeds that the dealer hands out, and its own: all from its root, different for other terms."""
+
+    def __init__(self, terms: Terms, secrets: Secrets) -> None:
+        digest = terms.digest()
+
+        def key(purpose: bytes, name: str) -> bytes:
+            return secrets.key(purpose, context=digest + name.encode())
+
+        self.tapes = {party: key(b"mpc tape", party) for party in terms.parties}
+        self.inputs = {name: key(b"mpc input", name) for name in (*terms.parties, PULLER, PAYEE)}
+        self.coins = key(b"mpc coins", DEALER)
+
+
+class DealerRole:
+    """Sends every role its seed, and every party its corrections as it asks for them; each chunk once."""
+
+    kind = name = DEALER
+
+    def __init__(self, terms: Terms, plan: Plan, secrets: Secrets) -> None:
+        self.terms, self._plan, self._digest = terms, plan, terms.digest()
+        self._keys = DealerKeys(terms, secrets)
+        coins = DealerCoins(terms, self._keys.coins)
+        self._dealer = dealer_of(terms, plan, self._keys.tapes, self._keys.inputs, coins)
+        self._chunks = -(-terms.steps // plan.passes)
+        self._dealt = dict.fromkeys(terms.parties, -1)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every party has been dealt to the end."""
+        return all(chunk >= self._chunks - 1 for chunk in self._dealt.values())
+
+    def start(self) -> Sequence[Action]:
+        """Send the seeds."""
+        keys = self._keys
+        return [
+            (self.name, name, Seed(self._digest, keys.tapes.get(name, b""), inputs))
+            for name, inputs in keys.inputs.items()
+        ]
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Deal a party the chunks it asks for, of those that are its turn."""
+        if not isinstance(message, Want) or sender not in self._dealt or message.chunk <= self._dealt[sender]:
+            raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+        first, last = self._dealt[sender] + 1, min(message.chunk, self._chunks - 1)
+        self._dealt[sender] = message.chunk
+        return [
+            (self.name, sender, Dealt(chunk, self._dealer.deal(chunk)))
+            for chunk in range(first, last + 1)
+            if self._dealer.receiver(chunk) == sender
+        ]
+
+    def state(self) -> dict[str, object]:
+        """Tell how far it has dealt."""
+        dealt = min(self._dealt.values()) + 1
+        return {"step": min(self.terms.steps, dealt * self._plan.passes), "steps": self.terms.steps}
+
+    def save(self) -> dict[str, Any]:
+        """Return the state."""
+        dealt = {party: chunk + 1 for party, chunk in self._dealt.items()}
+        return pack(DealerSaved(version=VERSION, kind=self.kind, name=self.name, run=self._digest, dealt=dealt))
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned."""
+        found = unpack(saved, DealerSaved, kind=self.kind, name=self.name, run=self._digest)
+        self._dealt = {party: found.dealt[party] - 1 for party in self.terms.parties}

@@ -1,0 +1,291 @@
+"""The float twin: linear models, one an arm, by recursive least squares, compiled.
+
+Arm a keeps P_a = (I + X_a^T X_a)^-1 and w_a = P_a X_a^T r_a. Its score of a context x is s_a = w_a.x; a reward r after
+pulling it gives, with k = P_a x and q = x.k,
+
+    P_a -= k k^T / (1 + q),    w_a += (r - s_a) k / (1 + q).
+
+Coins are given, so that a private run and its twin see the same ones. About .4 microseconds a step at 10 arms and 20
+features; the lock of the interpreter is not held, so that threads run several seeds at once.
+
+>>> rng = np.random.default_rng(1)
+>>> x = rng.normal(size=(500, 3))
+>>> rewards = (x > 0).astype(float)  # arm a pays where feature a is positive
+>>> coins = Coins(rng.random(500) < 0.1, rng.integers(0, 3, 500), rng.permuted(np.tile(np.arange(3), (500, 1)), axis=1))
+>>> found = run(x, rewards, coins)
+>>> bool(found.rewards[-100:].mean() > 0.8), found.weights.argmax(axis=1).tolist()
+(True, [0, 1, 2])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from posse.core import check
+from posse.core.compiled import loops
+from posse.core.errors import ConfigError
+from posse.protocols.mpc_contextual.coins import Coins
+
+Floats = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+EXPLORATIONS = ("greedy", "ucb", "thompson")
+GREEDY, UCB, THOMPSON = range(3)
+
+
+class Rule(NamedTuple):
+    """What is added to the score s_a, where q_a = x.P_a x.
+
+    `ucb`: width sqrt(q_a) (LinUCB). `thompson`: width sqrt(q_a) z with z standard normal. That is exact Thompson
+    sampling: arms have models of their own, so that weights drawn from N(w_a, width^2 P_a) matter through their
+    scores alone, which are independent and N(s_a, width^2 q_a).
+    """
+
+    kind: int
+    width: float
+    normals: Floats
+    """(steps, arms) for `thompson`, or nothing."""
+
+
+class Run(NamedTuple):
+    """What came out, a row a step."""
+
+    arms: Wholes
+    greedy: Wholes
+    """The arm of the best score, whether pulled or not."""
+    rewards: Floats
+    margins: Floats
+    """Best score less the second best; infinite with one arm."""
+    gaps: Floats
+    """Best score less that of the arm that was pulled."""
+    weights: Floats
+    """(arms, features) at the end."""
+    inverses: Floats
+    """(arms, features, features) P at the end; symmetric to the bit."""
+    kept: Floats
+    """(checkpoints, arms, features) the weights after so many contexts."""
+
+
+@loops
+def winner(scores: NDArray[np.generic], ties: Wholes) -> int:
+    """Return the arm with the best score, of equals that with the largest tie number."""
+    best = 0
+    for a in range(1, scores.shape[0]):
+        if scores[a] > scores[best] or (scores[a] == scores[best] and ties[a] > ties[best]):
+            best = a
+    return best
+
+
+@loops
+def _margin(scores: Floats, best: int) -> float:
+    second = -math.inf
+    for a in range(scores.shape[0]):
+        if a != best:
+            second = max(second, scores[a])
+    return float(scores[best] - second)
+
+
+@loops
+def _direction(inverse: Floats, x: Floats, out: Floats) -> float:
+    """Write k = P x into `out` and return q = x.k; sums run over rows, which the compiler can do several at once."""
+    out[:] = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            out[j] += x[i] * inverse[i, j]
+    q = 0.0
+    for i in range(x.shape[0]):
+        q += x[i] * out[i]
+    return q
+
+
+@loops
+def _score(weights: Floats, x: Floats) -> float:
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += weights[i] * x[i]
+    return s
+
+
+@loops
+def _scores(weights: Floats, inverses: Floats, x: Floats, rule: Rule, t: int, k: Floats, out: Floats) -> None:
+    """Write the scores of all arms: 2 K D operations, and 2 K D^2 more where the rule needs q."""
+    for a in range(out.shape[0]):
+        out[a] = _score(weights[a], x)
+        if rule.kind != GREEDY:
+            spread = rule.width * math.sqrt(max(_direction(inverses[a], x, k), 0.0))
+            out[a] += spread if rule.kind == UCB else spread * rule.normals[t, a]
+
+
+@loops
+def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats) -> None:
+    """Add one row to an arm's least squares: 6 D^2 operations; `k` is room to work in."""
+    share = 1.0 / (1.0 + _direction(inverse, x, k))
+    error = (reward - _score(weights, x)) * share
+    for i in range(x.shape[0]):
+        weights[i] += error * k[i]
+        for j in range(x.shape[0]):
+            inverse[i, j] -= k[i] * k[j] * share  # (k_i k_j) first: the same number at (j, i)
+
+
+@loops
+def _simulate(
+    features: Floats, rewards: Floats, coins: Coins, followed: Wholes, rule: Rule, batch: int, points: Wholes, run: Run
+) -> None:
+    """Run all steps, or follow the arms of `followed` where it has any; `rewards` then has one column."""
+    steps, size = features.shape
+    given = followed.shape[0] > 0
+    scores, k = np.zeros(run.weights.shape[0]), np.zeros(size)
+    point = 0
+    for start in range(0, steps, batch):
+        end = min(start + batch, steps)
+        for t in range(start, end):
+            while point < points.shape[0] and points[point] == t:
+                run.kept[point] = run.weights
+                point += 1
+            _scores(run.weights, run.inverses, features[t], rule, t, k, scores)
+            best = winner(scores, coins.ties[t])
+            drawn = coins.arms[t] if coins.explore[t] else best
+            arm = followed[t] if given else drawn
+            run.greedy[t], run.arms[t] = best, arm
+            run.rewards[t] = rewards[t, 0 if given else arm]
+            run.margins[t] = _margin(scores, best)
+            run.gaps[t] = scores[best] - scores[arm]
+        for t in range(start, end):
+            arm = run.arms[t]
+            learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k)
+    for left in range(point, points.shape[0]):
+        run.kept[left] = run.weights
+
+
+def run(
+    features: Floats,
+    rewards: Floats,
+    coins: Coins,
+    *,
+    batch: int = 1,
+    exploration: str = "greedy",
+    width: float = 1.0,
+    normals: Floats | None = None,
+    checkpoints: Sequence[int] = (),
+) -> Run:
+    """Run the bandit over (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
+
+    The model stands still for `batch` contexts and then learns from them one after the other. `normals` (steps,
+    arms) belong to `thompson`. A checkpoint c holds the weights that meet context c, counted from 0.
+    """
+    steps, arms, _ = check_inputs(features, rewards, coins)
+    rule = _rule(exploration, width, normals, steps, arms)
+    return _launch(features, rewards, coins, np.empty(0, np.int64), rule, batch, checkpoints, arms)
+
+
+def replay(
+    features: Floats,
+    arms: Wholes,
+    rewards: Floats,
+    ties: Wholes,
+    *,
+    batch: int = 1,
+    exploration: str = "greedy",
+    width: float = 1.0,
+    normals: Floats | None = None,
+    checkpoints: Sequence[int] = (),
+) -> Run:
+    """Follow the arms and rewards (steps,) of another run, and tell which arm was the best at every step.
+
+    Where a private run pulled another arm than `greedy` and did not explore, `gaps` is how far apart the two scores
+    were: at most twice the error of its scores.
+    """
+    steps, count = _table(ties=ties).shape
+    followed = np.ascontiguousarray(arms, np.int64)
+    coins = Coins(np.zeros(steps, np.bool_), followed, ties)
+    _check_coins(coins, steps, count)
+    _shape((steps,), rewards=rewards)
+    _shape((steps, _table(features=features).shape[1]), features=features)
+    rule = _rule(exploration, width, normals, steps, count)
+    return _launch(features, np.reshape(rewards, (steps, 1)), coins, followed, rule, batch, checkpoints, count)
+
+
+def _launch(
+    features: Floats,
+    rewards: Floats,
+    coins: Coins,
+    followed: Wholes,
+    rule: Rule,
+    batch: int,
+    checkpoints: Sequence[int],
+    arms: int,
+) -> Run:
+    steps, size = features.shape
+    check.at_least(1, batch=batch)
+    points = np.sort(np.asarray(checkpoints, np.int64))
+    if points.size and not 0 <= points[0] <= points[-1] <= steps:
+        raise ConfigError(f"checkpoints must be in [0, {steps}], got {points[0]} to {points[-1]}.")
+    out = Run(
+        np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps), np.empty(steps), np.empty(steps),
+        np.zeros((arms, size)), np.tile(np.eye(size), (arms, 1, 1)), np.empty((len(points), arms, size)),
+    )  # fmt: skip
+    _simulate(plain(features), plain(rewards), tidy(coins), followed, rule, batch, points, out)
+    return out
+
+
+def _rule(exploration: str, width: float, normals: Floats | None, steps: int, arms: int) -> Rule:
+    check.one_of(EXPLORATIONS, exploration=exploration)
+    check.at_least(0, width=width)
+    kind = EXPLORATIONS.index(exploration)
+    if kind != THOMPSON:
+        return Rule(kind, width, np.empty((0, 0)))
+    if normals is None:
+        raise ConfigError(f"thompson needs normals of shape ({steps}, {arms}), one a step and arm, got none.")
+    _shape((steps, arms), normals=normals)
+    return Rule(kind, width, plain(normals))
+
+
+def plain(numbers: ArrayLike) -> Floats:
+    """Make float64 in order of rows, for which the loops are compiled."""
+    return np.ascontiguousarray(numbers, np.float64)
+
+
+def tidy(coins: Coins) -> Coins:
+    """Make the arrays of coins of the kind for which the loops are compiled."""
+    return Coins(
+        np.ascontiguousarray(coins.explore, np.bool_),
+        np.ascontiguousarray(coins.arms, np.int64),
+        np.ascontiguousarray(coins.ties, np.int64),
+    )
+
+
+def check_inputs(features: Floats, rewards: Floats, coins: Coins) -> tuple[int, int, int]:
+    """Return the numbers of steps, arms and features; refuse arrays that do not agree on them.
+
+    Compiled loops do not look where they read.
+    """
+    (steps, arms), size = _table(rewards=rewards).shape, _table(features=features).shape[1]
+    _shape((steps, size), features=features)
+    _check_coins(coins, steps, arms)
+    return steps, arms, size
+
+
+def _check_coins(coins: Coins, steps: int, arms: int) -> None:
+    _shape((steps,), explore=coins.explore)
+    _shape((steps,), arms=coins.arms)
+    _shape((steps, arms), ties=coins.ties)
+    if steps and not 0 <= np.min(coins.arms) <= np.max(coins.arms) < arms:
+        raise ConfigError(f"arms must be in 0 to {arms - 1}, got {np.min(coins.arms)} to {np.max(coins.arms)}.")
+
+
+def _shape(shape: tuple[int, ...], **arrays: NDArray[np.generic]) -> None:
+    ((name, array),) = arrays.items()
+    if array.shape != shape:
+        raise ConfigError(f"{name} must have shape {shape}, got {array.shape}.")
+
+
+def _table(**arrays: NDArray[np.generic]) -> NDArray[np.generic]:
+    ((name, array),) = arrays.items()
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ConfigError(f"{name} must be a table of steps and at least one column, got shape {array.shape}.")
+    return array

@@ -1,0 +1,314 @@
+"""A party: it holds some features of every context and a share of the model; it learns neither arm nor reward."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from posse.core.errors import JournalError, ProtocolError
+from posse.core.roles import Action, Message, Note
+from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
+from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.sharing.dealing import Plan, Supply
+from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.rounds import Rounds
+from posse.privacy.sharing.session import Session
+from posse.privacy.sharing.tape import Tape
+from posse.privacy.sharing.values import Shared
+from posse.protocols.mpc_contextual.coins import PartyCoins
+from posse.protocols.mpc_contextual.dealing import input_masks
+from posse.protocols.mpc_contextual.messages import (
+    Choice,
+    Dealt,
+    Hello,
+    Opening,
+    Payoff,
+    Reveal,
+    Seed,
+    Want,
+)  # fmt: skip
+from posse.protocols.mpc_contextual.program import Hand, Layout, step
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+
+AHEAD = 2
+"""Chunks that the dealer may be ahead of the party."""
+STEP_OVER = "step"
+CHECKPOINT = "checkpoint"
+
+Heard = tuple[str, bytes]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+_decode = msgspec.msgpack.Decoder(Hello | Seed | Dealt | Opening | Choice | Payoff).decode
+
+
+class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A party between two steps, and what it heard since."""
+
+    parts: dict[str, bytes]
+    seed: Seed | None
+    step: Count
+    model: bytes
+    supply: list[tuple[int, bytes]]
+    """Corrections of chunks that are not used up."""
+    wanted: int
+    stash: dict[str, tuple[list[bytes], int, int]]
+    """What had come for the step that was about to begin, and of which step and round it was."""
+    heard: list[Heard]
+
+
+def part_of(secrets: Secrets, terms: Terms) -> bytes:
+    """Return a party's part of the common key."""
+    return secrets.key(b"mpc part", context=terms.digest())
+
+
+def common_key(terms: Terms, parts: Mapping[str, bytes]) -> bytes:
+    """Return the parties' common key, which the dealer does not know: a hash of all parts."""
+    return hashlib.sha256(b"posse mpc common" + b"".join(parts[party] for party in terms.parties)).digest()
+
+
+class Party:
+    """Runs the program of every step on its own shares."""
+
+    kind = "party"
+
+    def __init__(
+        self, name: str, terms: Terms, plan: Plan, features: Words, secrets: Secrets, *, checkpoint_every: int = 0
+    ) -> None:
+        """Take the features of this party, a row a step, in fixed point."""
+        assert features.shape == (terms.steps, terms.features[terms.parties.index(name)])
+        self.name, self.terms = name, terms
+        self._plan, self._features, self._every = plan, features, checkpoint_every
+        self._layout, self._digest = Layout(terms.dimension), terms.digest()
+        self._peers = [party for party in terms.parties if party != name]
+        self._part = part_of(secrets, terms)
+        self._parts = {name: self._part}
+        self._seed: Seed | None = None
+        self._supply: Supply | None = None
+        self._coins: PartyCoins | None = None
+        self.step = 0
+        """Number of the step that is going on, or comes next."""
+        self._model: Words | None = None
+        self._wanted, self._last_chunk = -1, (terms.steps - 1) // plan.passes
+        self._session: Session | None = None
+        self._program: Rounds[Shared] | None = None
+        self._expected: dict[str, int] = {}
+        self._queues: dict[str, deque[bytes]] = {who: deque() for who in (*self._peers, PULLER, PAYEE)}
+        self._last: dict[str, tuple[int, int]] = dict.fromkeys(self._queues, (0, -1))
+        self._heard: list[Heard] = []
+        self._boundary: Any = ()
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._mark()
+
+    # Role -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are over."""
+        return self.step == self.terms.steps and self._program is None and self._model is not None
+
+    def start(self) -> Sequence[Action]:
+        """Send every other party the terms and a part of the common key."""
+        return [(self.name, peer, Hello(self._digest, self._part)) for peer in self._peers]
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message; rounds go on when everything they wait for is here."""
+        if isinstance(message, Hello) and sender in self._peers:
+            self._greet(sender, message)
+        elif isinstance(message, Seed) and sender == DEALER:
+            self._take_seed(message)
+        elif isinstance(message, Dealt) and sender == DEALER and self._supply is not None:
+            self._supply.take(message.chunk, message.data)
+        elif isinstance(message, Opening | Choice | Payoff) and sender in self._queues:
+            self._queue(sender, message)
+        else:
+            raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+        self._heard.append((sender, self._encode(message)))
+        actions: list[Action] = []
+        self._advance(actions)
+        return actions
+
+    def state(self) -> dict[str, object]:
+        """Tell how far it is."""
+        rounds = 0 if self._session is None else self._session.rounds
+        return {"step": self.step, "steps": self.terms.steps, "rounds": rounds}
+
+    @property
+    def model(self) -> Words:
+        """This party's share of the model, after the last whole step: a row an arm, P above w."""
+        assert self._model is not None
+        return self._model
+
+    @property
+    def awaited(self) -> set[str]:
+        """Those from whom something is still to come."""
+        found = {who for who in self._queues if self._following(who)[0] < self.terms.steps}
+        dealt = self._supply is not None and self._wanted == self._last_chunk and self._supply.whole(self._last_chunk)
+        return found if dealt else {*found, DEALER}
+
+    # Before the first step --------------------------------------------------------------------------------------------
+
+    def _greet(self, sender: str, hello: Hello) -> None:
+        check_same(self._digest, hello.terms, sender)
+        if sender in self._parts or len(hello.part) != 32:
+            raise ProtocolError(f"a second or damaged Hello of '{sender}'.")
+        self._parts[sender] = hello.part
+        self._ready()
+
+    def _take_seed(self, seed: Seed) -> None:
+        check_same(self._digest, seed.terms, DEALER)
+        if self._seed is not None or len(seed.tapes) != 32 or len(seed.inputs) != 32:
+            raise ProtocolError("a second or damaged seed of the dealer's.")
+        self._seed = seed
+        self._supply = Supply(self._plan, seed.tapes, self.name, self.terms.parties)
+        self._ready()
+
+    def _ready(self) -> None:
+        """Make the common key when all its parts are here."""
+        if len(self._parts) == len(self.terms.parties) and self._seed is not None:
+            self._coins = PartyCoins(self.terms, common_key(self.terms, self._parts))
+            if self._model is None:
+                start = self._layout.start(self.terms.arms, self.terms.bits)
+                self._model = start if self.name == self.terms.parties[0] else np.zeros_like(start)
+
+    # Steps ------------------------------------------------------------------------------------------------------------
+
+    def _queue(self, sender: str, message: Opening | Choice | Payoff) -> None:
+        """Keep what a round will need; it must be the sender's next, and of the right size."""
+        party = isinstance(message, Opening)
+        if party != (sender in self._peers) or isinstance(message, Choice) != (sender == PULLER):
+            raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
+        step_, round_ = self._following(sender)
+        found = (message.step, message.round) if isinstance(message, Opening) else (message.step, round_)
+        if found != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.steps:
+            raise ProtocolError(
+                f"'{sender}' sent round {found[1] + 1} of step {found[0] + 1}, expected {round_ + 1} of {step_ + 1}."
+            )
+        size = self._plan.rounds[round_].expected(sender, party=party)
+        if len(message.data) != size:
+            raise ProtocolError(f"round {round_ + 1} of '{sender}' must have {size} bytes, got {len(message.data)}.")
+        self._last[sender] = (step_, round_)
+        self._queues[sender].append(message.data)
+
+    def _following(self, sender: str) -> tuple[int, int]:
+        """Return the step and round in which this sender sends next."""
+        step_, round_ = self._last[sender]
+        party = sender in self._peers
+        while True:
+            round_ += 1
+            if round_ == len(self._plan.rounds):
+                step_, round_ = step_ + 1, 0
+            if self._plan.rounds[round_].expected(sender, party=party):
+                return step_, round_
+
+    def _advance(self, actions: list[Action]) -> None:
+        """Go on as far as what is here allows."""
+        while self._coins is not None:
+            if self._program is None:
+                if self.step == self.terms.steps or not self._begin(actions):
+                    return
+            elif all(self._queues[who] for who in self._expected):
+                assert self._session is not None
+                self._session.deliver({who: self._queues[who].popleft() for who in self._expected})
+            else:
+                return
+            self._next_round(actions)
+
+    def _begin(self, actions: list[Action]) -> bool:
+        """Begin a step, if the dealer has dealt for it."""
+        supply = self._supply
+        assert supply is not None
+        assert self._seed is not None
+        assert self._coins is not None
+        assert self._model is not None
+        chunk = min(self.step // self._plan.passes + AHEAD, self._last_chunk)
+        if chunk > self._wanted:
+            self._wanted = chunk
+            actions.append((self.name, DEALER, Want(chunk)))
+        if not supply.ready:
+            return False
+        tape = supply.open(self.step)
+        features = self._features[self.step]
+        masked = features - input_masks(self._seed.inputs, self.step, len(features))
+        self._session = Session(self.name, self.terms.parties, tape)
+        hand = Hand(masked, self._coins.at(self.step, 1)[0])
+        self._program = step(self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None)
+        return True
+
+    def _next_round(self, actions: list[Action]) -> None:
+        """Let the program go on to its next round, and send what it asks for."""
+        session, program = self._session, self._program
+        assert session is not None
+        assert program is not None
+        try:
+            next(program)
+        except StopIteration as end:
+            self._end_step(end.value.share, actions)
+            return
+        asked = session.outgoing()
+        self._expected = asked.expected
+        if asked.broadcast:
+            opening = Opening(self.step, session.rounds, asked.broadcast)
+            actions.extend((self.name, peer, opening) for peer in self._peers)
+        actions.extend((self.name, to, Reveal(self.step, data)) for to, data in asked.reveals.items())
+
+    def _end_step(self, model: Words, actions: list[Action]) -> None:
+        assert self._session is not None
+        tape = self._session.tape
+        assert isinstance(tape, Tape)
+        tape.finish()
+        self._model, self._session, self._program, self._expected = model, None, None, {}
+        self.step += 1
+        actions.append(Note(self.name, STEP_OVER, self.step))
+        if self._every and self.step % self._every == 0:
+            actions.append(Note(self.name, CHECKPOINT, self.step, model.tobytes()))
+        self._mark()
+
+    # Saving -----------------------------------------------------------------------------------------------------------
+
+    def _mark(self) -> None:
+        """Remember the state between two steps: a program that is going on is not saved, but run again from here."""
+        self._heard = []
+        next_, corrections = (0, {}) if self._supply is None else self._supply.save()
+        assert next_ == self.step
+        self._boundary = (
+            dict(self._parts), self._seed, self.step, self._model, corrections, self._wanted,
+            {who: (list(queue), *self._last[who]) for who, queue in self._queues.items()},
+        )  # fmt: skip
+
+    def save(self) -> dict[str, Any]:
+        """Return the state between two steps and what was heard since."""
+        parts, seed, step_, model, supply, wanted, stash = self._boundary
+        return pack(
+            PartySaved(
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, parts=parts, seed=seed, step=step_,
+                model=b"" if model is None else model.tobytes(),
+                supply=[(chunk, data.tobytes()) for chunk, data in supply.items()], wanted=wanted, stash=stash,
+                heard=list(self._heard),
+            )
+        )  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned: the state between two steps, and once more what was heard since."""
+        found = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
+        if found.parts.get(self.name) != self._part:
+            raise JournalError("the snapshot was made with other secrets. Keep root.key with the journal.")
+        shape = (self.terms.arms, self._layout.size)
+        if len(found.model) not in (0, 8 * shape[0] * shape[1]) or set(found.stash) != set(self._queues):
+            raise damaged(self.kind, self.name, "its model has another size.")
+        self._parts = dict(found.parts)
+        self.step, self._wanted = found.step, found.wanted
+        self._model = np.frombuffer(found.model, np.uint64).reshape(shape) if found.model else None
+        for who, (queue, step_, round_) in found.stash.items():
+            self._queues[who], self._last[who] = deque(queue), (step_, round_)
+        if found.seed is not None:
+            self._seed, self._supply = found.seed, Supply(self._plan, found.seed.tapes, self.name, self.terms.parties)
+            self._supply.load(found.step, dict(found.supply))
+        self._ready()
+        self._mark()
+        self._advance([])
+        for sender, body in found.heard:
+            self.receive(sender, _decode(body))

@@ -1,0 +1,129 @@
+"""The payee: it learns the reward of every step, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posse.core.errors import ProtocolError
+from posse.core.fixed import REWARD_BITS, REWARD_ONE
+from posse.core.roles import WORLD, Action, Message, Note
+from posse.core.snapshots import VERSION, Snapshot, pack, unpack
+from posse.protocols.mpc_contextual.dealing import input_masks
+from posse.protocols.mpc_contextual.messages import Earn, Earned, Payoff, Pulled, Seed
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+
+
+class PayeeSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rewards of all steps so far, and how many pulls it was told of."""
+
+    seed: Seed | None
+    units: bytes
+    told: int
+    asking: bool
+
+
+def encode_reward(units: int, bits: int) -> int:
+    """Round a reward from units of 2^-24 to units of 2^-bits."""
+    shift = REWARD_BITS - bits
+    return units << -shift if shift <= 0 else (units + (1 << shift >> 1)) >> shift
+
+
+class Payee:
+    """Asks the world what each pull earned, and returns the reward under a mask."""
+
+    kind = name = PAYEE
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self._digest = terms, terms.digest()
+        self._seed: Seed | None = None
+        self._units = np.zeros(terms.steps, np.uint32)
+        self.step = self._told = 0
+        self._asking = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rewards are in."""
+        return self.step == self.terms.steps
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """The rewards so far, in units of 2^-24."""
+        return self._units[: self.step].astype(np.int64)
+
+    @property
+    def total(self) -> float:
+        """The sum of the rewards so far."""
+        return float(self.rewards.sum()) / REWARD_ONE
+
+    @property
+    def pulls(self) -> int:
+        """How many pulls were paid."""
+        return self.step
+
+    @property
+    def dealt(self) -> bool:
+        """Whether the dealer's seed is here."""
+        return self._seed is not None
+
+    @property
+    def told(self) -> int:
+        """How many pulls it was told of."""
+        return self._told
+
+    def start(self) -> Sequence[Action]:
+        """Wait for the puller."""
+        return ()
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take a seed, the puller's word, or what the world paid."""
+        if isinstance(message, Seed) and sender == DEALER and self._seed is None:
+            check_same(self._digest, message.terms, sender)
+            self._seed = message
+            return self._ask()
+        if isinstance(message, Pulled) and sender == PULLER and message.step == self._told < self.terms.steps:
+            self._told += 1
+            return self._ask()
+        if isinstance(message, Earned) and sender == WORLD and self._asking and message.step == self.step:
+            if not 0 <= message.units <= REWARD_ONE:
+                raise ProtocolError(f"a reward must be in [0, 1], got {message.units / REWARD_ONE:g}.")
+            return self._earned(message.units)
+        raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+
+    def _ask(self) -> Sequence[Action]:
+        if self._asking or self._seed is None or self._told == self.step:
+            return ()
+        self._asking = True
+        return (Earn(self.name, self.step),)
+
+    def _earned(self, units: int) -> Sequence[Action]:
+        assert self._seed is not None
+        step = self.step
+        reward = np.array([encode_reward(units, self.terms.bits)], np.uint64)
+        payoff = Payoff(step, (reward - input_masks(self._seed.inputs, step, 1)).tobytes())
+        self._units[step] = units
+        self._asking, self.step = False, step + 1
+        actions: list[Action] = [(self.name, party, payoff) for party in self.terms.parties]
+        return [*actions, Note(self.name, "step", self.step), *self._ask()]
+
+    def state(self) -> dict[str, object]:
+        """Tell how far it is, and what came in."""
+        return {"step": self.step, "steps": self.terms.steps, "total": self.total}
+
+    def save(self) -> dict[str, Any]:
+        """Return the state."""
+        return pack(
+            PayeeSaved(
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed,
+                units=self._units[: self.step].tobytes(), told=self._told, asking=self._asking,
+            )
+        )  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned: rewards that came in stay as they were."""
+        found = unpack(saved, PayeeSaved, kind=self.kind, name=self.name, run=self._digest)
+        units = np.frombuffer(found.units, np.uint32)
+        self._units[: len(units)] = units
+        self._seed, self._told, self._asking, self.step = found.seed, found.told, found.asking, len(units)

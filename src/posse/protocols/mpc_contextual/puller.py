@@ -1,0 +1,123 @@
+"""The puller: it learns the arm of every step, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import WORLD, Action, Message, Note
+from posse.core.snapshots import VERSION, Snapshot, pack, unpack
+from posse.protocols.mpc_contextual.dealing import input_masks
+from posse.protocols.mpc_contextual.messages import Act, Acted, Choice, Pulled, Reveal, Seed
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+
+
+class PullerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arms of all steps so far, and what has come of this one."""
+
+    seed: Seed | None
+    arms: bytes
+    shares: dict[str, list[bytes]]
+    acting: bool
+
+
+class Puller:
+    """Puts the parties' shares of the one-hot vector together, pulls the arm, and returns the vector under a mask."""
+
+    kind = name = PULLER
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self._digest = terms, terms.digest()
+        self._seed: Seed | None = None
+        self._arms = np.zeros(terms.steps, np.uint16)
+        self.step = 0
+        self._shares: dict[str, list[bytes]] = {party: [] for party in terms.parties}
+        self._acting = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether all arms were pulled."""
+        return self.step == self.terms.steps
+
+    @property
+    def arms(self) -> np.ndarray:
+        """The arms pulled so far."""
+        return self._arms[: self.step].astype(np.int64)
+
+    @property
+    def dealt(self) -> bool:
+        """Whether the dealer's seed is here."""
+        return self._seed is not None
+
+    def start(self) -> Sequence[Action]:
+        """Wait for the parties."""
+        return ()
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take a seed, a share of an arm, or the world's word that it was pulled."""
+        if isinstance(message, Seed) and sender == DEALER and self._seed is None:
+            check_same(self._digest, message.terms, sender)
+            self._seed = message
+            return self._act()
+        if isinstance(message, Reveal) and sender in self._shares:
+            held = self._shares[sender]
+            expected = self.step + len(held)
+            if message.step != expected or len(held) > 1 or len(message.data) != self.terms.arms:
+                raise ProtocolError(f"'{sender}' reveals step {message.step + 1}, expected {expected + 1}.")
+            held.append(message.data)
+            return self._act()
+        if isinstance(message, Acted) and sender == WORLD and self._acting and message.step == self.step:
+            return self._pulled()
+        raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+
+    def _act(self) -> Sequence[Action]:
+        """Pull the arm when all shares are here."""
+        if self._acting or self._seed is None or not all(self._shares.values()):
+            return ()
+        hot = np.bitwise_xor.reduce([np.frombuffer(held[0], np.uint8) for held in self._shares.values()], axis=0)
+        if hot.sum() != 1:
+            raise ProtocolError(f"the shares of step {self.step + 1} do not make one arm. A party follows other terms.")
+        self._arms[self.step] = hot.argmax()
+        self._acting = True
+        return (Act(self.name, self.step, int(hot.argmax())),)
+
+    def _pulled(self) -> Sequence[Action]:
+        assert self._seed is not None
+        step, arms = self.step, self.terms.arms
+        hot = np.zeros(arms, np.uint64)
+        hot[self._arms[step]] = 1
+        choice = Choice(step, (hot - input_masks(self._seed.inputs, step, arms)).tobytes())
+        for held in self._shares.values():
+            held.pop(0)
+        self._acting, self.step = False, step + 1
+        actions: list[Action] = [(self.name, party, choice) for party in self.terms.parties]
+        actions += [(self.name, PAYEE, Pulled(step)), Note(self.name, "step", self.step)]
+        return [*actions, *self._act()]
+
+    def state(self) -> dict[str, object]:
+        """Tell how far it is, and how often each arm was pulled."""
+        return {
+            "step": self.step,
+            "steps": self.terms.steps,
+            "pulls": np.bincount(self.arms, minlength=self.terms.arms).tolist(),
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Return the state."""
+        return pack(
+            PullerSaved(
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed,
+                arms=self._arms[: self.step + self._acting].tobytes(), shares=self._shares, acting=self._acting,
+            )
+        )  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned: arms that were chosen stay chosen."""
+        found = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
+        arms = np.frombuffer(found.arms, np.uint16)
+        self._arms[: len(arms)] = arms
+        self._seed, self._acting, self.step = found.seed, found.acting, len(arms) - found.acting
+        self._shares = {party: list(found.shares[party]) for party in self.terms.parties}

@@ -1,0 +1,136 @@
+"""Settings of a contextual bandit on shared features: one model for flags, files and Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from posse.core import check
+from posse.core.errors import ConfigError
+from posse.privacy.dp.arm_ledger import ArmLedger
+from posse.privacy.dp.budget import Budget, check_delta
+from posse.privacy.sharing.fixed import FixedPoint, Words
+from posse.problems.context_settings import ContextSettings
+from posse.problems.contexts import Contexts
+from posse.protocols.mpc_contextual.ranges import check_ranges
+from posse.protocols.mpc_contextual.terms import Terms, exploration
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What settings make: contexts, and the terms without the run's seed."""
+
+    contexts: Contexts
+    terms: Terms
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """Return the row of every step."""
+        return self.contexts.order(seed, self.terms.steps)
+
+    def features(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the features of rows, the parties' blocks one behind the other."""
+        columns = np.array([column for block in self.contexts.blocks for column in block.columns])
+        return self.contexts.features[np.ix_(rows, columns)]
+
+    def encoded(self, rows: NDArray[np.int64]) -> Words:
+        """Return the features of rows in fixed point; every party encodes its own."""
+        return FixedPoint(self.terms.bits, most=1.0).encode(self.features(rows))
+
+    def units(self, seed: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what every arm pays in every row: (rows, arms), in units of 2^-24."""
+        arms = np.arange(len(self.contexts.arms))
+        return self.contexts.rewards(seed, rows[:, None], arms).reshape(len(rows), len(arms))
+
+
+class ContextualSettings(ContextSettings):
+    """Everything a run of mpc-contextual needs to know."""
+
+    epsilon: str = "0.1"
+    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It is also what hides
+    the arm."""
+    without_guarantee: bool = False
+    """Say that epsilon 0 is meant: without exploration the arm has no differential privacy."""
+    steps: int | None = None
+    """Number of contexts T; one sweep over the rows if left out."""
+    bits: int = 26
+    """Fraction bits of everything shared, 12 to 26."""
+    newton: int = 2
+    """Newton steps of the reciprocal."""
+    path: Literal["parties", "fixed", "float"] = "parties"
+    """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
+    delta: float = 1e-5
+    """Delta of the figure for all steps together."""
+    limit: float | None = None
+    """Largest epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
+    latency: float | None = None
+    """Milliseconds of one way between any two roles, to estimate the time of a step elsewhere."""
+    bandwidth: float = 100.0
+    """Megabits a second of each role, for the same estimate."""
+    seed: int = 1
+    """World seed: order of rows, rewards, and in a simulation all secrets; kept in the record."""
+    runs: int = 1
+    """Number of runs, with seeds seed, seed + 1, ..."""
+    points: int = 200
+    """Points of a curve."""
+
+    @field_validator("epsilon", mode="before")
+    @classmethod
+    def _text(cls, given: Any) -> Any:
+        """Take numbers as they were written."""
+        return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+    def check(self) -> Setup:
+        """Check everything before anything starts, and return what it makes."""
+        check.at_least(1, runs=self.runs)
+        check.at_least(2, points=self.points)
+        check_delta(self.delta)
+        if self.latency is not None:
+            check.at_least(0, latency=self.latency)
+        check.positive(bandwidth=self.bandwidth)
+        if not 0 <= self.seed < 2**63 - self.runs:
+            raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}.")
+        rate = exploration(self.epsilon)
+        check_guarantee(rate, self.without_guarantee)
+        contexts = self.contexts()
+        terms = Terms(
+            run="simulation",
+            parties=contexts.parties,
+            features=tuple(len(block.columns) for block in contexts.blocks),
+            arms=len(contexts.arms),
+            steps=len(contexts) if self.steps is None else self.steps,
+            explore=rate,
+            bits=self.bits,
+            newton=self.newton,
+        )
+        check_ranges(terms)
+        self.ledger(terms)
+        return Setup(contexts, terms)
+
+    def ledger(self, terms: Terms, steps: int | None = None) -> ArmLedger:
+        """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
+        budget = None if self.limit is None else Budget(self.limit, self.delta)
+        ledger = ArmLedger(terms.arms, terms.rate, budget, delta=self.delta)
+        ledger.spend(terms.steps if steps is None else steps)
+        return ledger
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """One world seed a run."""
+        return tuple(range(self.seed, self.seed + self.runs))
+
+
+def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:
+    """Refuse epsilon 0 unless it is said aloud that it guarantees nothing."""
+    if rate[0] == 0 and not without_guarantee:
+        raise ConfigError(
+            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, or say that it is "
+            "meant with without_guarantee (--without-guarantee)."
+        )
+    if rate[0] and without_guarantee:
+        raise ConfigError(
+            "without_guarantee belongs to epsilon 0, got an epsilon above it. Leave without_guarantee out."
+        )

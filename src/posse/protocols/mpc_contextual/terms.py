@@ -1,0 +1,147 @@
+"""What all roles of a run agree on before the first step: public, and the same for everyone."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import msgspec
+
+from posse.core import check
+from posse.core.errors import ConfigError, DisagreementError
+from posse.privacy.sharing.fixed import LIMIT
+
+VERSION = 1
+DEALER, PULLER, PAYEE = "dealer", "puller", "payee"
+LARGEST_TABLE = 4096
+"""Rows of the table of exploration coins: the denominator of the exploration rate."""
+FEWEST_BITS, MOST_BITS = 12, 26
+MOST_ARMS, MOST_FEATURES = 1000, 256
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Who holds how many features, how many arms there are, for how long, and how exactly it is computed."""
+
+    run: str
+    parties: tuple[str, ...]
+    features: tuple[int, ...]
+    """Number of features of each party; the joint context is theirs one behind the other."""
+    arms: int
+    steps: int
+    explore: tuple[int, int]
+    """Exploration rate as a fraction: of so many coins (second) so many explore (first)."""
+    bits: int = 26
+    """Fraction bits of everything shared."""
+    newton: int = 2
+    """Newton steps of the reciprocal."""
+    rows: str = ""
+    """Digest of the row identifiers, where parties bring files of their own."""
+
+    def __post_init__(self) -> None:
+        check_parties(self.parties)
+        if len(self.features) != len(self.parties) or any(one < 1 for one in self.features):
+            raise ConfigError(
+                f"every party must hold at least one feature, got {self.features} for {len(self.parties)} parties."
+            )
+        check.between(2, MOST_ARMS, arms=self.arms)
+        check.between(1, MOST_FEATURES, features=self.dimension)
+        check.at_least(1, steps=self.steps)
+        check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
+        check.between(0, 8, newton=self.newton)
+        few, many = self.explore
+        if not 0 <= few <= many <= LARGEST_TABLE or many < 1:
+            raise ConfigError(f"explore must be a fraction of at most {LARGEST_TABLE} coins, got {few}/{many}.")
+        largest = math.log2(largest_score(self.steps)) + 2 * self.bits
+        if largest >= LIMIT:
+            raise ConfigError(
+                f"{self.steps:,} steps with {self.bits} fraction bits can reach 2^{largest:.1f}, and 2^{LIMIT} is the "
+                "limit. Take fewer bits or steps."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Number of features in all."""
+        return sum(self.features)
+
+    @property
+    def rate(self) -> float:
+        """The exploration rate."""
+        return self.explore[0] / self.explore[1]
+
+    @property
+    def tie_bits(self) -> int:
+        """Bits of the tie order below a score."""
+        return (self.arms - 1).bit_length()
+
+    def digest(self) -> bytes:
+        """What everyone must have the same of."""
+        return hashlib.sha256(b"posse mpc-contextual 1" + msgspec.msgpack.encode(self)).digest()
+
+
+def check_parties(parties: Sequence[str]) -> None:
+    """Refuse fewer than two parties, one name twice, and parties that play another part."""
+    if len(parties) < 2:
+        raise ConfigError(
+            f"secret sharing needs at least 2 parties, got {len(parties)}: one party alone would see everything. "
+            "Add a party."
+        )
+    for name in (DEALER, PULLER, PAYEE):
+        if name in parties:
+            raise ConfigError(
+                f"the {name} must not be one of the parties: {_WHY[name]} Give its part to an organisation outside."
+            )
+    if len(set(parties)) != len(parties):
+        raise ConfigError(f"every party needs a name of its own, got {', '.join(parties)}.")
+
+
+def check_same(mine: bytes, theirs: bytes, name: str) -> None:
+    """Refuse a peer that plays by other terms."""
+    if mine != theirs:
+        raise DisagreementError(
+            f"'{name}' was started for other terms ({theirs.hex()[:12]}, here {mine.hex()[:12]}): parties, features, "
+            "arms, steps, exploration, bits or rows differ. Compare the files, and start again the one that is wrong."
+        )
+
+
+_WHY = {
+    DEALER: "who deals and holds a share can read everything.",
+    PULLER: "it would learn the arm beside its features.",
+    PAYEE: "it would learn the reward beside its features.",
+}
+
+
+def exploration(rate: float | str) -> tuple[int, int]:
+    """Write an exploration rate as an exact fraction with at most 4,096 coins.
+
+    >>> exploration(0.1), exploration("1/3")
+    ((1, 10), (1, 3))
+    >>> exploration(0.1234567)
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] epsilon must be a fraction with a denominator of at most 4096, got 0.1234567.
+    The nearest one is 10/81.
+    """
+    try:
+        exact = Fraction(str(rate))
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(f"epsilon must be a number in [0, 1] such as 0.1 or 1/3, got '{rate}'.") from None
+    if not 0 <= exact <= 1:
+        raise ConfigError(f"epsilon must be in [0, 1], got {rate}.")
+    if exact.denominator > LARGEST_TABLE:
+        near = exact.limit_denominator(LARGEST_TABLE if exact.denominator > 10**9 else 100)
+        raise ConfigError(
+            f"epsilon must be a fraction with a denominator of at most {LARGEST_TABLE}, got {rate}. The nearest one is "
+            f"{near}."
+        )
+    return exact.numerator, exact.denominator
+
+
+def largest_score(steps: int) -> float:
+    """Bound of |w.x|: with contexts and rewards of at most 1, ridge weights have norm at most sqrt(steps) / 2.
+
+    (I + X'X)^-1 X' has singular values s / (1 + s^2) <= 1/2, and the rewards have norm at most sqrt(steps). One is
+    added for rounding.
+    """
+    return math.sqrt(steps) / 2 + 1

@@ -1,0 +1,18 @@
+"""How far a record is, for whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The number of the run (from 0), of how many, and the fraction of the whole record's work that is done."""
+
+    run: int
+    runs: int
+    fraction: float
+
+
+Watch = Callable[[Progress], None]
