@@ -217,7 +217,7 @@ def test_the_doctor_says_what_to_mend(
         ('"127.0.0.1:', '"localhost', "an address must be host:port"),
         ("[world]\nseed = 7\nowners = 3", "", "'clinic-1' has no source"),
         ('policy = "ucb"', 'policy = "ucd"', "Did you mean 'ucb'"),
-        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "dp-combinatorial"', "knows the protocol samba"),
+        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "telepathy"', "knows the protocol samba"),
         ('name = "clinic-3"', 'name = "clinic-3"\n[owner.source]\nkind = "sql"', "source of owner 'clinic-3'"),
         ("[[owner]]", "[[ownr]]", "unknown setting 'ownr'"),
         ("[world]", "[world", "is not TOML"),

@@ -7,7 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from posse.cli import budget, ca, demo, enrol, federation, market, policies, problems, reproduce, run, runs
+from posse.cli import (
+    arms,
+    budget,
+    ca,
+    contextual,
+    demo,
+    enrol,
+    federation,
+    market,
+    policies,
+    problems,
+    reproduce,
+    run,
+    runs,
+)
 from posse.cli.compare import compare
 from posse.cli.flags import settings_command
 from posse.cli.options import samba_settings
@@ -63,13 +77,15 @@ def _help_when_alone(context: typer.Context) -> None:
 
 app.command("demo")(demo.demo)
 run.app.command("dp-combinatorial", cls=settings_command(market.market_settings))(market.dp_combinatorial)
+run.app.command("mpc-contextual", cls=settings_command(contextual.contextual_settings))(contextual.mpc_contextual)
 app.add_typer(run.app, name="run")
 app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
 app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)
 app.add_typer(runs.app, name="runs")
 app.command("policies")(policies.policies)
 app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
-app.command("budget", cls=settings_command(budget.budget_settings))(budget.budget)
+budget.app.command("arms", cls=settings_command(arms.arm_settings))(arms.arms)
+app.add_typer(budget.app, name="budget")
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(enrol.enrol)

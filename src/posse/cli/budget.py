@@ -1,4 +1,4 @@
-"""`posse budget`: what an epsilon costs in noise, and what noise proves; no run is needed."""
+"""`posse budget`: what an epsilon costs in noise, and what noise proves; no run is needed. `arms` is beside it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from posse.cli import options
-from posse.cli.flags import settings_of
+from posse.cli.flags import flags_given, settings_group, settings_of
 from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, print_json, say, table
+from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from posse.privacy.dp import BudgetSettings, Claim, Guarantee, Plan
@@ -23,8 +24,19 @@ def budget_settings() -> type[BudgetSettings]:
     return BudgetSettings
 
 
+app = typer.Typer(cls=settings_group(budget_settings), invoke_without_command=True)
+
+
+@app.callback()
 def budget(context: typer.Context, config: options.Config = None, json: options.Json = False) -> None:
-    """Plan the noise of a privacy budget, or see what given noise proves."""
+    """Plan the noise of a privacy budget, or see what given noise proves; 'arms' tells what arms give away."""
+    if context.invoked_subcommand is not None:
+        if flags_given(context) or config is not None or json:
+            raise ConfigError(
+                f"flags before '{context.invoked_subcommand}' belong to the noise of reports. Put those of "
+                f"'{context.invoked_subcommand}' behind it."
+            )
+        return
     settings = settings_of(budget_settings(), context, config)
     with Doing("composing privacy losses"):
         plan = settings.plan()

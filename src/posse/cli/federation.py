@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from posse.cli import options
+from posse.cli.layouts import Layout, build_of, read_federation
 from posse.cli.root import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import RESULT, Watch, status_of
@@ -23,7 +24,7 @@ from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
     from posse.core.roles import Role
-    from posse.runtime.network.deployment import Build, Deployment, Place
+    from posse.runtime.network.deployment import Deployment, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Without = Annotated[str, typer.Option(help="Owners that are gone, with commas between.", metavar="NAME,...")]
@@ -33,10 +34,13 @@ Folder = Annotated[
 ]
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
-MAY_CHANGE = ("listen", "sync")
-"""Settings of a federation file that may change while a run goes on."""
 STOPPING = 12.0
 """Seconds that `posse stop` waits for the party to be gone."""
+_TOTAL_AT = {
+    **dict.fromkeys(("owner", "controller", "comp"), "customer"),
+    **dict.fromkeys(("party", "puller", "dealer"), "payee"),
+}
+"""Who has the total of a run, by the role that has not."""
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
@@ -51,7 +55,7 @@ def party(file: File) -> None:
 
     try:
         place = open_place(file)
-        build = _protocol(place.file.protocol)
+        build = build_of(place.file.protocol)
         identity, log = place.identity, json_log(place.identity.name)
         log("started", role=identity.role, run=identity.run, version=__version__)
         if _result(place.journal):
@@ -105,8 +109,11 @@ def _keep(place: Place, role: Role) -> dict[str, Any]:
 
 
 def _sentence(told: Mapping[str, Any]) -> str:
+    if "parties" in told:
+        return f"run {told['run']}: the parts of all {len(told['parties'])} parties are over"
     if "total" not in told:
-        return f"run {told['run']}: the part of {told['party']} is over; the customer has the total"
+        where = _TOTAL_AT.get(told["role"], "")
+        return f"run {told['run']}: the part of {told['party']} is over{where and f'; the {where} has the total'}"
     early = told.get("ended_early_with")
     only = f", ended early: of {', '.join(early)} only" if early else ""
     return f"run {told['run']}: total reward {told['total']:g} of {told['pulls']:,} pulls{only}"
@@ -128,43 +135,48 @@ def _result(journal: Path) -> dict[str, Any]:
 
 def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> None:
     """Run a whole federation on this machine: identities, files and a process for every party."""
-    from posse.core.settings import read_toml
-    from posse.protocols.samba.deploy import FederationFile, lay_out
     from posse.runtime import local
 
-    values = read_toml(file)
-    if values.get("protocol", "samba") != "samba":
-        raise ConfigError(f"posse up knows the protocol samba, got '{values['protocol']}'.")
-    federation = FederationFile.make(_beside(values, file))
-    _check_federation(federation)
-    place = folder or _folder_of(file)
-    result = place / "customer" / "journal"
-    _check_same(place / BEGUN, federation.resolved(), place)
-    if told := _result(result):
+    federation = read_federation(file)
+    place, settings = folder or _folder_of(file), federation.settings.resolved()
+    _check_same(place / BEGUN, settings, place, federation.may_change)
+    if told := _outcome(federation, place):
         remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
-        _show(told, place, json_)
+        _show(told, place, federation, json_)
         return
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        paths = lay_out(federation, place)
-        _begin(place / BEGUN, federation.resolved())
+        paths = federation.lay_out(place)
+        _begin(place / BEGUN, settings)
     except OSError as error:
         raise DataError(f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.") from error
     _check_none_runs(paths)
     # Modules of sources are beside the federation's file, not beside the parties' files.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH"))))
-    remark(f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.")
-    watch = Watch(federation.budget, local.start_one)
+    for text in (
+        *federation.remarks,
+        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
+    ):
+        remark(text)
+    watch = Watch(federation.steps, local.start_one, federation)
     with _children(watch):
         for path in paths:
             watch.take(local.start_one(path))
         watch.follow()
-    if watch.told and not _result(result):
-        at = f" at step {watch.step:,} of {federation.budget:,}" if watch.step else ""
+    if watch.told and not _outcome(federation, place):
+        at = f" at step {watch.step:,} of {federation.steps:,}" if watch.step else ""
         remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
         raise typer.Exit(128 + watch.told)
-    _ended(watch, result)
-    _show(_result(result), place, json_)
+    _show(_ended(watch, federation, place), place, federation, json_)
+
+
+def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
+    """Tell how a run ended; nothing before. Without a total it is over when everyone's part is."""
+    if federation.total_at is not None:
+        return _result(place / federation.total_at / "journal")
+    parties = [path for path in sorted(place.glob("*.toml")) if (place / path.stem).is_dir()]
+    found = [_result(place / path.stem / "journal") for path in parties]
+    return {"run": found[0]["run"], "parties": [told["party"] for told in found]} if found and all(found) else {}
 
 
 @contextmanager
@@ -192,61 +204,7 @@ def _folder_of(file: Path) -> Path:
     return found if found != file else file.with_name(f"{file.name}.d")
 
 
-def _beside(values: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Read paths of sources relative to the federation's file, and not to the folder of the parties' files."""
-    owners = values.get("owner")
-    if not isinstance(owners, list):
-        return values
-    here, made = file.resolve().parent, []
-    for owner in owners:
-        source = owner.get("source") if isinstance(owner, dict) else None
-        if isinstance(source, dict) and isinstance(source.get("file"), str):
-            owner = {**owner, "source": {**source, "file": str(here / source["file"])}}
-        made.append(owner)
-    return {**values, "owner": made}
-
-
-def _check_federation(federation: Any) -> None:
-    """Say what is wrong with a federation's file before anything is written."""
-    from posse.protocols.samba.plain import check_budget
-    from posse.runtime.certificates.names import check_name
-    from posse.runtime.network.deployment import address
-    from posse.runtime.sources import SourceSettings
-
-    check_name(run=federation.run)
-    address(federation.listen)
-    names = [member.name for member in federation.members]
-    if len(names) < 2:
-        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
-    for member in federation.members:
-        try:
-            check_name(name=member.name)
-        except ConfigError as error:
-            raise ConfigError(f"owner {_plain(error)}") from None
-        if names.count(member.name) > 1:
-            raise ConfigError(f"owners must have different names, got '{member.name}' twice.")
-        if member.name in ("controller", "comp", "customer", "authority"):
-            raise ConfigError(f"an owner cannot be called '{member.name}', which is taken. Choose another name.")
-        if federation.world is None and member.source is None:
-            raise ConfigError(
-                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
-            )
-        if member.source is not None:
-            try:
-                SourceSettings.make(member.source)
-            except ConfigError as error:
-                raise ConfigError(f"source of owner '{member.name}': {_plain(error)}") from None
-    if federation.budget < 1:
-        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
-    check_budget(len(names), federation.budget)
-    federation.make_policy()
-
-
-def _plain(error: PosseError) -> str:
-    return str(error).removeprefix(f"[{error.code}] ")
-
-
-def _check_same(begun: Path, now: Mapping[str, Any], place: Path) -> None:
+def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]) -> None:
     """A run goes on with the settings it began with: everyone has signed them."""
     try:
         before: dict[str, Any] = json.loads(begun.read_text())
@@ -254,7 +212,7 @@ def _check_same(begun: Path, now: Mapping[str, Any], place: Path) -> None:
         return
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
-    other = [key for key in {**before, **now} if key not in MAY_CHANGE and before.get(key) != now.get(key)]
+    other = [key for key in {**before, **now} if key not in may_change and before.get(key) != now.get(key)]
     if other:
         was, given = (json.dumps(values.get(other[0]))[:60] for values in (before, now))
         raise ConfigError(
@@ -275,23 +233,25 @@ def _check_none_runs(paths: list[Path]) -> None:
             raise ConfigError(f"'{path.stem}' runs already. Stop it first with: posse stop {path}")
 
 
-def _ended(watch: Watch, result: Path) -> None:
+def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
     failed = [process for process in watch.processes if (process.handle.returncode or 0) > 0]
     if failed:
         with suppress(OSError):
             lines = failed[0].log.read_text(errors="replace").strip().splitlines()
         last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
         raise PosseError(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
-    if not _result(result):
+    if not (told := _outcome(federation, place)):
         raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
+    return told
 
 
-def _show(told: Mapping[str, Any], place: Path, as_json: bool) -> None:
+def _show(told: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
     if as_json:
         print_json({key: value for key, value in told.items() if key not in ("party", "role")} | {"folder": str(place)})
         return
     say(_sentence(told), style="bold")
-    bullets([f"result: {place / 'customer' / 'journal' / RESULT}", f"files and logs of the parties: {place}"])
+    where = [] if federation.total_at is None else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
+    bullets([*where, f"files and logs of the parties: {place}"])
 
 
 # What an operator asks ----------------------------------------------------------------------------------------------
@@ -374,22 +334,10 @@ def doctor(file: File, json_: options.Json = False) -> None:
     """Look a party's file, identity, journal, peers and source over, and say what to mend."""
     from posse.runtime.network.doctor import examine
 
-    found = examine(file, _protocol)
+    found = examine(file, build_of)
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in found])
     else:
         table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in found])
     if not all(one.fine for one in found):
         raise typer.Exit(1)
-
-
-def _protocol(name: str) -> Build:
-    if name == "samba":
-        from posse.protocols.samba.deploy import build
-
-        return build
-    if name == "dp-combinatorial":
-        from posse.protocols.dp_combinatorial.deploy import build as build_agent
-
-        return build_agent
-    raise ConfigError(f"a party runs the protocol samba or dp-combinatorial, got '{name}'.")

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
+B = TypeVar("B", TyperCommand, TyperGroup)
 
 _META = "posse.settings"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
@@ -32,8 +33,18 @@ def settings_command(
     The model is imported when flags are first looked at: `posse --help` lists the command without it. `defaults` are
     those of the command where they differ from the model's; help shows them.
     """
+    return _flagged(TyperCommand, load, skip, defaults)
 
-    class Command(TyperCommand):
+
+def settings_group(load: Callable[[], type[Settings]]) -> type[TyperGroup]:
+    """Make the same of a command that has others below it."""
+    return _flagged(TyperGroup, load, (), {})
+
+
+def _flagged(
+    base: type[B], load: Callable[[], type[Settings]], skip: Sequence[str], defaults: Mapping[str, object]
+) -> type[B]:
+    class Command(base):  # type: ignore[valid-type, misc]
         _flags: tuple[str, ...] | None = None
 
         def get_params(self, ctx: Any) -> Any:

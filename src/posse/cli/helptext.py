@@ -11,10 +11,13 @@ from dataclasses import fields
 from posse.core.settings import Settings
 from posse.policies.registry import POLICIES
 
-_PANELS = {"ProblemSettings": "What is learnt", "PolicySettings": "How to choose", "MarketSettings": "The market"}
+_PANELS = {
+    "ProblemSettings": "What is learnt", "ContextSettings": "What is learnt", "PolicySettings": "How to choose",
+    "MarketSettings": "The market",
+}  # fmt: skip
 _PROTECTION = (
     "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
-    "start", "stop",
+    "start", "stop", "without_guarantee", "limit",
 )  # fmt: skip
 
 

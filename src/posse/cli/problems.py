@@ -1,4 +1,4 @@
-"""`posse problems`: where arms and markets can come from, and whether the files are there."""
+"""`posse problems`: where arms, contexts and markets can come from, and whether the files are there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posse.cli import options
 from posse.cli.flags import flags_given, settings_of
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, say, table
-from posse.core.errors import DataError
+from posse.core.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from posse.problems.settings import ProblemSettings
@@ -33,6 +33,7 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
     if show is not None:
         _show(context, show, json)
         return
+    from posse.problems.context_settings import PROBLEMS
     from posse.problems.datasets import DATASETS
     from posse.problems.datasets.embedded import EMBEDDED, SIZE
     from posse.problems.instances import INSTANCES
@@ -49,24 +50,54 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
                 {"name": dataset.name, "ready": not reason, "what": dataset.description, "needs": dataset.source,
                  "reason": reason}
             )  # fmt: skip
+        contexts = [
+            {"name": name, "what": what, "reason": _no_contexts(name, folder)} for name, what in PROBLEMS.items()
+        ]
     if json:
+        rows = [{**one, "ready": not one["reason"], "needs": "", "flag": "--problem"} for one in contexts]
         markets = [
             {"name": name, "ready": True, "what": f"random market: {what}", "needs": "", "flag": "--instance"}
             for name, what in INSTANCES.items()
         ]
-        print_json([*({**one, "flag": "--data"} for one in found), *markets])
+        print_json([*({**one, "flag": "--data"} for one in found), *markets, *rows])
         return
-    rows = [(one["name"], "yes" if one["ready"] else "no", one["what"]) for one in found]
-    rows.append(("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold"))
-    table(("--data", "ready", "what it is"), rows)
-    away = [one for one in found if not one["ready"]]
+    table(("--data", "ready", "what it is"), _arms(found))
+    away = [one for one in (*found, *contexts) if one.get("reason")]
     if away:
         heading("To get the others")
         for one in away:
             say(f"{one['name']}: {one['reason']}")
+    heading("Contexts, for mpc-contextual")
+    table(("", "ready", "what it is"), [(f"--problem {one['name']}", _ready(one), one["what"]) for one in contexts])
     heading("Markets")
     table(("", "ready", "what it is"), _markets(INSTANCES))
     say("\nSee the arms: posse problems --show embedded:jester --owners 5", style="dim")
+
+
+def _arms(found: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    rows = [(one["name"], "yes" if one["ready"] else "no", one["what"]) for one in found]
+    return [*rows, ("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold")]
+
+
+def _ready(problem: dict[str, Any]) -> str:
+    return "yours" if problem["name"] == "own" else "no" if problem["reason"] else "yes"
+
+
+def _no_contexts(name: str, folder: str | None) -> str:
+    """Say why a contextual problem cannot be made; an empty string where it can."""
+    from posse.core.extras import require
+    from posse.problems.datasets.mnist import HOME, load_mnist
+
+    if name == "mnist" and folder is None and not os.environ.get("POSSE_DATA"):
+        return f"get it from {HOME} and set POSSE_DATA (or --data-dir) to the folder that holds it."
+    try:
+        if name in ("digits", "clusters"):
+            require("sklearn", extra="data")
+        if name == "mnist":
+            load_mnist(folder)
+    except (DataError, MissingExtraError) as error:
+        return str(error)
+    return ""
 
 
 def _markets(instances: dict[str, str]) -> list[tuple[str, str, str]]:

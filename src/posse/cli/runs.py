@@ -92,6 +92,7 @@ def show(id: options.One, json: options.Json = False) -> None:
     facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.earned_and_cost([record])
+    tables.costs_of_a_step(record)
     tables.joining([record])
     heading(words.plural(record.words.pull).capitalize())
     tables.pulls(record)

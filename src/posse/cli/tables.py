@@ -19,8 +19,8 @@ def describe(record: RunRecord) -> str:
 
     said = record.words
     # Where parties are not named, each is one arm.
-    who = [words.count(len(record.parties) or record.arms, said.party)]
-    who += [words.count(record.arms, said.arm)] if record.parties else []
+    who = [words.count(len(record.party_names) or record.arms, said.party)]
+    who += [words.count(record.arms, said.arm)] if record.party_names else []
     steps, runs = words.count(record.budget, said.step), words.count(record.runs, "run")
     parts = (record.policy, record.problem_name, *who, steps, runs)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
@@ -56,11 +56,11 @@ def earned_and_cost(records: Sequence[RunRecord]) -> None:
 
 def per_step(record: RunRecord) -> float | None:
     """Seconds a step and party, over the steps that were taken: an interrupted run took fewer than its budget."""
-    steps = record.steps_done * (len(record.parties) or record.arms)
+    steps = record.steps_done * (len(record.party_names) or record.arms)
     return record.seconds / steps if steps else None
 
 
-def sameness(secure: RunRecord, plain: RunRecord) -> str:
+def sameness(secure: RunRecord, plain: RunRecord, *, twin: str = "the plain one") -> str:
     """Say plainly whether protection changed anything."""
     from posse.results import identical, words
 
@@ -72,7 +72,7 @@ def sameness(secure: RunRecord, plain: RunRecord) -> str:
         said = secure.words
         took = "pulled every arm as often" if said.pull == "pull" else f"took as many {words.plural(said.pull)} of each"
         return (
-            f"Identical: {what} ({secure.protection}) {took} as the plain one "
+            f"Identical: {what} ({secure.protection}) {took} as {twin} "
             f"and earned the same {words.number(secure.total_mean)}, to the last bit{each}."
         )
     return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
@@ -91,6 +91,10 @@ def protection(record: RunRecord) -> None:
         from posse.protocols.dp_combinatorial.levels import learns
 
         bullets(learns(record.config))
+    if record.kind == "mpc-contextual" and record.protected:
+        from posse.protocols.mpc_contextual.levels import learns as each_learns
+
+        bullets(each_learns(record.config), style="green")
     _spent(record)
     heading("What is not protected")
     unsaid = "This record does not say what leaks. Do not take that for nothing."
@@ -111,10 +115,21 @@ def _spent(record: RunRecord) -> None:
     from posse.results.guarantees import guarantees, not_covered
 
     if promised := guarantees([record]):
+        if record.contextual:
+            heading("What the arms give away: one step, and all of them")
         bullets((guarantee.sentence(record.words.party) for guarantee in promised), style="green")
     if left_out := not_covered([record]):
         heading("Privacy spent: not covered")
         bullets(left_out, style="yellow")
+
+
+def costs_of_a_step(record: RunRecord) -> None:
+    """Print what a step costs, where a record counts its rounds."""
+    from posse.results.step_costs import step_costs
+
+    if rows := step_costs(record):
+        heading(f"What a {record.words.step} costs")
+        table(("cost", f"a {record.words.step}"), rows, numeric=(1,))
 
 
 def comparison(compared: Comparison) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
+    from posse.cli.layouts import Layout
     from posse.runtime.local import Process
 
 RESULT = "result.json"
@@ -32,7 +33,6 @@ EVERY = 0.4
 MOST_RESTARTS = 10
 WINDOW = 30.0
 """Seconds over which the pace is told."""
-SHOWN_STEPS = ("controller", "comp")
 
 
 @dataclass
@@ -88,9 +88,9 @@ def state_of(found: Mapping[str, Any], code: int | None, *, seen: bool, over: bo
 class Watch:
     """Follows the processes of a federation to their end."""
 
-    def __init__(self, budget: int, again: Callable[[Path], Process]) -> None:
-        """`again` starts a party anew that was killed."""
-        self._budget, self._again = budget, again
+    def __init__(self, budget: int, again: Callable[[Path], Process], federation: Layout) -> None:
+        """`again` starts a party anew that was killed; the federation says whose steps may be told."""
+        self._budget, self._again, self._federation = budget, again, federation
         self.processes: list[Process] = []
         self.told = 0
         """Number of the signal that told this process to end."""
@@ -104,7 +104,7 @@ class Watch:
     def take(self, process: Process) -> None:
         """Take a process that was started."""
         self.processes.append(process)
-        self._rows[process.name] = Row(process.name, _role(process.name))
+        self._rows[process.name] = Row(process.name, self._federation.role_of(process.name))
 
     def follow(self) -> None:
         """Show how far it is until all have ended, or one has failed."""
@@ -125,18 +125,21 @@ class Watch:
 
     def _look(self) -> None:
         found = asyncio.run(_ask_all([process.file for process in self.processes]))
+        over = [(process.file.with_suffix("") / "journal" / RESULT).exists() for process in self.processes]
+        left = {process.name for process, ended in zip(self.processes, over, strict=True) if ended}
         for number, process in enumerate(self.processes):
             status, code = found[number], process.handle.poll()
             if status:
                 self._seen.add(process.name)
-            over = (process.file.with_suffix("") / "journal" / RESULT).exists()
+                # Nobody waits for who has done its part.
+                status["missing"] = {peer: why for peer, why in status["missing"].items() if peer not in left}
             row = self._rows[process.name]
-            row.state = state_of(status, code, seen=process.name in self._seen, over=over)
-            if row.role in SHOWN_STEPS and status:
-                row.step = int(status.get("step", 0))
+            row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
+            if row.role in self._federation.shown and status:
+                row.step = _step(status)
             if code is not None and code < 0 and not status:
                 self._start_again(number, -code)
-        self._tell(next((one for one in found if one.get("role") == "controller"), {}))
+        self._tell(next((one for one in found if one.get("role") == self._federation.lead), {}))
 
     def _start_again(self, number: int, signal: int) -> None:
         process = self.processes[number]
@@ -150,17 +153,17 @@ class Watch:
         self._seen.discard(process.name)
         self.processes[number] = self._again(process.file)
 
-    def _tell(self, controller: Mapping[str, Any]) -> None:
-        step = int(controller.get("step", 0))
+    def _tell(self, lead: Mapping[str, Any]) -> None:
+        step = _step(lead)
         if not step:
             self.line = "starting" if not self.step else self.line
             return
         self.step = step
         pace = self._pace.at(time.monotonic(), step)
-        missing = controller.get("missing")
+        missing = lead.get("missing")
         # While somebody is missing nobody knows how long it takes.
         self._steps_a_second = 0.0 if missing else pace
-        absent = f", without {', '.join(missing)}" if missing and not controller.get("finished") else ""
+        absent = f", without {', '.join(missing)}" if missing and not lead.get("finished") else ""
         self.line = f"step {step:,} of {self._budget:,}, {pace:,.0f} steps/s{absent}"
 
     def _picture(self) -> RenderableType:
@@ -204,8 +207,9 @@ async def status_of(file: Path) -> dict[str, Any]:
     return found
 
 
-def _role(name: str) -> str:
-    return name if name in ("controller", "comp", "customer") else "owner"
+def _step(status: Mapping[str, Any]) -> int:
+    """Read how far a party is, in steps or in rounds of a market."""
+    return int(status.get("step", status.get("round", 0)))
 
 
 def _style(state: str) -> str:

@@ -54,13 +54,19 @@ def _drawn(records: Sequence[RunRecord]) -> Iterator[tuple[Figure, str]]:
         yield plots.reward_curves(curved), f"Cumulative {said.reward}, the mean over runs."
     regretful = [record for record in curved if record.regret is not None]
     if regretful:
-        yield plots.regret_curves(regretful), common(record.words for record in regretful).regret_told
+        yield plots.regret_curves(regretful), _regret_told(regretful)
     for group in _same_arms([record for record in ran if 0 < record.arms <= 200]):
         names = "" if len(group) > 1 else f" by {group[0].label}"
         yield plots.pulls_per_arm(group), f"{common(record.words for record in group).pulled}{names}."
     # Shares of one role alone are all 100 %.
     if len({role for record in records for role, taken in record.role_seconds.items() if taken > 0}) > 1:
         yield costs.role_times(records), "CPU time by role."
+
+
+def _regret_told(records: Sequence[RunRecord]) -> str:
+    told = common(record.words for record in records).regret_told
+    best = "the best arm of every context"
+    return told.replace("the best arm", best) if all(record.contextual for record in records) else told
 
 
 def _beside(record: RunRecord) -> str:

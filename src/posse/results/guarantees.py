@@ -13,6 +13,9 @@ from posse.results.values import JSON
 
 Entry = dict[str, JSON]
 
+HOLLOW = 20.0
+"""Epsilon above which odds may change more than e^20, half a billion times: it is no promise by itself."""
+
 _LEFT_OUT = ("not_covered", "not covered")
 _TOLD = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "sentence", *_LEFT_OUT)
 
@@ -32,6 +35,16 @@ class Guarantee:
         """The two numbers, which are never told apart; an epsilon of None is one that is not finite."""
         epsilon = self.entry["epsilon"]
         return f"{'no finite ε' if epsilon is None else f'ε = {up(epsilon)}'} at δ = {up(self.entry.get('delta'))}"
+
+    @property
+    def hollow(self) -> str:
+        """Say it where the figure is true and promises nothing; else nothing."""
+        epsilon = self.entry["epsilon"]
+        if epsilon is None:
+            return "This is no promise at all."
+        if not isinstance(epsilon, int | float) or epsilon <= HOLLOW:
+            return ""
+        return f"True, but an ε above {HOLLOW:g} promises nothing by itself."
 
     @property
     def unit(self) -> str:
@@ -55,7 +68,8 @@ class Guarantee:
         'p-fcb (tight), each of 4 agents: ε = 1 at δ = 1e-05 for one purchase'
         """
         how = f"; {self.how}" if self.how else ""
-        return f"{self.label}{self.whose(party)}: {self.figure} {self.unit}{how}."
+        hollow = f" {self.hollow}" if self.hollow else ""
+        return f"{self.label}{self.whose(party)}: {self.figure} {self.unit}{how}.{hollow}"
 
     def whose(self, party: str) -> str:
         """Say whose guarantee it is: a name, or how many share it."""
@@ -107,8 +121,8 @@ def _items(value: JSON) -> list[str]:
 def up(value: JSON) -> str:
     """Write an epsilon or a delta with four digits, rounded up: a guarantee is never told as better than it is.
 
-    >>> up(0.211012), up(1e-5), up(0.9999999), up(0.1459), up(None)
-    ('0.2111', '1e-05', '1', '0.1459', 'not stated')
+    >>> up(0.211012), up(1e-5), up(0.9999999), up(0.1459), up(245132.7), up(None)
+    ('0.2111', '1e-05', '1', '0.1459', '245,200', 'not stated')
     """
     if not isinstance(value, int | float):
         return "not stated" if value is None else words_of(value)
@@ -116,4 +130,5 @@ def up(value: JSON) -> str:
         return f"{value:g}"
     near = float(f"{value:.3e}")
     step = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{near if near >= value else near + step:.4g}"
+    above = near if near >= value else near + step
+    return f"{above:,.0f}" if 1e4 <= above < 1e15 else f"{above:.4g}"

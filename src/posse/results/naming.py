@@ -11,6 +11,9 @@ from posse.results.vocabulary import Vocabulary, vocabulary
 SWITCHES = ("aes", "paillier", "permutation", "mask")
 """Protections that a configuration can switch off."""
 
+_ARITHMETIC = {"fixed": "fixed-point ", "float": "float "}
+"""Where a level has two plain twins, how each computes (`summary["path"]`)."""
+
 
 class Named:
     """What a `RunRecord` is called, read from what was asked; it holds nothing of its own."""
@@ -63,7 +66,14 @@ class Named:
         """The level as every table shows it: "paper, aes and mask off", or "plain, twin of paper"."""
         if self.off:
             return f"{self.level}, {words.listed(self.off)} off"
-        return self.level if self.twin_of in ("", "standard") else f"{self.level}, twin of {self.twin_of}"
+        if self.twin_of in ("", "standard"):
+            return self.level
+        return f"{self.level}, {_ARITHMETIC.get(str(self.summary.get('path')), '')}twin of {self.twin_of}"
+
+    @property
+    def contextual(self) -> bool:
+        """Whether every step has a context, and with it a best arm of its own."""
+        return "features" in self.problem
 
     @property
     def problem_name(self) -> str:

@@ -167,6 +167,13 @@ class RunRecord(Named):
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
+    def party_names(self) -> tuple[str, ...]:
+        """Names of those who took part: who earn for themselves, or whom the problem names; empty where neither."""
+        told = self.problem.get("parties")
+        named = [one.get("name") for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+        return self.parties or tuple(str(name) for name in named)
+
+    @property
     def total_mean(self) -> float | None:
         """Mean cumulative reward over runs; None without a run."""
         return float(np.mean(self.total)) if self.total else None

@@ -9,6 +9,7 @@ from posse.results.compare import ComparedRun, Comparison
 from posse.results.markup import Safe, bullets, flat, join, table, tag
 from posse.results.palette import role_colour
 from posse.results.record import RunRecord
+from posse.results.step_costs import step_costs
 from posse.results.vocabulary import common
 
 
@@ -38,10 +39,10 @@ def protection(records: Sequence[RunRecord]) -> Safe:
 
 
 def costs(records: Sequence[RunRecord]) -> Safe:
-    """Return time by role and traffic by hop, for the records that have them."""
+    """Return what a step costs, time by role and traffic by hop, for the records that have them."""
     parts = []
     for record in records:
-        tables = [part for part in (_times(record), _traffic(record)) if part]
+        tables = [part for part in (_step(record), _times(record), _traffic(record)) if part]
         heading = [tag("h3", record.label, " ", tag("code", record.id))] if len(records) > 1 and tables else []
         parts += [*heading, *tables]
     return join([tag("h2", "Time and traffic"), *parts]) if parts else Safe("")
@@ -87,6 +88,11 @@ def _seeds(record: RunRecord) -> Safe:
     more = f", … ({len(record.seeds):,} in all)" if len(record.seeds) > 50 else ""
     what = f"World seed of a simulation, one a run; whoever knows it knows every {record.words.reward}: "
     return tag("p", what, tag("code", shown + more))
+
+
+def _step(record: RunRecord) -> Safe:
+    rows = step_costs(record)
+    return table((f"a {record.words.step}", "costs"), rows, numeric=(1,)) if rows else Safe("")
 
 
 def _times(record: RunRecord) -> Safe:

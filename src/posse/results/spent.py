@@ -32,7 +32,8 @@ def _card(guarantee: Guarantee, party: str) -> Safe:
     below = [tag("span", guarantee.unit, cls="unit"), tag("span", f"{guarantee.label}{guarantee.whose(party)}")]
     names = [tag("span", words.listed(guarantee.parties))] if len(guarantee.parties) > 1 else []
     how = [tag("span", f"{guarantee.how[0].upper()}{guarantee.how[1:]}.")] if guarantee.how else []
-    return tag("div", tag("b", guarantee.figure), *below, *names, *how, cls="card")
+    hollow = [tag("span", guarantee.hollow, cls="hollow")] if guarantee.hollow else []
+    return tag("div", tag("b", guarantee.figure), *below, *hollow, *names, *how, cls="card")
 
 
 def _ledger(record: RunRecord, *, named: bool) -> Safe:

@@ -19,8 +19,9 @@ def argmax(s: Session, x: Shared, unless: Bits | None = None) -> Rounds[Bits]:
     """Return the one-hot vector of the largest number along the last axis; no two may be equal, |x| < 2^62 - 200.
 
     With `unless`, a bit along a last axis of one, the vector is 0 where it is 1: it costs one input of a table and no
-    round. Rounds: 4 for up to 11 numbers (10 with `unless`), 5 up to 40; above that groups of ten: 10 rounds up to 110.
-    Opened: 8 bytes a number and 5 a pair; dealt: 352 bytes a pair.
+    round. Rounds: 4 for up to 12 numbers (11 with `unless`), 5 up to 40; above that groups of ten: 10 rounds up to
+    120 (110). Opened: 8 bytes a number, 5 a pair, and what `every` opens of the others of each number, 1
+    or 2 bytes up to 12; dealt: 352 bytes a pair, and the tables of `every`, 256 bytes at most up to 12.
     """
     count = x.shape[-1]
     if count > ALL_PAIRS:
@@ -47,12 +48,15 @@ def _wins(s: Session, x: Masked) -> Rounds[Bits]:
 
 
 def _tournament(s: Session, x: Shared, unless: Bits | None) -> Rounds[Bits]:
-    """Find the largest of every group of ten, and among those the largest of all: 4 + 1 + (rest) + 1 rounds."""
+    """Find the largest of every group of ten, and among those the largest of all: 4 + 1 + (rest) + 1 rounds.
+
+    Opened, beside the rest: 12 bytes a number and 5 a pair, 45 pairs a group.
+    """
     count = x.shape[-1]
     missing = -count % GROUP
     lowest = words_of(-(1 << LIMIT)) + np.arange(1, missing + 1).astype(np.uint64)
-    low = s.constant(lowest)
-    groups = Shared(s, x.join(low).share.reshape(*s.lead, -1, GROUP))
+    padded = x.join(s.constant(np.broadcast_to(lowest, (*x.shape[:-1], missing))))
+    groups = Shared(s, padded.share.reshape(*padded.share.shape[:-1], -1, GROUP))
     masked = s.mask(groups)
     yield
     wins = yield from _wins(s, masked)
@@ -61,7 +65,7 @@ def _tournament(s: Session, x: Shared, unless: Bits | None) -> Rounds[Bits]:
     group = yield from argmax(s, values, unless)
     both = best.share | np.broadcast_to(group.share[..., None] << np.uint16(1), best.share.shape)
     found = yield from every(s, _two_bits(s, both))
-    return Bits(s, found.share.reshape(*s.lead, -1))[..., :count]
+    return Bits(s, found.share.reshape(*found.share.shape[:-2], -1))[..., :count]
 
 
 def _two_bits(s: Session, both: np.ndarray) -> Bits:
@@ -69,10 +73,11 @@ def _two_bits(s: Session, both: np.ndarray) -> Bits:
 
 
 def choose(s: Session, bits: Bits, x: Masked) -> Rounds[Shared]:
-    """Return the sum of x where the bit is 1, along the last axis: 1 round, 1 byte a number.
+    """Return the sum of x where the bit is 1, along the last axis: 1 round, 1 byte a number; dealt: 16 bytes a number.
 
     b XOR m is opened for a bit m of which [m] and [m mask of x] are dealt; b = B + (1 - 2 B) m with B public.
     """
+    assert x.wrap is None  # the dealer knows the hidden part of a plain mask only
     shape = bits.share.shape[len(s.lead) :]
     free = s.tape.bits(shape) & np.uint8(1)
     flipped = s.tape.wide(shape, lambda: free.astype(np.uint64))

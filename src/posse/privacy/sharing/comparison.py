@@ -36,6 +36,7 @@ def less(s: Session, x: Masked) -> Rounds[Bits]:
 
     Opened: 5 bytes a pair. Dealt: 352 bytes a pair.
     """
+    assert x.wrap is None  # the dealer knows the hidden part of a plain mask only
     first, second = pairs(x.mask.shape[-1])
     difference = x[..., first] if s.deals else None
     hidden: Words = x.mask[..., first] - x.mask[..., second]  # the dealer's own; a party has a share of it, unused
@@ -54,9 +55,9 @@ def less(s: Session, x: Masked) -> Rounds[Bits]:
 
 
 def every(s: Session, bits: Bits) -> Rounds[Bits]:
-    """Return whether all bits along the last axis are 1: 1 round up to 11 of them, 2 up to 121.
+    """Return whether all bits along the last axis are 1: 1 round up to 11 of them, 2 up to 121, 3 up to 1331.
 
-    Opened: 1 or 2 bytes a table. Dealt: 2^(n - 3) bytes for n bits, 11 at most in one table.
+    Opened: 1 byte a table, 2 above 8 bits. Dealt: 2^(n - 3) bytes for n bits (1 at least), 11 at most in one table.
     """
     count = bits.share.shape[-1]
     tables = -(-count // MOST_INPUTS)

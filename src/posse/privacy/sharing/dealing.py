@@ -174,6 +174,8 @@ class _Dealing:
         at, self.at[name] = self.at[name], self.at[name] + size
         if self._free is None:
             return np.zeros((*self.lead, *shape), kind)
+        if at + size > self._free[name].shape[-1]:
+            raise ReuseError(f"the program took {at + size} of {self._free[name].shape[-1]} items of '{name}'.")
         return self._free[name][:, at : at + size].reshape(*self.lead, *shape)
 
     def _compute(self, name: str, shape: Shape, deal: Deal, kind: Any) -> NDArray[Any]:

@@ -19,6 +19,8 @@ from posse.privacy.sharing.tape import AnyTape, Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 
 Raw = NDArray[np.unsignedinteger]
+Rows = Callable[[Words], NDArray[np.uint32]]
+"""Gives the values of a function, as half words, at places modulo the size of its table."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class Session:
     def product(self, x: Masked, y: Masked, *, contract: bool = False) -> Shared:
         """Multiply numbers that are masked, broadcasting; with `contract` add up along the last axis. No round.
 
+        Both have as many axes: where one has fewer, the dealer's axis in front would meet another one.
+
         x y = X Y + X [b] + Y [a] + [a b] with X, Y public and a, b hidden (Beaver: Efficient multiparty protocols using
         circuit randomization, CRYPTO 1991). Of a hidden part mask + sign wrap the products mask mask', mask wrap' and
         wrap mask' are dealt; wrap wrap' has the factor 2^(126 - bits - bits'), which is 0. Dealt: 8 bytes a product,
@@ -153,6 +157,34 @@ class Session:
             self.open((x + (1 << LIMIT)).share + r, opened)
         return masked
 
+    def tabulate(self, x: Shared, bits: int, width: int, rows: Rows, label: str = "") -> Tabulated:
+        """Begin to apply a function, given as a table, to x / 2^bits: 1 round, 8 bytes a number; |x| < 2^62.
+
+        x / 2^bits is rounded as `truncate` does and must be in [-2^(width - 2), 3 2^(width - 2)); bits + width <= 63.
+        The dealer shares, as half words, the table shifted by the upper part of the mask; modulo 2^width no wrap is
+        left to correct. Dealt: 4 bytes an entry. The result is the function's value, a signed half word, times 2^32.
+        """
+        if bits < 1 or bits + width > 63:
+            raise ValueError(
+                f"a table takes off at least 1 bit and leaves at most 63 with its own, got {bits} and {width}"
+            )
+        self.reads.append((label, x.shape, self._masks))
+        r = self._mask(x.shape)
+        places = np.arange(1 << width, dtype=np.uint64)
+        modulo = np.uint64((1 << width) - 1)
+
+        def deal() -> NDArray[np.uint32]:
+            return rows((places - ((r & _LOW) >> np.uint64(bits))[..., None]) & modulo)
+
+        found = Tabulated(self, self.tape.narrow((*x.shape, 1 << width), deal))
+
+        def opened(c: Raw) -> None:
+            found.opened((((c & _LOW) >> np.uint64(bits)) - (np.uint64(1) << np.uint64(LIMIT - bits))) & modulo)
+
+        if self.opens:
+            self.open((x + (1 << LIMIT)).share + r, opened)
+        return found
+
     def _mask(self, shape: Shape) -> Words:
         self._masks += int(np.prod(shape, dtype=np.int64))
         return self.tape.mask(shape)
@@ -203,7 +235,8 @@ class Session:
         return masked
 
     def join(self, parts: Sequence[Masked]) -> Masked:
-        """Put numbers that are taken in this round one behind the other."""
+        """Put numbers that are taken in this round one behind the other; plain masks only."""
+        assert all(part.wrap is None for part in parts)
         whole = Masked(self, None, np.concatenate([part.mask for part in parts], axis=-1))
         if not self.deals:
             self._after.append(lambda: whole.opened(np.concatenate([part.public for part in parts], axis=-1)))
@@ -298,6 +331,30 @@ class Lookup:
         return self._session.read(self._tables, self._places, self._width)
 
 
+class Tabulated:
+    """The result of `tabulate`; there after the round."""
+
+    __slots__ = ("_places", "_session", "_tables")
+
+    def __init__(self, session: Session, tables: Words) -> None:
+        self._session, self._tables = session, tables
+        self._places: Raw | None = None
+
+    def opened(self, places: Raw) -> None:
+        """Take the places to read at."""
+        self._places = places
+
+    @property
+    def shared(self) -> Shared:
+        """The function's value times 2^32, shared."""
+        if self._session.deals:
+            return Shared(self._session, self._session.nothing(self._tables.shape[:-1]))
+        if self._places is None:
+            raise RuntimeError("it is not looked up before the round is over: yield first")
+        found = np.take_along_axis(self._tables, self._places[..., None].astype(np.int64), axis=-1)[..., 0]
+        return Shared(self._session, found << np.uint64(32))
+
+
 _TOP = np.uint64(63)
 _LOW = np.uint64(2**63 - 1)
 
@@ -312,5 +369,6 @@ def _adding(numbers: Words) -> Words:
 
 
 def _shape(x: Masked, y: Masked, contract: bool) -> Shape:
+    assert x.mask.ndim == y.mask.ndim
     whole = np.broadcast_shapes(x.mask.shape, y.mask.shape)[len(x.session.lead) :]
     return whole[:-1] if contract else whole

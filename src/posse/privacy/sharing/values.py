@@ -131,6 +131,10 @@ class Masked:
         sign = None if self.sign is None else self.sign << shift
         return self._made(self.mask << shift, sign, lambda public: public << shift)
 
+    def swap(self, one: int, other: int) -> Masked:
+        """Swap two axes, counted from the back."""
+        return self._each(lambda part: part.swapaxes(one, other))
+
     def sum(self, axis: int = -1) -> Masked:
         """Add up along an axis, counted from the back; of a plain mask only."""
         assert self.wrap is None

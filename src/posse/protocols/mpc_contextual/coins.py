@@ -9,7 +9,7 @@ knows what is there and not where they read. To each of the two the coin has exa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,16 @@ class Dealt:
     """(steps, coins)"""
     ties: NDArray[np.int64]
     """(steps, arms)"""
+    normals: NDArray[np.float64]
+    """(steps, arms), or nothing"""
+
+    def batched(self, batch: int) -> Dealt:
+        """Return the same with batches of steps together: (passes, batch, ...)."""
+
+        def cut(part: NDArray[Any]) -> NDArray[Any]:
+            return part.reshape(len(part) // batch, batch, *part.shape[1:])
+
+        return Dealt(cut(self.explore), cut(self.arms), cut(self.ties), cut(self.normals))
 
     def packed(self, arms: int) -> NDArray[np.uint8]:
         """Return the table as bits: for every coin whether it explores, and if so the one-hot vector of its arm."""
@@ -48,6 +58,8 @@ class Coins(NamedTuple):
     """(steps,) the arm that is pulled where it is drawn."""
     ties: NDArray[np.int64]
     """(steps, arms) a permutation of the arms: of equal best scores that of the largest number wins."""
+    normals: NDArray[np.float64] | None = None
+    """(steps, arms) for Thompson sampling."""
 
 
 class DealerCoins:
@@ -56,7 +68,8 @@ class DealerCoins:
     def __init__(self, terms: Terms, key: bytes) -> None:
         self._few, self._many = terms.explore
         self._arms = terms.arms
-        width = 2 * self._many + terms.arms
+        self._normal = terms.arms if terms.bonus == "thompson" else 0
+        width = 2 * self._many + terms.arms + 2 * self._normal
         self._words = Words(key, b"posse mpc coins", width + width % 2, rows=_ROWS)
 
     def at(self, first: int, count: int) -> Dealt:
@@ -64,7 +77,8 @@ class DealerCoins:
         words, many = _rows(self._words, first, count), self._many
         order = np.argsort(words[:, :many], axis=1, kind="stable")
         ties = np.argsort(words[:, 2 * many : 2 * many + self._arms], axis=1, kind="stable")
-        return Dealt(order < self._few, _below(words[:, many : 2 * many], self._arms), ties)
+        drawn = _below(words[:, many : 2 * many], self._arms)
+        return Dealt(order < self._few, drawn, ties, _normals(words[:, 2 * many + self._arms :], self._normal))
 
 
 class PartyCoins:
@@ -75,19 +89,24 @@ class PartyCoins:
         self._words = Words(key, b"posse mpc places", 4, rows=_ROWS)
 
     def at(self, first: int, count: int) -> NDArray[np.int64]:
-        """Return place, rotation of arms and rotation of ties of some steps."""
+        """Return the place to read at, and the rotations of arms, ties and normal numbers, of some steps."""
         words = _rows(self._words, first, count)
-        places, arms, ties = _below(words[:, 0], self._many), *(_below(words[:, i], self._arms) for i in (1, 2))
-        return np.stack([places, arms, ties], axis=1)
+        return np.stack(
+            [_below(words[:, 0], self._many), *(_below(words[:, i], self._arms) for i in (1, 2, 3))], axis=1
+        )
 
 
 def together(dealt: Dealt, turns: NDArray[np.int64]) -> Coins:
     """Put both parts together."""
     steps, arms = np.arange(len(turns)), dealt.ties.shape[1]
-    place, turn, tie_turn = turns.T
+    place, turn, tie_turn, normal_turn = turns.T
     explored = (dealt.arms[steps, place] + turn) % arms
     ties = np.take_along_axis(dealt.ties, (np.arange(arms) - tie_turn[:, None]) % arms, axis=1)
-    return Coins(dealt.explore[steps, place], explored, ties)
+    normals = None
+    if dealt.normals.shape[1]:
+        # Parties rotate the variances before the table and back after it: the other way round.
+        normals = np.take_along_axis(dealt.normals, (np.arange(arms) + normal_turn[:, None]) % arms, axis=1)
+    return Coins(dealt.explore[steps, place], explored, ties, normals)
 
 
 def _rows(words: Words, first: int, count: int) -> NDArray[np.uint64]:
@@ -96,6 +115,13 @@ def _rows(words: Words, first: int, count: int) -> NDArray[np.uint64]:
         parts.append(words.rows(first, count))
         first, count = first + len(parts[-1]), count - len(parts[-1])
     return np.concatenate(parts)
+
+
+def _normals(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
+    """Standard normal numbers from two words each (Box and Muller), none beyond 8.7."""
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    radius = np.sqrt(-2 * np.log(uniform[:, :count]))
+    return np.asarray(radius * np.cos(2 * np.pi * uniform[:, count : 2 * count]))
 
 
 def _below(words: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:

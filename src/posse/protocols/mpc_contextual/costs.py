@@ -12,16 +12,17 @@ from posse.protocols.mpc_contextual.terms import Terms
 class Costs:
     """Of one step and one party; bytes without the few of frames and headers."""
 
-    rounds: int
-    sent: int
+    rounds: float
+    """Fewer than the rounds of a pass where it is a batch of steps."""
+    sent: float
     """Bytes that a party sends: to every other party, and to the puller."""
-    received: int
+    received: float
     """Bytes that a party receives from the other parties, the puller and the payee."""
-    dealt: int
+    dealt: float
     """Bytes that a party receives from the dealer, on average: parties take turns."""
 
     @property
-    def total(self) -> int:
+    def total(self) -> float:
         """Everything that a party sends and receives."""
         return self.sent + self.received + self.dealt
 
@@ -31,17 +32,17 @@ def costs(terms: Terms) -> Costs:
 
     >>> one = costs(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
     >>> one.rounds, one.total < 150_000
-    (11, True)
+    (11.0, True)
     """
-    made, parties = plan(terms), len(terms.parties)
-    shares = sum(one.shares for one in made.rounds)
+    made, parties, batch = plan(terms), len(terms.parties), terms.batch
+    shares = sum(one.shares for one in made.rounds) / batch
     inputs = 8 * max(terms.features)
     outside = 8 * (terms.arms + 1)
     return Costs(
-        rounds=len(made.rounds),
+        rounds=len(made.rounds) / batch,
         sent=(parties - 1) * (shares + inputs) + terms.arms,
         received=(parties - 1) * shares + 8 * terms.dimension + outside,
-        dealt=-(-made.sizes.dealt_bytes // parties),
+        dealt=made.sizes.dealt_bytes / parties / batch,
     )
 
 

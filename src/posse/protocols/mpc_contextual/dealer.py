@@ -46,7 +46,7 @@ class DealerRole:
         self._keys = DealerKeys(terms, secrets)
         coins = DealerCoins(terms, self._keys.coins)
         self._dealer = dealer_of(terms, plan, self._keys.tapes, self._keys.inputs, coins)
-        self._chunks = -(-terms.steps // plan.passes)
+        self._chunks = -(-terms.passes // plan.passes)
         self._dealt = dict.fromkeys(terms.parties, -1)
 
     @property
@@ -77,7 +77,7 @@ class DealerRole:
     def state(self) -> dict[str, object]:
         """Tell how far it has dealt."""
         dealt = min(self._dealt.values()) + 1
-        return {"step": min(self.terms.steps, dealt * self._plan.passes), "steps": self.terms.steps}
+        return {"step": min(self.terms.steps, dealt * self._plan.passes * self.terms.batch), "steps": self.terms.steps}
 
     def save(self) -> dict[str, Any]:
         """Return the state."""

@@ -28,7 +28,11 @@ def input_masks(key: bytes, number: int, count: int) -> Words:
 def plan(terms: Terms) -> Plan:
     """Return what one step takes: tapes, rounds and bytes."""
     many = terms.explore[1]
-    coins = Dealt(np.zeros((1, many), bool), np.zeros((1, many), np.int64), np.zeros((1, terms.arms), np.int64))
+    arms, batch = terms.arms, terms.batch
+    coins = Dealt(
+        np.zeros((1, batch, many), bool), np.zeros((1, batch, many), np.int64), np.zeros((1, batch, arms), np.int64),
+        np.zeros((1, batch, arms)),
+    )  # fmt: skip
     deals = Deals(coins, lambda owner, shape: np.zeros((1, *shape), np.uint64))
     return plan_of(lambda s: _blind(s, terms, Layout(terms.dimension), deals))
 
@@ -43,9 +47,12 @@ def dealer_of(
         count = s.lead[0]
 
         def masks(owner: str, shape: Shape) -> Words:
-            return np.stack([input_masks(inputs[owner], first + i, shape[0]) for i in range(count)])
+            size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            found = np.stack([input_masks(inputs[owner], first + i, size) for i in range(count)])
+            return found.reshape(count, *shape)
 
-        return _blind(s, terms, layout, Deals(coins.at(first, count), masks))
+        drawn = coins.at(first * terms.batch, count * terms.batch).batched(terms.batch)
+        return _blind(s, terms, layout, Deals(drawn, masks))
 
     return Dealer(program, plan_, tapes)
 

@@ -24,9 +24,10 @@ def needs(role: Role, plan: Plan) -> set[str]:
     assert isinstance(role, Puller | Payee)
     terms = role.terms
     found = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
-    if isinstance(role, Payee) and role.told == terms.steps:
+    if isinstance(role, Payee) and role.told == terms.passes:
         found.discard(PULLER)
-    # Parties are at most a step ahead of the puller, and ask the dealer for a few chunks ahead.
-    if not role.dealt or (role.step + 1) // plan.passes + AHEAD < (terms.steps - 1) // plan.passes:
+    # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
+    ahead = (role.step // terms.batch + 1) // plan.passes + AHEAD
+    if not role.dealt or ahead < (terms.passes - 1) // plan.passes:
         found.add(DEALER)
     return found

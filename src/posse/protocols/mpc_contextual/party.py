@@ -90,9 +90,9 @@ class Party:
         self._supply: Supply | None = None
         self._coins: PartyCoins | None = None
         self.step = 0
-        """Number of the step that is going on, or comes next."""
+        """Number of the pass that is going on, or comes next: a step, or a batch of steps."""
         self._model: Words | None = None
-        self._wanted, self._last_chunk = -1, (terms.steps - 1) // plan.passes
+        self._wanted, self._last_chunk = -1, (terms.passes - 1) // plan.passes
         self._session: Session | None = None
         self._program: Rounds[Shared] | None = None
         self._expected: dict[str, int] = {}
@@ -108,7 +108,7 @@ class Party:
     @property
     def finished(self) -> bool:
         """Whether all steps are over."""
-        return self.step == self.terms.steps and self._program is None and self._model is not None
+        return self.step == self.terms.passes and self._program is None and self._model is not None
 
     def start(self) -> Sequence[Action]:
         """Send every other party the terms and a part of the common key."""
@@ -134,7 +134,7 @@ class Party:
     def state(self) -> dict[str, object]:
         """Tell how far it is."""
         rounds = 0 if self._session is None else self._session.rounds
-        return {"step": self.step, "steps": self.terms.steps, "rounds": rounds}
+        return {"step": self.step * self.terms.batch, "steps": self.terms.steps, "rounds": rounds}
 
     @property
     def model(self) -> Words:
@@ -145,7 +145,7 @@ class Party:
     @property
     def awaited(self) -> set[str]:
         """Those from whom something is still to come."""
-        found = {who for who in self._queues if self._following(who)[0] < self.terms.steps}
+        found = {who for who in self._queues if self._following(who)[0] < self.terms.passes}
         dealt = self._supply is not None and self._wanted == self._last_chunk and self._supply.whole(self._last_chunk)
         return found if dealt else {*found, DEALER}
 
@@ -183,7 +183,7 @@ class Party:
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
         step_, round_ = self._following(sender)
         found = (message.step, message.round) if isinstance(message, Opening) else (message.step, round_)
-        if found != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.steps:
+        if found != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.passes:
             raise ProtocolError(
                 f"'{sender}' sent round {found[1] + 1} of step {found[0] + 1}, expected {round_ + 1} of {step_ + 1}."
             )
@@ -208,7 +208,7 @@ class Party:
         """Go on as far as what is here allows."""
         while self._coins is not None:
             if self._program is None:
-                if self.step == self.terms.steps or not self._begin(actions):
+                if self.step == self.terms.passes or not self._begin(actions):
                     return
             elif all(self._queues[who] for who in self._expected):
                 assert self._session is not None
@@ -231,10 +231,11 @@ class Party:
         if not supply.ready:
             return False
         tape = supply.open(self.step)
-        features = self._features[self.step]
-        masked = features - input_masks(self._seed.inputs, self.step, len(features))
+        batch, first = self.terms.batch, self.step * self.terms.batch
+        features = self._features[first : first + batch]
+        masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(features.shape)
         self._session = Session(self.name, self.terms.parties, tape)
-        hand = Hand(masked, self._coins.at(self.step, 1)[0])
+        hand = Hand(masked, self._coins.at(first, batch))
         self._program = step(self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None)
         return True
 
@@ -262,9 +263,10 @@ class Party:
         tape.finish()
         self._model, self._session, self._program, self._expected = model, None, None, {}
         self.step += 1
-        actions.append(Note(self.name, STEP_OVER, self.step))
-        if self._every and self.step % self._every == 0:
-            actions.append(Note(self.name, CHECKPOINT, self.step, model.tobytes()))
+        done = self.step * self.terms.batch
+        actions.append(Note(self.name, STEP_OVER, done))
+        if self._every and done % self._every < self.terms.batch:
+            actions.append(Note(self.name, CHECKPOINT, done, model.tobytes()))
         self._mark()
 
     # Saving -----------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Payee:
         self._seed: Seed | None = None
         self._units = np.zeros(terms.steps, np.uint32)
         self.step = self._told = 0
+        """Steps that were paid, and passes that were pulled."""
         self._asking = False
 
     @property
@@ -70,7 +71,7 @@ class Payee:
 
     @property
     def told(self) -> int:
-        """How many pulls it was told of."""
+        """How many passes it was told of."""
         return self._told
 
     def start(self) -> Sequence[Action]:
@@ -83,7 +84,7 @@ class Payee:
             check_same(self._digest, message.terms, sender)
             self._seed = message
             return self._ask()
-        if isinstance(message, Pulled) and sender == PULLER and message.step == self._told < self.terms.steps:
+        if isinstance(message, Pulled) and sender == PULLER and message.step == self._told < self.terms.passes:
             self._told += 1
             return self._ask()
         if isinstance(message, Earned) and sender == WORLD and self._asking and message.step == self.step:
@@ -93,20 +94,25 @@ class Payee:
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
     def _ask(self) -> Sequence[Action]:
-        if self._asking or self._seed is None or self._told == self.step:
+        if self._asking or self._seed is None or self._told * self.terms.batch == self.step:
             return ()
         self._asking = True
         return (Earn(self.name, self.step),)
 
     def _earned(self, units: int) -> Sequence[Action]:
+        """Take one reward; after the last one of a pass tell the parties, under a mask."""
         assert self._seed is not None
-        step = self.step
-        reward = np.array([encode_reward(units, self.terms.bits)], np.uint64)
-        payoff = Payoff(step, (reward - input_masks(self._seed.inputs, step, 1)).tobytes())
-        self._units[step] = units
-        self._asking, self.step = False, step + 1
-        actions: list[Action] = [(self.name, party, payoff) for party in self.terms.parties]
-        return [*actions, Note(self.name, "step", self.step), *self._ask()]
+        self._units[self.step] = units
+        self._asking, self.step = False, self.step + 1
+        actions: list[Action] = [Note(self.name, "step", self.step)]
+        batch = self.terms.batch
+        if self.step % batch == 0:
+            number = self.step // batch - 1
+            rewards = [encode_reward(int(one), self.terms.bits) for one in self._units[self.step - batch : self.step]]
+            masked = np.array(rewards, np.uint64) - input_masks(self._seed.inputs, number, batch)
+            payoff = Payoff(number, masked.tobytes())
+            actions += [(self.name, party, payoff) for party in self.terms.parties]
+        return [*actions, *self._ask()]
 
     def state(self) -> dict[str, object]:
         """Tell how far it is, and what came in."""

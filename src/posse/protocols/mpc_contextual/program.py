@@ -1,4 +1,4 @@
-"""One step of the bandit on shares: 11 rounds, the same program at every party and at the dealer.
+"""One pass of the bandit on shares: 11 rounds, the same program at every party and at the dealer.
 
 For every arm the model holds w (weights) and the upper triangle of P (inverse of I + sum of x x'), from P = I, w = 0:
 
@@ -12,6 +12,11 @@ For every arm the model holds w (weights) and the upper triangle of P (inverse o
     11     P - o k g' and w + o (r - s) g, truncated
 
 This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w = P b at every step.
+
+With a bonus, width sqrt(x.k) (LinUCB) or that times a normal number (Thompson), a table gives it before the arg max:
+one round more. A batch of b contexts is chosen for with the same model; what is learnt from them all at once is what
+would be learnt one after the other (Woodbury), with the inverse of I + S, S_ij = x_i.P x_j where both chose the same
+arm and 0 elsewhere, in the place of 1 / (1 + x.k). Arrays have an axis of b contexts in front, of one without a batch.
 """
 
 from __future__ import annotations
@@ -25,11 +30,13 @@ from numpy.typing import NDArray
 
 from posse.privacy.sharing.argmax import argmax
 from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.inverse import inverse
 from posse.privacy.sharing.reciprocal import reciprocal
 from posse.privacy.sharing.rounds import Rounds, together
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
+from posse.protocols.mpc_contextual.bonus import GRID, root_table
 from posse.protocols.mpc_contextual.coins import Dealt
 from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
 
@@ -42,7 +49,9 @@ class Hand:
     """What a party brings to a step: its masked features, and where to read the coins."""
 
     features: Words
+    """(contexts, own features)"""
     turns: NDArray[np.int64]
+    """(contexts, 4)"""
     reveal: bool = True
     """Whether the arm is revealed; not where the puller has it already."""
 
@@ -81,64 +90,144 @@ class Layout:
 def step(
     s: Session, terms: Terms, layout: Layout, model: Shared, hand: Hand | None, deals: Deals | None
 ) -> Rounds[Shared]:
-    """Choose an arm for a context and learn from its reward; returns the new model."""
+    """Choose an arm for every context of a batch and learn from their rewards; returns the new model."""
     f = terms.bits
     x = _context(s, terms, hand, deals)
     known = s.mask(model)
     yield
-    raw = s.product(known[..., layout.rows], x[..., None, None, :], contract=True)
+    raw = s.product(known[..., None, :, layout.rows], x[..., None, None, :], contract=True)
     scored = s.truncate(raw, f, "scores and directions")
     yield
     k, score = scored[..., :-1], scored[..., -1]
-    variance = s.product(x[..., None, :], k, contract=True)
-    o, inverse = yield from together(select(s, terms, score, hand, deals), reciprocal(s, variance, f, terms.newton))
-    chosen = s.mask(s.product(o[..., None], k))
-    shrink = s.mask(s.product(o[..., None, :], inverse[..., None, :], contract=True))
-    reward = s.input(PAYEE, (1,), lambda: _deals(deals).inputs(PAYEE, (1,)))
-    yield
-    gain = s.truncate(s.product(chosen.sum(-2), shrink), f, "gain")
-    error = s.mask(s.product(o, reward) - s.product(o, score))
-    yield
-    inverse_change = s.product(chosen[..., layout.left], gain[..., None, layout.right])
-    weight_change = s.product(error[..., None], gain[..., None, :])
+    learn = _learn_one if terms.batch == 1 else _learn_batch
+    chosen, gain, error = yield from learn(s, terms, x, k, score, hand, deals)
+    chosen, gain = chosen.swap(-3, -2).swap(-2, -1), gain.swap(-2, -1)
+    inverse_change = s.product(chosen[..., layout.left, :], gain[..., None, layout.right, :], contract=True)
+    weight_change = s.product(error.swap(-2, -1)[..., None, :], gain[..., None, :, :], contract=True)
     learnt = s.truncate((model << f) + (-inverse_change).join(weight_change), f, "model")
     yield
     return learnt.shared
 
 
-def select(s: Session, terms: Terms, score: Masked, hand: Hand | None, deals: Deals | None) -> Rounds[Masked]:
+Learnt = tuple[Masked, Masked, Masked]
+"""o k (contexts, arms, features), the gains (contexts, features), and o (r - s) (contexts, arms)."""
+
+
+def _learn_one(
+    s: Session, terms: Terms, x: Masked, k: Masked, score: Masked, hand: Hand | None, deals: Deals | None
+) -> Rounds[Learnt]:
+    """Choose for one context; 1 / (1 + x.k) of every arm is computed beside it."""
+    variance = s.product(x[..., None, :], k, contract=True)
+    o, inverse_ = yield from together(
+        select(s, terms, score, variance, hand, deals), reciprocal(s, variance, terms.bits, terms.newton)
+    )
+    chosen = s.mask(s.product(o[..., None], k))
+    shrink = s.mask(s.product(o[..., None, :], inverse_[..., None, :], contract=True))
+    reward = _reward(s, terms, deals)
+    yield
+    gain = s.truncate(s.product(chosen.sum(-2), shrink), terms.bits, "gain")
+    error = s.mask(s.product(o, reward[..., None]) - s.product(o, score))
+    yield
+    return chosen, gain, error
+
+
+def _learn_batch(
+    s: Session, terms: Terms, x: Masked, k: Masked, score: Masked, hand: Hand | None, deals: Deals | None
+) -> Rounds[Learnt]:
+    """Choose for all contexts of a batch, and invert what couples those that chose the same arm."""
+    f = terms.bits
+    variance = s.product(x[..., None, :], k, contract=True) if terms.bonus else None
+    coupled = s.product(x[..., :, None, None, :], k[..., None, :, :, :], contract=True)
+    o, coupling = yield from together(
+        select(s, terms, score, variance, hand, deals), _truncated(s, coupled, f, "coupling")
+    )
+    chosen = s.mask(s.product(o[..., None], k))
+    half = s.mask(s.product(o[..., None, :, :], coupling))
+    reward = _reward(s, terms, deals)
+    yield
+    same = s.mask(s.product(half, o[..., :, None, :], contract=True))
+    error = s.mask(s.product(o, reward[..., None]) - s.product(o, score))
+    yield
+    inverted = yield from inverse(s, same, f)
+    directions = chosen.sum(-2).swap(-1, -2)
+    gain = s.truncate(s.product(directions[..., None, :, :], inverted[..., :, None, :], contract=True), f, "gain")
+    yield
+    return chosen, gain, error
+
+
+def _truncated(s: Session, x: Shared, bits: int, label: str) -> Rounds[Masked]:
+    cut = s.truncate(x, bits, label)
+    yield
+    return cut
+
+
+def select(
+    s: Session, terms: Terms, score: Masked, variance: Shared | None, hand: Hand | None, deals: Deals | None
+) -> Rounds[Masked]:
     """Reveal to the puller the arm with the best score, or the coin's; it returns the one-hot vector under a mask."""
-    ties = s.dealt((terms.arms,), lambda: _deals(deals).coins.ties.astype(np.uint64))
-    if hand is not None:
-        ties = ties.roll(int(hand.turns[2]))
+    shape = (terms.batch, terms.arms)
+    ties = s.dealt(shape, lambda: _deals(deals).coins.ties.astype(np.uint64))
     explores, explored = _coin(s, terms, hand, deals)
-    best = yield from argmax(s, (score.shared << terms.tie_bits) + ties, unless=explores)
+    ranked = (score.shared << terms.tie_bits) + _turned(ties, hand, 2)
+    if terms.bonus:
+        assert variance is not None
+        seen = _turned(variance, hand, 3) if terms.bonus == "thompson" else variance
+        table = s.tabulate(seen, 2 * terms.bits - GRID, GRID + 1, lambda at: _bonus(terms, _deals(deals), at), "bonus")
+        yield
+        bonus = _turned(table.shared, hand, 3, back=True) if terms.bonus == "thompson" else table.shared
+        ranked = (ranked << terms.spare_bits) + bonus
+    best = yield from argmax(s, ranked, unless=explores)
     if hand is None or hand.reveal:
         s.reveal(PULLER, best ^ explored)
     yield
-    o = s.input(PULLER, (terms.arms,), lambda: _deals(deals).inputs(PULLER, (terms.arms,)))
+    o = s.input(PULLER, shape, lambda: _deals(deals).inputs(PULLER, shape))
     yield
     return o
 
 
+def _turned(numbers: Shared, hand: Hand | None, which: int, *, back: bool = False) -> Shared:
+    """Rotate the arms of every context by a number that the parties know and the dealer does not."""
+    if hand is None:
+        return numbers
+    turns = -hand.turns[:, which] if back else hand.turns[:, which]
+    arms = numbers.share.shape[-1]
+    index = (np.arange(arms) - turns[:, None]) % arms
+    return Shared(numbers.session, np.take_along_axis(numbers.share, index, axis=-1))
+
+
+def _bonus(terms: Terms, deals: Deals, at: Words) -> NDArray[np.uint32]:
+    """Return the bonus at places of its table."""
+    root = root_table(terms)[at.astype(np.int64)]
+    if terms.bonus == "thompson":
+        root = root * deals.coins.normals[..., None]
+    return np.rint(root).astype(np.int64).astype(np.uint32)
+
+
+def _reward(s: Session, terms: Terms, deals: Deals | None) -> Masked:
+    return s.input(PAYEE, (terms.batch,), lambda: _deals(deals).inputs(PAYEE, (terms.batch,)))
+
+
 def _context(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> Masked:
-    """Take in every party's features, one behind the other."""
+    """Take in every party's features, one behind the other: (contexts, features)."""
 
     def taken(party: str, size: int) -> Masked:
+        shape = (terms.batch, size)
         own = hand.features if hand is not None and party == s.name else None
-        return s.input(party, (size,), lambda: _deals(deals).inputs(party, (size,)), own)
+        return s.input(party, shape, lambda: _deals(deals).inputs(party, shape), own)
 
     return s.join([taken(party, size) for party, size in zip(terms.parties, terms.features, strict=True)])
 
 
 def _coin(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> tuple[Bits, Bits]:
-    """Return whether this step explores (a last axis of one), and the explored arm's one-hot vector if so."""
-    many, arms = terms.explore[1], terms.arms
-    table = s.dealt_bytes((many, (arms + 8) // 8), lambda: _deals(deals).coins.packed(arms))
+    """Return whether each context explores (a last axis of one), and the explored arm's one-hot vector if so."""
+    many, arms, batch = terms.explore[1], terms.arms, terms.batch
+    table = s.dealt_bytes((batch, many, (arms + 8) // 8), lambda: _deals(deals).coins.packed(arms))
     if hand is None:
-        return s.unknown_bits((1,), 1), s.unknown_bits((arms,), 1)
-    bits = np.unpackbits(table[hand.turns[0]], bitorder="little")[: arms + 1].astype(np.uint16)
-    return Bits(s, bits[:1]), Bits(s, np.roll(bits[1:], hand.turns[1]))
+        return s.unknown_bits((batch, 1), 1), s.unknown_bits((batch, arms), 1)
+    rows = np.unpackbits(table[np.arange(batch), hand.turns[:, 0]], axis=-1, bitorder="little")
+    index = (np.arange(arms) - hand.turns[:, 1, None]) % arms + 1
+    bits = rows.astype(np.uint16)
+    return Bits(s, bits[:, :1]), Bits(s, np.take_along_axis(bits, index, axis=-1))
 
 
 def _deals(deals: Deals | None) -> Deals:

@@ -19,6 +19,8 @@ class PullerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The arms of all steps so far, and what has come of this one."""
 
     seed: Seed | None
+    step: int
+    passes: int
     arms: bytes
     shares: dict[str, list[bytes]]
     acting: bool
@@ -34,6 +36,8 @@ class Puller:
         self._seed: Seed | None = None
         self._arms = np.zeros(terms.steps, np.uint16)
         self.step = 0
+        """Steps whose arm was pulled."""
+        self._passes = 0
         self._shares: dict[str, list[bytes]] = {party: [] for party in terms.parties}
         self._acting = False
 
@@ -64,9 +68,9 @@ class Puller:
             return self._act()
         if isinstance(message, Reveal) and sender in self._shares:
             held = self._shares[sender]
-            expected = self.step + len(held)
-            if message.step != expected or len(held) > 1 or len(message.data) != self.terms.arms:
-                raise ProtocolError(f"'{sender}' reveals step {message.step + 1}, expected {expected + 1}.")
+            expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
+            if message.step != expected or len(held) > 1 or len(message.data) != size:
+                raise ProtocolError(f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}.")
             held.append(message.data)
             return self._act()
         if isinstance(message, Acted) and sender == WORLD and self._acting and message.step == self.step:
@@ -74,28 +78,32 @@ class Puller:
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
     def _act(self) -> Sequence[Action]:
-        """Pull the arm when all shares are here."""
+        """Begin to pull the arms of a pass when all shares are here."""
         if self._acting or self._seed is None or not all(self._shares.values()):
             return ()
-        hot = np.bitwise_xor.reduce([np.frombuffer(held[0], np.uint8) for held in self._shares.values()], axis=0)
-        if hot.sum() != 1:
+        shares = [np.frombuffer(held[0], np.uint8) for held in self._shares.values()]
+        hot = np.bitwise_xor.reduce(shares, axis=0).reshape(self.terms.batch, self.terms.arms)
+        if (hot.sum(axis=1) != 1).any():
             raise ProtocolError(f"the shares of step {self.step + 1} do not make one arm. A party follows other terms.")
-        self._arms[self.step] = hot.argmax()
+        self._arms[self.step : self.step + self.terms.batch] = hot.argmax(axis=1)
         self._acting = True
-        return (Act(self.name, self.step, int(hot.argmax())),)
+        return (Act(self.name, self.step, int(self._arms[self.step])),)
 
     def _pulled(self) -> Sequence[Action]:
+        """Pull the next arm of the pass; after the last one tell the parties, under a mask, and the payee."""
         assert self._seed is not None
-        step, arms = self.step, self.terms.arms
-        hot = np.zeros(arms, np.uint64)
-        hot[self._arms[step]] = 1
-        choice = Choice(step, (hot - input_masks(self._seed.inputs, step, arms)).tobytes())
+        self.step += 1
+        note = Note(self.name, "step", self.step)
+        if self.step % self.terms.batch:
+            return [note, Act(self.name, self.step, int(self._arms[self.step]))]
+        number, batch, arms = self._passes, self.terms.batch, self.terms.arms
+        hot = (self._arms[self.step - batch : self.step, None] == np.arange(arms)).astype(np.uint64).ravel()
+        choice = Choice(number, (hot - input_masks(self._seed.inputs, number, batch * arms)).tobytes())
         for held in self._shares.values():
             held.pop(0)
-        self._acting, self.step = False, step + 1
+        self._acting, self._passes = False, number + 1
         actions: list[Action] = [(self.name, party, choice) for party in self.terms.parties]
-        actions += [(self.name, PAYEE, Pulled(step)), Note(self.name, "step", self.step)]
-        return [*actions, *self._act()]
+        return [*actions, (self.name, PAYEE, Pulled(number)), note, *self._act()]
 
     def state(self) -> dict[str, object]:
         """Tell how far it is, and how often each arm was pulled."""
@@ -107,10 +115,11 @@ class Puller:
 
     def save(self) -> dict[str, Any]:
         """Return the state."""
+        known = (self._passes + self._acting) * self.terms.batch
         return pack(
             PullerSaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed,
-                arms=self._arms[: self.step + self._acting].tobytes(), shares=self._shares, acting=self._acting,
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed, step=self.step,
+                passes=self._passes, arms=self._arms[:known].tobytes(), shares=self._shares, acting=self._acting,
             )
         )  # fmt: skip
 
@@ -119,5 +128,5 @@ class Puller:
         found = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
         arms = np.frombuffer(found.arms, np.uint16)
         self._arms[: len(arms)] = arms
-        self._seed, self._acting, self.step = found.seed, found.acting, len(arms) - found.acting
+        self._seed, self._acting, self._passes, self.step = found.seed, found.acting, found.passes, found.step
         self._shares = {party: list(found.shares[party]) for party in self.terms.parties}

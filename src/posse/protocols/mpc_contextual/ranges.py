@@ -33,19 +33,34 @@ def ranges(terms: Terms) -> tuple[Range, ...]:
     >>> max(found, key=lambda one: one.log2).name, round(max(one.log2 for one in found), 1)
     ('scores', 58.9)
     """
-    f, low = terms.bits, start_bits(terms.bits)
-    score = largest_score(terms.steps)
+    f, score = terms.bits, largest_score(terms.steps)
+    ranked = f + terms.tie_bits + (terms.spare_bits if terms.bonus else 0)
     return (
         Range("scores", score, 2 * f, "|w.x| <= sqrt(steps) / 2 + 1"),
         Range("directions", 1.5, 2 * f, "|P x| <= 1, for P has eigenvalues in (0, 1]"),
-        Range("compared scores", score, f + terms.tie_bits + 1, "scores above their tie order"),
-        Range("variance", 1.25, 2 * f, "0 <= x.P x <= 1"),
-        Range("first guess", 1.25, low + 31, "a quadratic in [1/2, 1]"),
-        Range("(1 + q) y", 2.25, 2 * f, "near 1; 1 + q <= 2, y <= 1.01"),
-        Range("reciprocal", 1.25, 2 * f, "1 / (1 + q) in [1/2, 1]"),
+        Range("compared scores", score + terms.largest_bonus, ranked, "scores and bonus above their tie order"),
+        *(_one(f) if terms.batch == 1 else _batch(f)),
         Range("gain", 1.25, 2 * f, "|P x| / (1 + q) <= 1"),
         Range("inverse", 1.5, 2 * f, "entries of P, at most 1"),
         Range("weights", score, 2 * f, "|w| <= sqrt(steps) / 2 + 1"),
+    )
+
+
+def _one(f: int) -> tuple[Range, ...]:
+    return (
+        Range("variance", 1.25, 2 * f, "0 <= x.P x <= 1"),
+        Range("first guess", 1.25, start_bits(f) + 31, "a quadratic in [1/2, 1]"),
+        Range("(1 + q) y", 2.25, 2 * f, "near 1; 1 + q <= 2, y <= 1.01"),
+        Range("reciprocal", 1.25, 2 * f, "1 / (1 + q) in [1/2, 1]"),
+    )
+
+
+def _batch(f: int) -> tuple[Range, ...]:
+    return (
+        Range("coupling", 1.25, 2 * f, "|x.P x'| <= 1"),
+        Range("first inverse", 1.25, f + 20, "linear in S, between 0 and 1"),
+        Range("(I + S) Y", 2.25, 2 * f, "near I; its eigenvalues are in [0, 2)"),
+        Range("inverse of I + S", 1.25, 2 * f, "its eigenvalues are in (0, 1]"),
     )
 
 

@@ -19,7 +19,7 @@ from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.protocol import SimulatedWorld, coins_of, federation, seeded
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import run_fixed
 from posse.results.interrupted import Interrupted
 from posse.results.points import points_of
@@ -125,7 +125,11 @@ def _twin(path: str, setup: Setup, seed: int) -> Outcome:
         keys = list(DealerKeys(setup.terms, seeded(seed, DEALER)).tapes.values())
         fixed = run_fixed(setup.terms, plan(setup.terms), setup.encoded(rows), units, coins, keys)
         return Outcome(seed, rows, fixed.arms, fixed.rewards)
-    arms = floats.run(setup.features(rows), units / REWARD_ONE, coins).arms
+    terms = setup.terms
+    arms = floats.run(
+        setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
+        width=terms.width / 2**WIDTH_BITS, normals=coins.normals,
+    ).arms  # fmt: skip
     return Outcome(seed, rows, arms, units[np.arange(len(arms)), arms])
 
 
@@ -187,8 +191,13 @@ def _config(settings: ContextualSettings, setup: Setup) -> dict[str, JSON]:
         **settings.used(setup.contexts),
         "budget": setup.terms.steps,
         "steps": setup.terms.steps,
-        "policy": {"name": "epsilon-greedy", "epsilon": setup.terms.rate},
+        "policy": _policy(settings, setup),
     }
+
+
+def _policy(settings: ContextualSettings, setup: Setup) -> dict[str, JSON]:
+    width: dict[str, JSON] = {"width": settings.width} if setup.terms.bonus else {}
+    return {"name": settings.policy, "epsilon": setup.terms.rate, **width}
 
 
 def _problem(setup: Setup) -> dict[str, JSON]:
@@ -205,6 +214,8 @@ def _summary(settings: ContextualSettings, setup: Setup, steps: int, spent: Spen
         "path": settings.path, "steps_done": steps, "rounds_a_step": one.rounds,
         "bytes_a_step_sent_by_a_party": one.sent, "bytes_a_step_dealt_to_a_party": one.dealt,
     }  # fmt: skip
+    if setup.terms.batch > 1:
+        told["model_frozen_for_steps"] = setup.terms.batch
     if settings.latency is not None and steps:
         slowest = spent.seconds["party"] / len(setup.terms.parties) / steps
         told["latency_ms"] = settings.latency

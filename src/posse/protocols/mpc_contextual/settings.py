@@ -17,7 +17,10 @@ from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.context_settings import ContextSettings
 from posse.problems.contexts import Contexts
 from posse.protocols.mpc_contextual.ranges import check_ranges
-from posse.protocols.mpc_contextual.terms import Terms, exploration
+from posse.protocols.mpc_contextual.terms import MOST_BATCH, WIDTH_BITS, Terms, exploration
+
+BONUS = {"epsilon-greedy": "", "linucb": "ucb", "thompson": "thompson"}
+"""What each policy adds to a score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +37,7 @@ class Setup:
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of rows, the parties' blocks one behind the other."""
         columns = np.array([column for block in self.contexts.blocks for column in block.columns])
-        return self.contexts.features[np.ix_(rows, columns)]
+        return np.asarray(self.contexts.features[np.ix_(rows, columns)])
 
     def encoded(self, rows: NDArray[np.int64]) -> Words:
         """Return the features of rows in fixed point; every party encodes its own."""
@@ -54,8 +57,15 @@ class ContextualSettings(ContextSettings):
     the arm."""
     without_guarantee: bool = False
     """Say that epsilon 0 is meant: without exploration the arm has no differential privacy."""
+    policy: Literal["epsilon-greedy", "linucb", "thompson"] = "epsilon-greedy"
+    """How an arm is chosen where it is not drawn by epsilon: the best score, the best score with a bonus for what is
+    little known (LinUCB), or the best of scores drawn from what is known (Thompson)."""
+    width: float = 1.0
+    """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
+    batch: int = 1
+    """Contexts that are chosen for with one model, which then learns from all of them at once: fewer rounds each."""
     steps: int | None = None
-    """Number of contexts T; one sweep over the rows if left out."""
+    """Number of contexts T; one sweep over the rows, of whole batches, if left out."""
     bits: int = 26
     """Fraction bits of everything shared, 12 to 26."""
     newton: int = 2
@@ -93,6 +103,10 @@ class ContextualSettings(ContextSettings):
         check.positive(bandwidth=self.bandwidth)
         if not 0 <= self.seed < 2**63 - self.runs:
             raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}.")
+        check.between(1, MOST_BATCH, batch=self.batch)
+        check.between(0, 64, width=self.width)
+        if self.policy == "epsilon-greedy" and "width" in self.model_fields_set:
+            raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         rate = exploration(self.epsilon)
         check_guarantee(rate, self.without_guarantee)
         contexts = self.contexts()
@@ -101,10 +115,13 @@ class ContextualSettings(ContextSettings):
             parties=contexts.parties,
             features=tuple(len(block.columns) for block in contexts.blocks),
             arms=len(contexts.arms),
-            steps=len(contexts) if self.steps is None else self.steps,
+            steps=len(contexts) // self.batch * self.batch if self.steps is None else self.steps,
             explore=rate,
             bits=self.bits,
             newton=self.newton,
+            batch=self.batch,
+            bonus=BONUS[self.policy],
+            width=round(self.width * 2**WIDTH_BITS),
         )
         check_ranges(terms)
         self.ledger(terms)

@@ -15,6 +15,9 @@ from posse.privacy.sharing.fixed import LIMIT
 
 VERSION = 1
 DEALER, PULLER, PAYEE = "dealer", "puller", "payee"
+WIDTH_BITS = 16
+MOST_BATCH = 32
+BONUSES = ("", "ucb", "thompson")
 LARGEST_TABLE = 4096
 """Rows of the table of exploration coins: the denominator of the exploration rate."""
 FEWEST_BITS, MOST_BITS = 12, 26
@@ -36,6 +39,12 @@ class Terms(msgspec.Struct, frozen=True):
     """Fraction bits of everything shared."""
     newton: int = 2
     """Newton steps of the reciprocal."""
+    batch: int = 1
+    """Contexts that are chosen for, and then learnt from, together."""
+    bonus: str = ""
+    """What is added to a score: nothing, ucb or thompson."""
+    width: int = 1 << WIDTH_BITS
+    """Factor of the bonus, in units of 2^-16."""
     rows: str = ""
     """Digest of the row identifiers, where parties bring files of their own."""
 
@@ -50,9 +59,22 @@ class Terms(msgspec.Struct, frozen=True):
         check.at_least(1, steps=self.steps)
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 8, newton=self.newton)
+        check.between(1, MOST_BATCH, batch=self.batch)
+        check.one_of(BONUSES, bonus=self.bonus)
+        check.between(0, 64 << WIDTH_BITS, width=self.width)
+        if self.steps % self.batch:
+            raise ConfigError(
+                f"steps must be a multiple of the batch, got {self.steps} for a batch of {self.batch}. "
+                f"Take {self.steps - self.steps % self.batch or self.batch} steps."
+            )
         few, many = self.explore
         if not 0 <= few <= many <= LARGEST_TABLE or many < 1:
             raise ConfigError(f"explore must be a fraction of at most {LARGEST_TABLE} coins, got {few}/{many}.")
+        if self.bonus and self.bonus_bits < 10:
+            raise ConfigError(
+                f"a bonus has {self.bonus_bits} bits in so long a run with so many arms, and needs 10. Take fewer "
+                "steps or arms."
+            )
         largest = math.log2(largest_score(self.steps)) + 2 * self.bits
         if largest >= LIMIT:
             raise ConfigError(
@@ -66,6 +88,11 @@ class Terms(msgspec.Struct, frozen=True):
         return sum(self.features)
 
     @property
+    def passes(self) -> int:
+        """How often the program runs: once a batch."""
+        return self.steps // self.batch
+
+    @property
     def rate(self) -> float:
         """The exploration rate."""
         return self.explore[0] / self.explore[1]
@@ -74,6 +101,21 @@ class Terms(msgspec.Struct, frozen=True):
     def tie_bits(self) -> int:
         """Bits of the tie order below a score."""
         return (self.arms - 1).bit_length()
+
+    @property
+    def spare_bits(self) -> int:
+        """Bits by which scores above their ties are moved up before a bonus is added: up to 2^61 in all."""
+        return 61 - self.bits - self.tie_bits - math.ceil(math.log2(largest_score(self.steps) + self.largest_bonus))
+
+    @property
+    def largest_bonus(self) -> float:
+        """Bound of a bonus: no normal number of a run is beyond 9."""
+        return 0.0 if not self.bonus else self.width / 2**WIDTH_BITS * (9 if self.bonus == "thompson" else 1)
+
+    @property
+    def bonus_bits(self) -> int:
+        """Fraction bits of a bonus, which is a half word and stands 32 bits up."""
+        return self.bits + self.tie_bits + self.spare_bits - 32
 
     def digest(self) -> bytes:
         """What everyone must have the same of."""

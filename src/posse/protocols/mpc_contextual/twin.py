@@ -17,7 +17,9 @@ from posse.core.compiled import loops
 from posse.core.errors import DataError
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.inverse import first_guess
 from posse.privacy.sharing.reciprocal import START, start_bits
+from posse.protocols.mpc_contextual.bonus import GRID, root_table
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.ranges import check_ranges
@@ -28,27 +30,53 @@ _CHUNK = 128
 
 
 class Numbers(NamedTuple):
-    """What the kernel needs to know of the terms."""
+    """What the kernels need to know of the terms."""
 
     bits: int
-    low: int
+    ties: int
+    spare: int
+    bonus: bool
     newton: int
-    constant: int
-    linear: int
-    quadratic: int
+    """Newton steps, of the reciprocal or of the inverse of a batch."""
+    low: int
+    """Bits of the first guess of the reciprocal."""
+    guess: Wholes
+    """Its coefficients; constant and slope for a batch."""
 
 
 class Places(NamedTuple):
     """Where the masks of each truncation begin in a row of masks."""
 
     scored: int
+    bonus: int
     q: int
+    """Of the variance, or of the coupling of a batch."""
     rough: int
     guess: int
     newton: Wholes
     """(steps, 2): of the error and of the inverse."""
     gain: int
     model: int
+
+
+class World(NamedTuple):
+    """What the steps of a chunk meet, a row a step."""
+
+    features: Wholes
+    units: Wholes
+    explore: NDArray[np.bool_]
+    explored: Wholes
+    ties: Wholes
+    normals: NDArray[np.float64]
+    """All 1 for LinUCB."""
+
+
+class Shape(NamedTuple):
+    """Where the model lies."""
+
+    rows: Wholes
+    left: Wholes
+    right: Wholes
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,21 +102,26 @@ def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: C
     layout, bounds = Layout(terms.dimension), check_ranges(terms)
     model = layout.start(terms.arms, terms.bits).view(np.int64)
     numbers, places = _numbers(terms), _places(terms, plan)
+    shape = Shape(layout.rows, layout.left, layout.right)
+    root = root_table(terms) if terms.bonus else np.zeros(1)
     arms, greedy = np.zeros(terms.steps, np.int64), np.zeros(terms.steps, np.int64)
     largest = np.zeros(len(bounds))
-    signed = np.ascontiguousarray(features.view(np.int64))
-    for first in range(0, terms.steps, _CHUNK):
-        last = min(first + _CHUNK, terms.steps)
+    world = _world(terms, features, units, coins)
+    chunk = max(1, _CHUNK // terms.batch)
+    for first in range(0, terms.passes, chunk):
+        last = min(first + chunk, terms.passes)
         masks = np.stack([plan.free(keys, number) for number in range(first, last)])
-        _steps(
-            signed[first:last], units[first:last], coins.explore[first:last], coins.arms[first:last],
-            coins.ties[first:last], masks, numbers, places, layout.rows, layout.left, layout.right, model,
-            arms[first:last], greedy[first:last], largest,
-        )  # fmt: skip
+        steps = slice(first * terms.batch, last * terms.batch)
+        met = _cut_out(world, steps)
+        out = (model, arms[steps], greedy[steps], largest)
+        if terms.batch == 1:
+            _steps(met, masks, numbers, places, shape, root, *out)
+        else:
+            _batches(met, masks, numbers, places, shape, root, terms.batch, *out)
         for bound, found in zip(bounds, largest, strict=True):
             if found > bound.largest:
                 raise DataError(
-                    f"{bound.name} reached {found:g} by step {last}, and must stay within {bound.largest:g} "
+                    f"{bound.name} reached {found:g} by step {steps.stop}, and must stay within {bound.largest:g} "
                     f"({bound.why}). Check that contexts have norm at most 1."
                 )
     rewards = units[np.arange(terms.steps), arms]
@@ -96,17 +129,40 @@ def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: C
     return FixedRun(arms, greedy, rewards, model, told)
 
 
+def _world(terms: Terms, features: Words, units: Wholes, coins: Coins) -> World:
+    normals = np.ones(coins.ties.shape) if coins.normals is None else coins.normals
+    return World(
+        np.ascontiguousarray(features.view(np.int64)), np.ascontiguousarray(units), coins.explore, coins.arms,
+        np.ascontiguousarray(coins.ties), np.ascontiguousarray(normals),
+    )  # fmt: skip
+
+
+def _cut_out(world: World, steps: slice) -> World:
+    return World(
+        world.features[steps], world.units[steps], world.explore[steps], world.explored[steps], world.ties[steps],
+        world.normals[steps],
+    )  # fmt: skip
+
+
 def _numbers(terms: Terms) -> Numbers:
-    low = start_bits(terms.bits)
-    return Numbers(terms.bits, low, terms.newton, *(round(one * 2 ** (31 - low)) for one in START))
+    low, bonus = start_bits(terms.bits), bool(terms.bonus)
+    if terms.batch == 1:
+        newton, guess = terms.newton, [round(one * 2 ** (31 - low)) for one in START]
+    else:
+        constant, slope, newton = first_guess(terms.batch)
+        guess = [constant, slope]
+    spare = terms.spare_bits if bonus else 0
+    return Numbers(terms.bits, terms.tie_bits, spare, bonus, newton, low, np.array(guess, np.int64))
 
 
 def _places(terms: Terms, plan: Plan) -> Places:
     at = {label: place for label, (place, _) in plan.truncations.items()}
-    newton = [[at[f"error {i}"], at[f"inverse {i}"]] for i in range(1, terms.newton + 1)]
+    one = terms.batch == 1
+    names = ("error", "inverse") if one else ("residual", "better")
+    newton = [[at[f"{name} {i}"] for name in names] for i in range(1, _numbers(terms).newton + 1)]
     return Places(
-        at["scores and directions"], at["q"], at["rough q"], at["guess"],
-        np.array(newton, np.int64).reshape(-1, 2), at["gain"], at["model"],
+        at["scores and directions"], at.get("bonus", 0), at["q" if one else "coupling"], at.get("rough q", 0),
+        at["guess" if one else "first inverse"], np.array(newton, np.int64).reshape(-1, 2), at["gain"], at["model"],
     )  # fmt: skip
 
 
@@ -126,53 +182,90 @@ def _seen(largest: NDArray[np.float64], which: int, x: np.int64, bits: int) -> N
 
 
 @loops
+def _direction(
+    model: Wholes, a: int, x: Wholes, mask: Words, at: int, rows: Wholes, f: int, k: Wholes,
+    largest: NDArray[np.float64],
+) -> None:  # fmt: skip
+    """Compute P_a x; `at` is where the masks of this context and arm begin."""
+    for i in range(len(x)):
+        raw = np.int64(0)
+        for j in range(len(x)):
+            raw += model[a, rows[i, j]] * x[j]
+        _seen(largest, 1, raw, 2 * f)
+        k[i] = _cut(raw, mask[at + i], f)
+
+
+@loops
+def _dot(x: Wholes, y: Wholes) -> np.int64:
+    total = np.int64(0)
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@loops
+def _choose(
+    world: World, t: int, mask: Words, b: int, numbers: Numbers, places: Places, shape: Shape,
+    root: NDArray[np.float64], model: Wholes, scores: Wholes, k: Wholes, largest: NDArray[np.float64],
+) -> int:  # fmt: skip
+    """Score every arm for step t, the b-th of its pass, and return the best."""
+    x, f, count = world.features[t], numbers.bits, model.shape[0]
+    dimension, triangle = len(x), len(shape.left)
+    best, top = 0, np.int64(0)
+    for a in range(count):
+        at = places.scored + (b * count + a) * (dimension + 1)
+        raw = _dot(model[a, triangle:], x)
+        _seen(largest, 0, raw, 2 * f)
+        scores[a] = _cut(raw, mask[at + dimension], f)
+        rank = ((scores[a] << np.int64(numbers.ties)) + world.ties[t, a]) << np.int64(numbers.spare)
+        if numbers.bonus:
+            _direction(model, a, x, mask, at, shape.rows, f, k, largest)
+            v = _cut(_dot(k, x), mask[places.bonus + b * count + a], 2 * f - GRID)
+            rank += np.int64(np.rint(root[v & np.int64((2 << GRID) - 1)] * world.normals[t, a])) << np.int64(32)
+        _seen(largest, 2, rank, f + numbers.ties + numbers.spare)
+        if a == 0 or rank > top:
+            best, top = a, rank
+    return best
+
+
+@loops
+def _reward(units: np.int64, f: int) -> np.int64:
+    """Round a reward from units of 2^-24 to units of 2^-f."""
+    shift = np.int64(24 - f)
+    if shift <= 0:
+        return units << -shift
+    return (units + (np.int64(1) << shift >> np.int64(1))) >> shift
+
+
+@loops
 def _steps(
-    features: Wholes, units: Wholes, explore: NDArray[np.bool_], explored: Wholes, ties: Wholes, masks: Words,
-    numbers: Numbers, places: Places, rows: Wholes, left: Wholes, right: Wholes, model: Wholes,
-    arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
+    world: World, masks: Words, numbers: Numbers, places: Places, shape: Shape, root: NDArray[np.float64],
+    model: Wholes, arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
 ) -> None:  # fmt: skip
     """Run some steps; `model` and `largest` go on from where they are."""
-    f, low = numbers.bits, numbers.low
-    count, dimension = model.shape[0], features.shape[1]
-    triangle = len(left)
-    scores = np.zeros(count, np.int64)
+    f, low, dimension = numbers.bits, numbers.low, world.features.shape[1]
+    triangle = len(shape.left)
+    scores = np.zeros(model.shape[0], np.int64)
     k, gain = np.zeros(dimension, np.int64), np.zeros(dimension, np.int64)
-    shift = np.int64(24 - f)
-    for t in range(features.shape[0]):
-        x, mask = features[t], masks[t]
-        best = 0
-        for a in range(count):
-            raw = np.int64(0)
-            for j in range(dimension):
-                raw += model[a, triangle + j] * x[j]
-            _seen(largest, 0, raw, 2 * f)
-            scores[a] = _cut(raw, mask[places.scored + a * (dimension + 1) + dimension], f)
-            _seen(largest, 2, scores[a], f)
-            if scores[a] > scores[best] or (scores[a] == scores[best] and ties[t, a] > ties[t, best]):
-                best = a
-        a = explored[t] if explore[t] else best
+    constant, linear, quadratic = numbers.guess
+    for t in range(len(arms)):
+        x, mask = world.features[t], masks[t]
+        best = _choose(world, t, mask, 0, numbers, places, shape, root, model, scores, k, largest)
+        a = world.explored[t] if world.explore[t] else best
         greedy[t], arms[t] = best, a
-        q = np.int64(0)
-        for i in range(dimension):
-            raw = np.int64(0)
-            for j in range(dimension):
-                raw += model[a, rows[i, j]] * x[j]
-            _seen(largest, 1, raw, 2 * f)
-            k[i] = _cut(raw, mask[places.scored + a * (dimension + 1) + i], f)
-            q += k[i] * x[i]
+        _direction(model, a, x, mask, places.scored + a * (dimension + 1), shape.rows, f, k, largest)
+        q = _dot(k, x)
         _seen(largest, 3, q, 2 * f)
         exact = _cut(q, mask[places.q + a], f) + (np.int64(1) << np.int64(f))
         rough = _cut(q, mask[places.rough + a], 2 * f - low)
-        raw = numbers.quadratic * rough * rough
-        raw += (numbers.linear * rough) << np.int64(low)
-        raw += np.int64(numbers.constant) << np.int64(2 * low)
+        raw = quadratic * rough * rough + ((linear * rough) << np.int64(low)) + (constant << np.int64(2 * low))
         _seen(largest, 4, raw, low + 31)
         y, unit = _cut(raw, mask[places.guess + a], 31), low
         for i in range(numbers.newton):
             raw = exact * y
             _seen(largest, 5, raw, f + unit)
             error = _cut(raw, mask[places.newton[i, 0] + a], unit)
-            raw = ((np.int64(2) << np.int64(f)) - np.int64(error)) * y
+            raw = ((np.int64(2) << np.int64(f)) - error) * y
             _seen(largest, 6, raw, f + unit)
             y, unit = _cut(raw, mask[places.newton[i, 1] + a], unit), f
         y = y << np.int64(f - unit)
@@ -180,14 +273,83 @@ def _steps(
             raw = k[j] * y
             _seen(largest, 7, raw, 2 * f)
             gain[j] = _cut(raw, mask[places.gain + j], f)
-        reward = units[t, a]
-        scaled = reward << -shift if shift <= 0 else (reward + (np.int64(1) << shift >> np.int64(1))) >> shift
+        error = _reward(world.units[t, a], f) - scores[a]
         at = places.model + a * model.shape[1]
         for e in range(triangle):
-            raw = (model[a, e] << np.int64(f)) - k[left[e]] * gain[right[e]]
+            raw = (model[a, e] << np.int64(f)) - k[shape.left[e]] * gain[shape.right[e]]
             _seen(largest, 8, raw, 2 * f)
             model[a, e] = _cut(raw, mask[at + e], f)
         for j in range(dimension):
-            raw = (model[a, triangle + j] << np.int64(f)) + (scaled - scores[a]) * gain[j]
+            raw = (model[a, triangle + j] << np.int64(f)) + error * gain[j]
             _seen(largest, 9, raw, 2 * f)
             model[a, triangle + j] = _cut(raw, mask[at + triangle + j], f)
+
+
+@loops
+def _batches(
+    world: World, masks: Words, numbers: Numbers, places: Places, shape: Shape, root: NDArray[np.float64], batch: int,
+    model: Wholes, arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
+) -> None:  # fmt: skip
+    """Run some passes of `batch` steps each, with one model, which then learns from all of them at once."""
+    f, count, dimension = numbers.bits, model.shape[0], world.features.shape[1]
+    triangle = len(shape.left)
+    scores, free = np.zeros(count, np.int64), np.zeros(dimension, np.int64)
+    k, gain = np.zeros((batch, dimension), np.int64), np.zeros((batch, dimension), np.int64)
+    errors = np.zeros(batch, np.int64)
+    s, y = np.zeros((batch, batch), np.int64), np.zeros((batch, batch), np.int64)
+    residual, better = np.zeros((batch, batch), np.int64), np.zeros((batch, batch), np.int64)
+    one = np.int64(1) << np.int64(f)
+    for p in range(masks.shape[0]):
+        mask, first = masks[p], p * batch
+        for j in range(batch):
+            t = first + j
+            best = _choose(world, t, mask, j, numbers, places, shape, root, model, scores, free, largest)
+            a = world.explored[t] if world.explore[t] else best
+            greedy[t], arms[t] = best, a
+            at = places.scored + (j * count + a) * (dimension + 1)
+            _direction(model, a, world.features[t], mask, at, shape.rows, f, k[j], largest)
+            errors[j] = _reward(world.units[t, a], f) - scores[a]
+        for i in range(batch):
+            for j in range(batch):
+                s[i, j] = 0
+                if arms[first + i] == arms[first + j]:
+                    raw = _dot(world.features[first + i], k[j])
+                    _seen(largest, 3, raw, 2 * f)
+                    s[i, j] = _cut(raw, mask[places.q + (i * batch + j) * count + arms[first + j]], f)
+        for i in range(batch):
+            for j in range(batch):
+                raw = s[i, j] * numbers.guess[1] + (one * numbers.guess[0] if i == j else 0)
+                _seen(largest, 4, raw, f + 20)
+                y[i, j] = _cut(raw, mask[places.guess + i * batch + j], 20)
+                s[i, j] += one if i == j else 0
+        for n in range(numbers.newton):
+            for i in range(batch):
+                for j in range(batch):
+                    raw = _dot(s[i], y[:, j])
+                    _seen(largest, 5, raw, 2 * f)
+                    residual[i, j] = (2 * one if i == j else 0) - _cut(
+                        raw, mask[places.newton[n, 0] + i * batch + j], f
+                    )
+            for i in range(batch):
+                for j in range(batch):
+                    raw = _dot(y[i], residual[:, j])
+                    _seen(largest, 6, raw, 2 * f)
+                    better[i, j] = _cut(raw, mask[places.newton[n, 1] + i * batch + j], f)
+            y[:] = better
+        for j in range(batch):
+            for d in range(dimension):
+                raw = _dot(k[:, d], y[j])
+                _seen(largest, 7, raw, 2 * f)
+                gain[j, d] = _cut(raw, mask[places.gain + j * dimension + d], f)
+        for a in range(count):
+            at = places.model + a * model.shape[1]
+            for e in range(model.shape[1]):
+                raw = model[a, e] << np.int64(f)
+                for j in range(batch):
+                    if arms[first + j] == a:
+                        if e < triangle:
+                            raw -= k[j, shape.left[e]] * gain[j, shape.right[e]]
+                        else:
+                            raw += errors[j] * gain[j, e - triangle]
+                _seen(largest, 8 if e < triangle else 9, raw, 2 * f)
+                model[a, e] = _cut(raw, mask[at + e], f)

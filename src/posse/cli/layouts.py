@@ -1,0 +1,230 @@
+"""What `posse party` and `posse up` know of each protocol: how a role is built, and how a federation is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posse.core.errors import ConfigError, PosseError
+from posse.core.settings import Settings, read_toml
+
+if TYPE_CHECKING:
+    from posse.protocols.dp_combinatorial.deploy import MarketFederation
+    from posse.protocols.mpc_contextual.deploy import ContextualFederation
+    from posse.protocols.samba.deploy import FederationFile
+    from posse.runtime.network.deployment import Build
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A federation's file, read and checked; nothing is written yet."""
+
+    settings: Settings
+    lay_out: Callable[[Path], list[Path]]
+    """Makes identities and files in a folder, and returns the files of the parties."""
+    steps: int
+    lead: str
+    """Role whose steps are told while it runs."""
+    shown: tuple[str, ...]
+    """Roles whose steps may be shown: of those nobody learns from them who was pulled or paid."""
+    role_of: Callable[[str], str]
+    """Role of a party, by its name."""
+    total_at: str | None
+    """Party that knows the total at the end; None where each has its own."""
+    may_change: tuple[str, ...]
+    """Settings that may change while a run goes on."""
+    remarks: tuple[str, ...] = ()
+    """What is said before it begins."""
+
+
+def build_of(protocol: str) -> Build:
+    """Return what makes a party of a protocol."""
+    if protocol == "samba":
+        from posse.protocols.samba.deploy import build
+
+        return build
+    if protocol == "mpc-contextual":
+        from posse.protocols.mpc_contextual.deploy import build as build_role
+
+        return build_role
+    if protocol == "dp-combinatorial":
+        from posse.protocols.dp_combinatorial.deploy import build as build_agent
+
+        return build_agent
+    raise ConfigError(f"a party runs the protocol {_KNOWN}, got '{protocol}'.")
+
+
+def read_federation(file: Path) -> Layout:
+    """Read a federation's file, whatever its protocol, and say what is wrong with it."""
+    values = read_toml(file)
+    protocol = values.get("protocol", "samba")
+    if protocol not in _LAYOUTS:
+        raise ConfigError(f"posse up knows the protocol {_KNOWN}, got '{protocol}'.")
+    return _LAYOUTS[protocol](values, file.resolve().parent)
+
+
+def _samba(values: dict[str, Any], here: Path) -> Layout:
+    from posse.protocols.samba.deploy import FederationFile, lay_out
+
+    federation = FederationFile.make(_each(values, "owner", lambda owner: _source_beside(owner, here)))
+    _check_samba(federation)
+    names = ("controller", "comp", "customer")
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.budget, "controller",
+        ("controller", "comp"), lambda name: name if name in names else "owner", "customer", ("listen", "sync"),
+    )  # fmt: skip
+
+
+def _contextual(values: dict[str, Any], here: Path) -> Layout:
+    from posse.protocols.mpc_contextual.deploy import OUTSIDE, ContextualFederation, check_federation, lay_out
+    from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
+
+    values = _each(values, "party", lambda party: _beside(party, here, "features"))
+    for name in (PULLER, PAYEE):
+        if isinstance(values.get(name), dict):
+            values = {**values, name: _source_beside(values[name], here)}
+    if isinstance(values.get("world"), dict):
+        values = {**values, "world": _world_beside(values["world"], here)}
+    federation = ContextualFederation.make(values)
+    check_federation(federation)
+    roles = ("party", *OUTSIDE)
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, roles,
+        lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
+        _no_guarantee(federation),
+    )  # fmt: skip
+
+
+def _no_guarantee(federation: ContextualFederation) -> tuple[str, ...]:
+    from posse.protocols.mpc_contextual.terms import exploration
+
+    if exploration(federation.epsilon)[0]:
+        return ()
+    return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
+
+
+def _market(values: dict[str, Any], here: Path) -> Layout:
+    from posse.protocols.dp_combinatorial.deploy import MarketFederation, lay_out
+
+    federation = MarketFederation.make(_each(values, "agent", lambda agent: _beside(agent, here, "own")))
+    _check_market(federation)
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.rounds, "agent", ("agent",),
+        lambda name: "agent", None, ("sync",),
+    )  # fmt: skip
+
+
+_LAYOUTS: Mapping[str, Callable[[dict[str, Any], Path], Layout]] = {
+    "samba": _samba,
+    "mpc-contextual": _contextual,
+    "dp-combinatorial": _market,
+}
+_KNOWN = "samba, mpc-contextual or dp-combinatorial"
+
+
+# Paths are relative to the federation's file, and not to the folder of the parties' files ----------------------------
+
+
+def _each(values: dict[str, Any], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    members = values.get(name)
+    if not isinstance(members, list):
+        return values
+    return {**values, name: [change(member) if isinstance(member, dict) else member for member in members]}
+
+
+def _beside(table: dict[str, Any], here: Path, *names: str) -> dict[str, Any]:
+    return {**table, **{name: str(here / table[name]) for name in names if isinstance(table.get(name), str)}}
+
+
+def _source_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
+    source = table.get("source")
+    return {**table, "source": _beside(source, here, "file")} if isinstance(source, dict) else table
+
+
+def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
+    found = _beside(world, here, "data_dir", "rewards")
+    if isinstance(found.get("features"), dict):
+        found["features"] = _beside(found["features"], here, *found["features"])
+    return found
+
+
+# What is wrong with a file is said before anything is written --------------------------------------------------------
+
+
+def _check_samba(federation: FederationFile) -> None:
+    from posse.protocols.samba.plain import check_budget
+    from posse.runtime.certificates.names import check_name
+    from posse.runtime.network.deployment import address
+    from posse.runtime.sources import SourceSettings
+
+    check_name(run=federation.run)
+    address(federation.listen)
+    names = [member.name for member in federation.members]
+    if len(names) < 2:
+        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
+    for member in federation.members:
+        _check_member(member.name, names, "owner", ("controller", "comp", "customer", "authority"))
+        if federation.world is None and member.source is None:
+            raise ConfigError(
+                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
+            )
+        if member.source is not None:
+            try:
+                SourceSettings.make(member.source)
+            except ConfigError as error:
+                raise ConfigError(f"source of owner '{member.name}': {_plain(error)}") from None
+    if federation.budget < 1:
+        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
+    check_budget(len(names), federation.budget)
+    federation.make_policy()
+
+
+def _check_market(federation: MarketFederation) -> None:
+    from posse.protocols.dp_combinatorial.deploy import AgentOptions, DeliverySettings
+    from posse.runtime.certificates.names import check_name
+    from posse.runtime.network.deployment import address
+
+    check_name(run=federation.run)
+    names = [member.name for member in federation.members]
+    if len(names) < 2:
+        raise ConfigError(f"a mesh needs at least 2 agents, got {len(names)}. Give [[agent]] with a name and listen.")
+    for member in federation.members:
+        _check_member(member.name, names, "agent", ("authority",))
+        address(member.listen)
+        if member.own is not None:
+            DeliverySettings.make(member.source)
+    options = AgentOptions(
+        **{name: getattr(federation, name) for name in federation.model_fields_set & _market_fields()}
+    )
+    if any(member.own is not None for member in federation.members):
+        options.plan_and_terms(tuple(names), options.suppliers)
+        return
+    agents = options.check().market.agents
+    if sorted(agents) != sorted(names):
+        raise ConfigError(f"the simulated market has agents {', '.join(agents)}, got {', '.join(names)}. Rename them.")
+
+
+def _market_fields() -> set[str]:
+    from posse.protocols.dp_combinatorial.deploy import AgentOptions
+
+    return set(AgentOptions.model_fields)
+
+
+def _check_member(name: str, names: list[str], what: str, taken: tuple[str, ...]) -> None:
+    from posse.runtime.certificates.names import check_name
+
+    try:
+        check_name(name=name)
+    except ConfigError as error:
+        raise ConfigError(f"{what} {_plain(error)}") from None
+    if names.count(name) > 1:
+        raise ConfigError(f"{what}s must have different names, got '{name}' twice.")
+    if name in taken:
+        article = "an" if what[0] in "aeiou" else "a"
+        raise ConfigError(f"{article} {what} cannot be called '{name}', which is taken. Choose another name.")
+
+
+def _plain(error: PosseError) -> str:
+    return str(error).removeprefix(f"[{error.code}] ")

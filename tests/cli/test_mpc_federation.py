@@ -1,0 +1,232 @@
+"""`posse up` and `posse party` with the contextual bandit, and with a market; mistakes are one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call, one_line
+from tests.cli.test_federation import SECONDS, Start, last_line, stopped
+from tests.network.federations import free_port
+from tests.network.mpc import addresses, found, laid_out, twin, write_world
+
+WORLD = """
+protocol = "mpc-contextual"
+run = "trial-1"
+steps = {steps}
+epsilon = "1/5"
+checkpoint_every = 10
+
+[addresses]
+{addresses}
+
+[world]
+problem = "own"
+rewards = "pays.csv"
+seed = 9
+[world.features]
+clinic-1 = "clinic-1.csv"
+clinic-2 = "clinic-2.csv"
+"""
+OWN = """
+protocol = "mpc-contextual"
+run = "trial-1"
+steps = {steps}
+arms = 3
+epsilon = 0.25
+
+[addresses]
+{addresses}
+
+[[party]]
+name = "clinic-1"
+features = "clinic-1.csv"
+
+[[party]]
+name = "clinic-2"
+features = "clinic-2.csv"
+bound = 0.707
+
+[puller.source]
+kind = "csv"
+file = "pulled.csv"
+
+[payee.source]
+kind = "python"
+function = "outcomes:reward"
+"""
+
+
+def listening() -> str:
+    return "\n".join(f'{name} = "{text}"' for name, text in addresses(["clinic-1", "clinic-2"]).items())
+
+
+def written(folder: Path, text: str, steps: int = 20) -> Path:
+    write_world(folder)
+    (folder / "outcomes.py").write_text("def reward(run, number):\n    return 0.5 if number % 2 else 0.25\n")
+    file = folder / "fed.toml"
+    file.write_text(text.format(steps=steps, addresses=listening()))
+    return file
+
+
+def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call, process: Start) -> None:
+    file = written(tmp_path, WORLD)
+    with stopped(process("up", str(file), "--json")) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    told = json.loads(out)
+    paths = sorted((tmp_path / "fed").glob("*.toml"), key=lambda path: path.stem)
+    outcome = found(paths)
+    assert outcome == twin(paths)
+    assert (told["total"], told["pulls"]) == (sum(outcome.rewards) / 2**24, 20)
+    over = posse("up", str(file))
+    assert over.code == 0
+    assert "payee/journal/result.json" in "".join(over.out.split())
+    assert "the payee has the total" in one_line(posse("status", str(tmp_path / "fed" / "clinic-1.toml")))
+    file.write_text(file.read_text().replace("steps = 20", "steps = 30"))
+    assert "began with steps = 20, the file now says 30" in one_line(posse("up", str(file)))
+
+
+def test_files_and_systems_of_their_own(tmp_path: Path, process: Start) -> None:
+    file = written(tmp_path, OWN)
+    with stopped(process("up", str(file), "--json")) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    assert json.loads(out)["total"] == 7.5
+    lines = (tmp_path / "pulled.csv").read_text().splitlines()
+    assert lines == (tmp_path / "fed" / "puller" / "journal" / "arms.csv").read_text().splitlines()
+    assert len(lines) == 21
+    assert (tmp_path / "fed" / "clinic-2" / "journal" / "model-20.share").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('[[party]]\nname = "clinic-2"\nfeatures = "clinic-2.csv"\nbound = 0.707\n', "", "at least 2 parties, got 1"),
+        ('name = "clinic-2"', 'name = "dealer"', "the dealer must not be one of the parties"),
+        ('name = "clinic-2"', 'name = "puller"', "the puller must not be one of the parties"),
+        ('name = "clinic-2"', 'name = "clinic-1"', "every party needs a name of its own"),
+        ('name = "clinic-2"', 'name = "authority"', "cannot be called 'authority'"),
+        ('name = "clinic-2"', 'name = "Clinic 2"', "name must be 1 to 63 of a-z"),
+        ("epsilon = 0.25", "epsilon = 0", "epsilon = 0 gives no guarantee"),
+        ("epsilon = 0.25", "epsilon = 1.5", "epsilon must be in [0, 1]"),
+        ("bound = 0.707", "bound = 0.5", "must have a norm of at most the bound 0.5"),
+        ("bound = 0.707", "bound = 0.9", "must add up to at most 1"),
+        ("steps = 20", "steps = 61", "has 60 rows for 61 steps"),
+        ("steps = 20", "steps = 0", "at least 2 arms and 1 step"),
+        ("arms = 3", "arms = 1", "at least 2 arms and 1 step, got 1"),
+        ("arms = 3", "bits = 30\narms = 3", "bits must be in [12, 26]"),
+        ("arms = 3", "give_up = -1\narms = 3", "give_up must be a finite number above 0"),
+        ('[puller.source]\nkind = "csv"\nfile = "pulled.csv"', "", "the puller has no source"),
+        ('kind = "csv"', 'kind = "sql"', "source of the puller: kind must be"),
+        ("[[party]]", "[[partei]]", "unknown setting 'partei'"),
+        ("arms = 3", 'rows = "x"\narms = 3', "has rows from its parties"),
+        ("[addresses]", '[addresses]\nnobody = "127.0.0.1:1"', "addresses names 'nobody'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    tmp_path: Path, posse: Call, old: str, new: str, said: str
+) -> None:
+    file = written(tmp_path, OWN)
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    assert said in one_line(posse("up", str(file)))
+    assert not (tmp_path / "fed").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "clinic-2.csv have the digest"),
+        (lambda lines: [*lines[:5], "p4,nan,0.1", *lines[6:]], "'nan' is not a finite number"),
+        (lambda lines: [*lines[:5], "p4,3.0,0.1", *lines[6:]], "must have a norm of at most the bound"),
+        (lambda lines: [*lines[:5], "p4,,0.1", *lines[6:]], "clinic-2.csv, row 6"),
+        (lambda lines: lines[:1], "clinic-2.csv"),
+    ],
+    ids=["rows that do not align", "nan", "outside its bound", "empty cell", "no rows"],
+)
+def test_bad_features_are_one_line_and_nothing_is_written(tmp_path: Path, posse: Call, change, said: str) -> None:
+    file = written(tmp_path, OWN)
+    own = tmp_path / "clinic-2.csv"
+    own.write_text("\n".join(change(own.read_text().splitlines())) + "\n")
+    assert said in one_line(posse("up", str(file)))
+    assert not (tmp_path / "fed").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("clinic-1", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1"]', "at least 2 parties, got 1"),
+        ("dealer", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "dealer"]', "the dealer must not be"),
+        ("dealer", "epsilon = 0.25", "epsilon = 0", "epsilon = 0 gives no guarantee"),
+        ("clinic-2", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "x"]', "'clinic-2' is not among"),
+        ("clinic-2", 'rows = "', 'rows = "0', "clinic-2.csv have the digest"),
+        ("clinic-2", "columns = [2, 2]", "columns = [2, 3]", "has 2 features, the terms say 3"),
+        ("clinic-2", "features = ", "# ", "a party needs features"),
+        ("clinic-2", "bounds = [0.7071067811865476, 0.707]", "bounds = [0.7, 0.2]", "norm of at most the bound 0.2"),
+        ("puller", "[source]", "[other]", "unknown setting 'other'"),
+        ("payee", 'kind = "python"', 'kind = "csv"', "needs file"),
+        ("puller", 'identity = "puller"', 'identity = "payee"', "kind must be"),
+    ],
+)
+def test_a_mistake_in_a_party_is_one_line(
+    tmp_path: Path, posse: Call, name: str, old: str, new: str, said: str
+) -> None:
+    path = own_party(tmp_path, name)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    told = posse("party", str(path))
+    assert told.code == 2
+    assert last_line(told.err).startswith("error: ")
+    assert said in last_line(told.err)
+    assert "Traceback" not in told.err
+
+
+def own_party(folder: Path, name: str) -> Path:
+    from posse.cli.layouts import read_federation
+
+    layout = read_federation(written(folder, OWN))
+    (folder / "fed").mkdir()
+    return next(path for path in layout.lay_out(folder / "fed") if path.stem == name)
+
+
+def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -> None:
+    """The first words between them tell."""
+    paths = {path.stem: path for path in laid_out(tmp_path)}
+    other = paths["clinic-2"]
+    other.write_text(other.read_text().replace("steps = 30", "steps = 31"))
+    with stopped(process("party", str(paths["clinic-1"]))) as one, stopped(process("party", str(other))) as two:
+        for running in (one, two):
+            _, err = running.communicate(timeout=SECONDS)
+            assert running.returncode == 2
+            assert "[P530]" in last_line(err)
+            assert "was started for other terms" in last_line(err)
+
+
+def test_no_guarantee_must_be_said_and_is_told(tmp_path: Path, process: Start) -> None:
+    file = written(tmp_path, WORLD.replace('"1/5"', "0\nno_guarantee = true"), steps=4)
+    with stopped(process("up", str(file))) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    assert "no privacy guarantee" in err
+    assert "of 4 pulls" in out
+
+
+def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> None:
+    agents = "".join(f'[[agent]]\nname = "agent-{i}"\nlisten = "127.0.0.1:{free_port()}"\n' for i in (1, 2))
+    head = 'protocol = "dp-combinatorial"\nrun = "m1"\nagents = 2\nproducers = 8\nrounds = 40\nstart = 10\n'
+    file = tmp_path / "fed.toml"
+    file.write_text(head + agents)
+    with stopped(process("up", str(file), "--json")) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    assert json.loads(out)["parties"] == ["agent-1", "agent-2"]
+    assert "the parts of all 2 parties are over" in posse("up", str(file)).out
+    file.write_text(head.replace("rounds = 40", "rounds = 2") + agents)
+    assert "began with rounds = 40" in one_line(posse("up", str(file)))
+    file.write_text(head + agents.replace("agent-2", "agent-7"))
+    assert "the simulated market has agents agent-1, agent-2" in one_line(posse("up", str(file), "--folder", "other"))

@@ -1,0 +1,212 @@
+"""The contextual bandit as processes: whoever is killed with kill -9, arms, rewards and model are those in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from posse.core.errors import DataError
+from posse.core.fixed import REWARD_ONE
+from posse.protocols.mpc_contextual.shares import read_shares
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.runtime import local
+from tests.network.mpc import MpcTorment, found, laid_out, run, twin
+
+ROLES = ("clinic-1", "clinic-2", PULLER, PAYEE, DEALER)
+
+
+def check(federation):
+    federation.check_logs()
+    outcome = federation.outcome()
+    assert outcome == federation.twin()
+    return outcome
+
+
+def test_three_parties_over_loopback_are_the_run_in_memory(tmp_path):
+    paths = laid_out(tmp_path, parties=3)
+    run(paths)
+    outcome = found(paths)
+    assert outcome == twin(paths)
+    assert len(set(outcome.arms)) > 1
+    assert 0 < sum(outcome.rewards) < 30 * REWARD_ONE
+
+
+def test_five_processes_that_nobody_disturbs(tmp_path):
+    with MpcTorment(tmp_path, 1, steps=40, sync=True) as federation:
+        federation.wait()
+    outcome = check(federation)
+    told = json.loads((tmp_path / PAYEE / "journal" / "result.json").read_text())
+    assert (told["total"], told["pulls"]) == (sum(outcome.rewards) / REWARD_ONE, 40)
+    arms = tmp_path / PULLER / "journal" / "arms.csv"
+    lines = arms.read_text().splitlines()
+    assert lines == ["step,arm", *(f"{step},{arm}" for step, arm in enumerate(outcome.arms))]
+    assert arms.stat().st_mode & 0o777 == 0o600
+    check_shares(tmp_path, outcome)
+
+
+def check_shares(folder, outcome):
+    """The last two shares of every party are there, private, and make the model."""
+    for name in ("clinic-1", "clinic-2"):
+        shares = sorted((folder / name / "journal").glob("model-*.share"))
+        assert [path.name for path in shares] == ["model-30.share", "model-40.share"]
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in shares)
+    model = read_shares(folder)
+    assert model.step == 40
+    assert model.words.ravel().tolist() == outcome.model.tolist()
+    assert model.weights.shape == (3, 4)
+    assert np.allclose(model.inverse, model.inverse.swapaxes(1, 2))
+    assert np.all(np.linalg.eigvalsh(model.inverse) < 1 + 1e-6)
+    assert read_shares(folder, 30).step == 30
+    one = folder / "clinic-1" / "journal" / "model-40.share"
+    with pytest.raises(DataError, match="lack that of 'clinic-2'"):
+        read_shares([one])
+    damaged = bytearray(one.read_bytes())
+    damaged[-40] ^= 1
+    one.write_bytes(damaged)
+    with pytest.raises(DataError, match="is damaged"):
+        read_shares(folder)
+
+
+def test_every_role_is_killed(tmp_path):
+    with MpcTorment(tmp_path, 2, steps=150) as federation:
+        federation.go(5, ROLES, again=0)
+    assert sum(federation.kills.values()) >= 4
+    check(federation)
+
+
+@pytest.mark.long
+def test_forty_kills_over_all_roles(tmp_path):
+    kills, early, number = Counter(), 0, 0
+    while (sum(kills.values()) < 60 or min(kills[name] for name in ROLES) < 6) and number < 20:
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        with MpcTorment(folder, 300 + number, steps=400, sync=bool(number % 2)) as federation:
+            federation.go(10, ROLES, at_once=1 + number % 3)
+        check(federation)
+        kills, early, number = kills + federation.kills, early + federation.early_kills, number + 1
+    print(f"\nkills in {number} runs: {dict(kills)}, of them {early} while starting")
+    assert sum(kills.values()) >= 40
+    assert min(kills[name] for name in ROLES) >= 6
+
+
+def test_who_is_missing_is_named_and_the_run_goes_on_where_it_was(tmp_path):
+    give_up = 3.0
+    with MpcTorment(tmp_path, 3, steps=400, give_up=give_up) as federation:
+        federation.until(2 * 20)
+        gone = federation.running["clinic-2"].handle
+        gone.send_signal(signal.SIGKILL)
+        gone.wait()
+        began = time.monotonic()
+        others = [name for name in ROLES if name != "clinic-2"]
+        for name in others:
+            assert federation.running[name].handle.wait(30) == 2
+        assert give_up - 0.5 <= time.monotonic() - began <= give_up + 5
+        assert federation.pulled() < 2 * 400
+        for name in others:
+            (line,) = [line for line in federation.tail(name).splitlines() if line.startswith("error:")]
+            assert re.search(r"'clinic-2' has been missing for 3 s \(.+\)\. Start it again, and then", line)
+        for name in federation.paths:
+            federation.start(name)
+        federation.wait()
+    check(federation)
+
+
+def test_the_dealer_may_be_gone_before_the_end(tmp_path):
+    """It has dealt everything long before: whoever gives up on who is missing does not give up on it."""
+    with MpcTorment(tmp_path, 4, steps=250, give_up=0.5) as federation:
+        federation.wait()
+    check(federation)
+
+
+COUNTING = """
+import os, secrets
+from pathlib import Path
+
+def note(name, *values):
+    file = os.open(Path(__file__).parent / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(file, (" ".join(map(repr, values)) + "\\n").encode())
+    os.close(file)
+
+async def pull(run, step, arm):
+    note("pulled", step, arm)
+
+def reward(run, number):
+    value = secrets.randbelow(1025) / 1024
+    note("earned", number, value)
+    return value
+"""
+
+
+class Outside(MpcTorment):
+    """A puller and a payee with systems of their own that count; the payee's never answers twice the same."""
+
+    def __init__(self, folder, seed, **values):
+        (folder / "counting.py").write_text(COUNTING)
+        self.journalled = []
+        super().__init__(folder, seed, **values)
+        for name, function in ((PULLER, "pull"), (PAYEE, "reward")):
+            path = self.paths[name]
+            path.write_text(path.read_text() + f'\n[source]\nkind = "python"\nfunction = "counting:{function}"\n')
+
+    def pulled(self):
+        return 2 * len({step for step, _ in self.notes("pulled")})
+
+    def notes(self, name):
+        path = self.folder / name
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(step), float(value)) for step, value in map(str.split, lines)]
+
+    def check_asked(self, steps):
+        """A step comes once, or once more for a death in between, and always with its arm; the first reward stands."""
+        self.check_logs()
+        outcome = self.outcome()
+        for name, role, values in (("pulled", PULLER, outcome.arms), ("earned", PAYEE, None)):
+            asked = self.notes(name)
+            assert {step for step, _ in asked} == set(range(steps))
+            assert 0 <= len(asked) - steps <= self.kills[role]
+            assert [step for step, _ in asked] == sorted(step for step, _ in asked)
+            if values is not None:
+                assert all(values[step] == arm for step, arm in asked)
+        given = {}
+        for step, value in self.notes("earned"):
+            given.setdefault(step, []).append(round(value * REWARD_ONE))
+        assert all(units in given[step] for step, units in enumerate(outcome.rewards))
+
+
+def test_no_step_is_pulled_or_paid_anew(tmp_path):
+    with Outside(tmp_path, 5, steps=120, sync=True) as federation:
+        federation.go(4, (PULLER, PAYEE), again=0)
+    assert sum(federation.kills.values()) >= 3
+    federation.check_asked(120)
+
+
+@pytest.mark.long
+def test_no_step_is_pulled_or_paid_anew_over_many_kills(tmp_path):
+    kills = Counter()
+    for number in range(4):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        with Outside(folder, 400 + number, steps=400, sync=True) as federation:
+            federation.go(10, (PULLER, PAYEE, "clinic-1"), at_once=2)
+        federation.check_asked(400)
+        kills += federation.kills
+    print(f"\nkills with systems that count: {dict(kills)}")
+    assert min(kills[PULLER], kills[PAYEE]) >= 10
+
+
+def test_a_run_that_is_over_says_so(tmp_path):
+    """A role whose part is over is started again for others that miss its last messages, and leaves by itself."""
+    with MpcTorment(tmp_path, 6, steps=5) as federation:
+        federation.wait()
+        before = os.stat(tmp_path / PAYEE / "journal" / "result.json").st_size
+        again = local.start_one(federation.paths[PAYEE])
+        assert again.handle.wait(30) == 0
+        assert os.stat(tmp_path / PAYEE / "journal" / "result.json").st_size == before
+    assert "its part was over before" in federation.tail(PAYEE)

@@ -1,0 +1,103 @@
+"""The roles of the contextual bandit as durable parties under every fault of the seam: the run is the one in memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from posse.protocols.mpc_contextual.deploy import VOCABULARY
+from posse.runtime.memory import MemoryRun
+from tests.network.mpc import Outcome, TestWorld, factories
+from tests.network.seam import Network
+
+FAULTS = {
+    "kills": {"kill": 0.04},
+    "power": {"power": 0.04},
+    "connections": {"cut": 0.04, "duplicate": 0.04, "reorder": 0.04, "drop": 0.02},
+    "everything": {"cut": 0.03, "duplicate": 0.02, "reorder": 0.02, "drop": 0.02, "kill": 0.02, "power": 0.02},
+}
+
+
+class Seam(Network):
+    """Counts how often each role died, and keeps the world's own count of what it was asked."""
+
+    def __init__(self, make, terms, world, seed, **how):
+        self.deaths = dict.fromkeys(make, 0)
+        self.world = TestWorld(world, terms.steps)
+        how = {"snapshot_bytes": 6_000, **how}
+        super().__init__(make, list(itertools.combinations(make, 2)), VOCABULARY, self.world, seed, **how)
+
+    def kill(self, name, *, power=False):
+        self.deaths[name] += 1
+        super().kill(name, power=power)
+
+    @property
+    def outcome(self):
+        return Outcome({name: engine.role for name, engine in self.engines.items()})
+
+
+def in_memory(make, terms, world):
+    roles = {name: each() for name, each in make.items()}
+    MemoryRun(roles.values(), TestWorld(world, terms.steps)).finish()
+    return Outcome(roles)
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("faults", FAULTS)
+def test_whatever_happens_the_run_is_the_one_in_memory(tmp_path, faults, parties):
+    made = factories(tmp_path, parties)
+    expected = in_memory(*made)
+    for seed in range(3):
+        network = Seam(*made, seed)
+        network.run(FAULTS[faults])
+        assert network.outcome == expected
+
+
+def test_a_death_at_every_commit_point(tmp_path):
+    """Each role in turn dies after every so many things that happened, set-up and end included."""
+    made = factories(tmp_path, steps=3)
+    expected = in_memory(*made)
+    for name in made[0]:
+        for first in range(0, 60, 12):
+            network = Seam(*made, first)
+            for count in itertools.count(first):
+                if count % 12 == 0:
+                    network.kill(name, power=count % 24 == 0)
+                if not network.step({}):
+                    break
+            assert network.outcome == expected
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 30], ids=["a snapshot at every commit", "no snapshot"])
+def test_snapshots_make_no_difference(tmp_path, snapshot_bytes):
+    made = factories(tmp_path, steps=4)
+    network = Seam(*made, 1, snapshot_bytes=snapshot_bytes)
+    network.run(FAULTS["kills"])
+    assert network.outcome == in_memory(*made)
+
+
+def test_what_was_journalled_is_not_asked_again(tmp_path):
+    """With the answers on disk before anything follows, deaths between two commits ask nothing twice."""
+    made = factories(tmp_path)
+    network = Seam(*made, 4)
+    network.run(FAULTS["power"])
+    assert sum(network.deaths.values()) > 10
+    assert network.world.asked == {"Act": 8, "Earn": 8}
+
+
+@pytest.mark.long
+def test_two_thousand_deaths_over_all_roles(tmp_path):
+    made = factories(tmp_path, steps=10)
+    expected = in_memory(*made)
+    deaths: dict[str, int] = {}
+    seed = 100
+    while sum(deaths.values()) < 2_000:
+        network = Seam(*made, seed)
+        network.run({"kill": 0.05, "power": 0.05, "cut": 0.03, "drop": 0.02})
+        assert network.outcome == expected
+        for name, count in network.deaths.items():
+            deaths[name] = deaths.get(name, 0) + count
+        seed += 1
+    print(f"\ndeaths in {seed - 100} runs: {deaths}")
+    assert min(deaths.values()) >= 200
