@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from posse.cli.arm_settings import ArmSettings
 from posse.cli.helptext import help_of
 from posse.privacy.dp import BudgetSettings
 from tests.cli.conftest import Call, one_line
@@ -96,4 +97,72 @@ def test_settings_from_a_file(posse: Call) -> None:
     ],
 )
 def test_mistakes_are_one_line(posse: Call, flags: str, said: str) -> None:
+    assert said in one_line(posse("budget", *flags.split()))
+
+
+ARMS = ("budget", "arms", "--arms", "10", "--epsilon", "0.1")
+
+
+def test_what_arms_give_away_in_one_step_and_in_all(posse: Call) -> None:
+    out = posse(*ARMS, "--steps", "60000", COLUMNS="120").out
+    for wanted in (
+        "(4.606, 0)", "as published: log(K/e)", "(4.511, 0)", "(270700, 0)", "basic composition over 60000 rounds",
+        "(245200, 1e-05)", "One step: (4.511, 0) for unit score", "All 60,000 steps: (245200, 1e-05) for unit context",
+        "adjacency: replace", "60000 releases", "dp-accounting", "promises nothing by itself", "Not covered",
+        "later rounds: a context moves",
+    ):  # fmt: skip
+        assert wanted in out, wanted
+
+
+def test_arms_as_one_json_document(posse: Call) -> None:
+    found = json.loads(posse(*ARMS, "--steps", "3", "--limit", "10", "--json").out)
+    assert [one["unit"] for one in found["guarantees"]] == ["score", "context"]
+    assert found["guarantees"][0]["epsilon"] == pytest.approx(4.5109, abs=1e-4)
+    assert found["guarantees"][1]["epsilon"] <= 3 * found["guarantees"][0]["epsilon"]
+    assert len(found["figures"]) == 5
+    assert found["most_steps"] == 2
+    none = json.loads(posse("budget", "arms", "--epsilon", "0", "--json").out)
+    assert [one["epsilon"] for one in none["figures"]] == [None] * 5
+
+
+def test_how_many_steps_a_limit_allows(posse: Call) -> None:
+    assert "A limit of (10, 1e-05) for one context allows 2 steps" in posse(*ARMS, "--limit", "10", COLUMNS="120").out
+    every = posse("budget", "arms", "--epsilon", "1", "--limit", "1", COLUMNS="120").out
+    assert "allows any number of steps" in every
+    assert "One step: (0, 0)" in every
+
+
+def test_no_exploration_has_no_figure(posse: Call) -> None:
+    out = posse("budget", "arms", "--epsilon", "0", COLUMNS="100").out
+    assert "One step: no finite epsilon at delta 0 for unit score" in out
+    assert "This is no promise at all." in out
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+def test_arms_fit_the_terminal(posse: Call, columns: int) -> None:
+    out = posse(*ARMS, "--steps", "60000", "--limit", "10", COLUMNS=str(columns)).out
+    assert max(len(line) for line in out.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("name", list(ArmSettings.model_fields))
+def test_every_setting_of_arms_is_a_flag_with_help(posse: Call, name: str) -> None:
+    assert help_of(ArmSettings, name)
+    assert f"--{name}" in posse("budget", "arms", "--help", COLUMNS="200").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("arms --arms 1", "arms must be at least 2"),
+        ("arms --epsilon 2", "epsilon must be in [0, 1]"),
+        ("arms --epsilon 0.1234567", "denominator of at most 4096"),
+        ("arms --steps 0", "steps must be at least 1"),
+        ("arms --delta 1", "delta must be above 0 and below 1"),
+        ("arms --limit 0", "epsilon must be a finite number above 0"),
+        ("--epsilon 1 arms", "Put those of 'arms' behind it"),
+        ("--json arms", "Put those of 'arms' behind it"),
+        ("legs", "No such command 'legs'"),
+    ],
+)
+def test_mistakes_about_arms_are_one_line(posse: Call, flags: str, said: str) -> None:
     assert said in one_line(posse("budget", *flags.split()))

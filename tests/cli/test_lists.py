@@ -83,6 +83,11 @@ def test_problems(posse: Call) -> None:
     ready = {one["name"]: one["ready"] for one in json.loads(posse("problems", "--json").out)}
     assert ready["embedded:jester"]
     assert not ready["steam"]
+    for name in ("digits", "mnist", "clusters", "own"):
+        assert f"--problem {name}" in outcome.out
+        assert flags[name] == "--problem"
+    assert ready["digits"]
+    assert not ready["mnist"]
 
 
 def test_problems_with_files(posse: Call, data_dir: Path) -> None:

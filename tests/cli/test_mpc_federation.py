@@ -81,9 +81,9 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     outcome = found(paths)
     assert outcome == twin(paths)
     assert (told["total"], told["pulls"]) == (sum(outcome.rewards) / 2**24, 20)
-    over = posse("up", str(file))
+    over = posse("up", str(file), COLUMNS="400")
     assert over.code == 0
-    assert "payee/journal/result.json" in "".join(over.out.split())
+    assert "payee/journal/result.json" in over.out
     assert "the payee has the total" in one_line(posse("status", str(tmp_path / "fed" / "clinic-1.toml")))
     file.write_text(file.read_text().replace("steps = 20", "steps = 30"))
     assert "began with steps = 20, the file now says 30" in one_line(posse("up", str(file)))
@@ -169,7 +169,7 @@ def test_bad_features_are_one_line_and_nothing_is_written(tmp_path: Path, posse:
         ("clinic-2", "bounds = [0.7071067811865476, 0.707]", "bounds = [0.7, 0.2]", "norm of at most the bound 0.2"),
         ("puller", "[source]", "[other]", "unknown setting 'other'"),
         ("payee", 'kind = "python"', 'kind = "csv"', "needs file"),
-        ("puller", 'identity = "puller"', 'identity = "payee"', "kind must be"),
+        ("puller", 'kind = "csv"', 'kind = "bernoulli"', "kind must be"),
     ],
 )
 def test_a_mistake_in_a_party_is_one_line(
@@ -226,7 +226,7 @@ def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> No
         assert running.returncode == 0, err
     assert json.loads(out)["parties"] == ["agent-1", "agent-2"]
     assert "the parts of all 2 parties are over" in posse("up", str(file)).out
-    file.write_text(head.replace("rounds = 40", "rounds = 2") + agents)
+    file.write_text(head.replace("rounds = 40", "rounds = 50") + agents)
     assert "began with rounds = 40" in one_line(posse("up", str(file)))
     file.write_text(head + agents.replace("agent-2", "agent-7"))
     assert "the simulated market has agents agent-1, agent-2" in one_line(posse("up", str(file), "--folder", "other"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from posse.results.example_contextual import example_contextual_record
 from posse.results.example_market import example_market_record
 from posse.results.record import RunRecord, Traffic
 
-__all__ = ["example_market_record", "example_record"]
+__all__ = ["example_contextual_record", "example_market_record", "example_record"]
 
 _NAMES = ("clinic-a", "clinic-b", "clinic-c")
 _MEANS = (0.3, 0.5, 0.7)

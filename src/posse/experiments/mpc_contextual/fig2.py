@@ -49,7 +49,8 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     place.contexts()
     steps = points_of(place.steps, POINTS)
     told = run_jobs(
-        jobs, lambda job: curve(place, *job)[steps - 1], lambda job: f"epsilon {job[0]:g}, run {job[1]}", watch, 0.0, 0.6
+        jobs, lambda job: curve(place, *job)[steps - 1], lambda job: f"epsilon {job[0]:g}, run {job[1]}", watch,
+        0.0, 0.6,
     )  # fmt: skip
     curves = {e: np.stack([c for c, job in zip(told, jobs, strict=True) if job[0] == e]) for e in EPSILONS}
     watch(f"real roles, {checked:,} steps", 0.6)

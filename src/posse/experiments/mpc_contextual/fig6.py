@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -71,10 +71,10 @@ def analyse(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
 def _moves(best: Sequence[float]) -> str:
     """Say how the best eta moves, from the numbers.
 
-    >>> _moves([5.0, 6.0, math.inf])
+    >>> _moves([5.0, 6.0, float("inf")])
     'Here it rises in 2 of 2 steps, from 5 to infinity.'
     """
-    up = sum(b > a for a, b in zip(best, best[1:], strict=False))
+    up = sum(b > a for a, b in pairwise(best))
     return f"Here it rises in {up} of {len(best) - 1} steps, from {name(best[0])} to {name(best[-1])}."
 
 

@@ -38,9 +38,7 @@ def panels(
     return figure, axes
 
 
-def line(
-    ax: Axes, x: ArrayLike, y: ArrayLike, number: int, label: str, *, marker: bool = True, **more: Any
-) -> None:
+def line(ax: Axes, x: ArrayLike, y: ArrayLike, number: int, label: str, *, marker: bool = True, **more: Any) -> None:
     """Draw a line."""
     style = look(number) | ({} if marker else {"marker": ""}) | more
     ax.plot(np.asarray(x), np.asarray(y), label=label, linewidth=1.6, markersize=4.5, **style)
@@ -48,14 +46,14 @@ def line(
 
 def band(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, number: int) -> None:
     """Fill between two lines in the colour of a line."""
-    ax.fill_between(np.asarray(x), low, high, color=look(number)["color"], alpha=0.15, linewidth=0)  # type: ignore[arg-type]
+    ax.fill_between(np.asarray(x), low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
 
 
 def infinity_axis(ax: Axes, etas: Sequence[float]) -> list[float]:
     """Return places for etas with infinity as the last of them, and label the axis so."""
     finite = sorted(eta for eta in etas if np.isfinite(eta))
     end = finite[-1] + 1.0
-    whole = [tick for tick in range(int(np.ceil(finite[0])), int(finite[-1]) + 1)]
+    whole = range(int(np.ceil(finite[0])), int(finite[-1]) + 1)
     ax.set_xticks([*whole, end], [*(str(tick) for tick in whole), "∞"])
     ax.axvline(end - 0.5, color=INK, linewidth=0.8, alpha=0.5, linestyle=DASHES[2])
     return [eta if np.isfinite(eta) else end for eta in etas]

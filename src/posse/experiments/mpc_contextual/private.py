@@ -11,6 +11,7 @@ from posse.core.fixed import REWARD_ONE
 from posse.experiments.base import Table
 from posse.experiments.output import Row
 from posse.protocols.mpc_contextual import floats
+from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.dealing import plan
 from posse.protocols.mpc_contextual.payee import Payee
@@ -70,7 +71,8 @@ def check(settings: ContextualSettings, what: str, steps: int, seed: int = 1) ->
     features = setup.features(rows)[:steps]
     along = floats.replay(features, arms, rewards, coins.ties[:steps])
     other = (along.greedy != arms) & ~coins.explore[:steps]
-    alone = floats.run(features, units[:steps] / REWARD_ONE, floats.Coins(*(part[:steps] for part in coins)))
+    first = Coins(coins.explore[:steps], coins.arms[:steps], coins.ties[:steps])
+    alone = floats.run(features, units[:steps] / REWARD_ONE, first)
     return Check(
         what, steps, int((fixed.arms[:steps] == arms).sum()), int(other.sum()),
         float(along.gaps[other].max(initial=0.0)), float(rewards.mean()), float(alone.rewards.mean()),

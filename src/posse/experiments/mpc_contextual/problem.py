@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.fixed import REWARD_ONE
+from posse.problems.classification import digits, mnist
 from posse.problems.contexts import Contexts
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.settings import ContextualSettings
@@ -36,6 +37,8 @@ class Place:
     base: Base
     steps: int
     clusters: int | None = None
+    rows: int | None = None
+    """Use the first rows only, so that others are held out."""
 
     def settings(self, **more: Any) -> ContextualSettings:
         """Return the settings of a run here.
@@ -43,18 +46,25 @@ class Place:
         >>> Place("digits", 500, clusters=5).settings(epsilon="0.1").check().terms.arms
         5
         """
+        common = {"steps": self.steps, "rows": self.rows, **more}
         if self.clusters is None:
-            return ContextualSettings(problem=self.base, steps=self.steps, **more)
-        return ContextualSettings(problem="clusters", base=self.base, arms=self.clusters, steps=self.steps, **more)
+            return ContextualSettings(problem=self.base, **common)
+        return ContextualSettings(problem="clusters", base=self.base, arms=self.clusters, **common)
 
     def contexts(self) -> Contexts:
         """Return the contexts, made once."""
-        return _contexts(self.base, self.clusters)
+        return _contexts(self.base, self.clusters, self.rows)
+
+    def held_out(self) -> tuple[Floats, Floats]:
+        """Return features and rewards of images that no run meets: MNIST's test set, or what `rows` leaves over."""
+        images = mnist(part="test") if self.base == "mnist" else digits()
+        first = 0 if self.base == "mnist" else self.rows or 0
+        return images.rows[first:], np.eye(len(images.classes))[images.labels[first:]]
 
 
 @cache
-def _contexts(base: Base, clusters: int | None) -> Contexts:
-    return Place(base, 1, clusters).settings().contexts()
+def _contexts(base: Base, clusters: int | None, rows: int | None) -> Contexts:
+    return Place(base, 1, clusters, rows).settings().contexts()
 
 
 FULL = Place("mnist", 60_000)
@@ -86,7 +96,9 @@ class World:
 
     def first(self, steps: int) -> World:
         """Keep the first steps only."""
-        return World(*(part[:steps] for part in (self.features, self.rewards, self.chance, self.drawn, self.ties)))
+        return World(
+            self.features[:steps], self.rewards[:steps], self.chance[:steps], self.drawn[:steps], self.ties[:steps]
+        )
 
 
 def world_of(place: Place, seed: int) -> World:

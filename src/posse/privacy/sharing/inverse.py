@@ -18,7 +18,7 @@ def first_guess(size: int) -> tuple[int, int, int]:
     The guess of 1 / x on [1, 1 + b] with the least relative error: 1 - x y(x) is the Chebyshev polynomial T_2, scaled.
 
     >>> first_guess(4)[2]
-    5
+    4
     """
     largest = 1.0 + size
     centre, spread = (largest + 1) / (largest - 1), largest - 1

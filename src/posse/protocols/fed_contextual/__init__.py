@@ -1,0 +1,1 @@
+"""Federated contextual bandits: one reward model on many devices."""

@@ -1,0 +1,47 @@
+"""Who takes part in a round: a pure function of (seed, round).
+
+`fixed`: so many clients, drawn without replacement. `poisson`: every client by a coin of its own, which is what the
+figures of privacy by sampling speak of; a cohort that does not fit its padding is an error and never cut.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLINGS = ("fixed", "poisson")
+_DRAWS = 0x636F686F7274
+
+
+class OverflowingCohort(ValueError):
+    """More clients were drawn than there is room for."""
+
+
+def room(expected: int, sampling: str) -> int:
+    """Places of a cohort: as many as clients, or enough for a Poisson cohort but once in 10^9 rounds."""
+    if sampling == "fixed":
+        return expected
+    return math.ceil((expected + 6.5 * math.sqrt(expected) + 12) / 8) * 8
+
+
+def draw(
+    seed: int, round_: int, clients: int, expected: int, sampling: str
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the numbers of the clients of a round, padded, and which of them are present."""
+    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, _DRAWS], counter=[0, 0, 0, round_]))
+    places = room(expected, sampling)
+    if sampling == "fixed":
+        if expected > clients:
+            raise ValueError(f"a cohort of {expected} needs as many clients, got {clients}. Ask for fewer.")
+        return generator.choice(clients, expected, replace=False).astype(np.int32), np.ones(expected, np.float32)
+    count = int(generator.binomial(clients, expected / clients))
+    if count > places:
+        raise OverflowingCohort(
+            f"{count} clients were drawn for round {round_ + 1} where there is room for {places}. Take another seed: "
+            "cutting the cohort would void the guarantee."
+        )
+    numbers = np.zeros(places, np.int32)
+    numbers[:count] = generator.choice(clients, count, replace=False)
+    return numbers, (np.arange(places) < count).astype(np.float32)
