@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench bench-network reproduce clean
+.PHONY: help demo test test-long lint bench bench-network bench-mpc reproduce clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,10 +35,15 @@ bench: $(READY)  ## benchmarks: ratios measured in one run
 bench-network: $(READY)  ## steps a second over loopback mutual TLS
 	@$(BIN)/python -m benchmarks.network
 
-reproduce: $(READY)  ## the published figures, full size (long)
+bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and memory as processes
+	@$(BIN)/python -m benchmarks.mpc
+
+reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
 	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \
 		dp-combinatorial/fig2 dp-combinatorial/exp1 dp-combinatorial/exp2 dp-combinatorial/exp3 \
-		dp-combinatorial/order dp-combinatorial/overlap
+		dp-combinatorial/order dp-combinatorial/overlap \
+		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/fig2 mpc-contextual/fig3 \
+		mpc-contextual/fig6 mpc-contextual/fig7 mpc-contextual/fig8 mpc-contextual/fig9
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,7 @@ def in_memory(arms: int, parties: int, steps: int = 60) -> dict[str, float]:
 class NoDisk:
     """A disk that keeps nothing: what journals cost is the difference."""
 
+    # ruff: noqa: D102
     def take(self, folder: Path) -> int:
         return 0
 
@@ -160,12 +161,6 @@ def role(path: Path, journals: bool) -> None:
         await party.run()
         telling.cancel()
 
-    if os.environ.get("POSSE_PROFILE") == path.stem:
-        import cProfile
-
-        profile = cProfile.Profile()
-        signal.signal(signal.SIGTERM, lambda *_: (profile.dump_stats("/tmp/posse.profile"), os._exit(0)))
-        profile.runcall(asyncio.run, go())
     asyncio.run(go())
 
 
@@ -228,17 +223,9 @@ def processes(arms: int, parties: int, steps: int, *, sync: bool = True, journal
             yield Processes(paths, children)
         finally:
             for pid in children.values():
-                with_suppressed(lambda pid=pid: os.kill(pid, signal.SIGTERM))  # type: ignore[misc]
-                time.sleep(0.05)
-                with_suppressed(lambda pid=pid: os.kill(pid, signal.SIGKILL))  # type: ignore[misc]
-                with_suppressed(lambda pid=pid: os.waitpid(pid, 0))  # type: ignore[misc]
-
-
-def with_suppressed(work: Callable[[], object]) -> None:
-    try:
-        work()
-    except (ProcessLookupError, ChildProcessError):
-        return
+                with suppress(ProcessLookupError, ChildProcessError):  # one may have ended by itself
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
 
 
 @dataclass
@@ -306,8 +293,9 @@ def headline(seconds: float) -> None:
     print(f"  the published code       {low:.0f} to {high:.0f} times as long (561 to 681 ms, elsewhere, no TLS)")
     print(f"  rounds                   {rounds(ARMS, 2):8d}       target {TARGET_ROUNDS}")
     print(
-        f"  bytes of a party         {total / 1e3:8.1f} KB    target {TARGET_BYTES / 1e3:g}: sent {full.sent / 1e3:.1f}, "
-        f"received {full.received / 1e3:.1f}, from the dealer {full.dealt / 1e3:.1f} (before TLS)"
+        f"  bytes of a party         {total / 1e3:8.1f} KB    target {TARGET_BYTES / 1e3:g}: "
+        f"sent {full.sent / 1e3:.1f}, received {full.received / 1e3:.1f}, from the dealer {full.dealt / 1e3:.1f} "
+        "(before TLS)"
     )
     print(f"  CPU ms of each role      {shown(full.cpu_ms)}  together {sum(full.cpu_ms.values()):.2f}")
     print(f"  plain bandit in numpy    {plain:8.4f} ms    slowdown {full.ms / plain:.0f}x")

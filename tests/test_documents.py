@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from posse.cli.app import app
+from posse.protocols.mpc_contextual.deploy import ContextualFederation
 from posse.protocols.samba.deploy import FederationFile, SambaOptions
 from posse.runtime.network.deployment import PartyFile
 from posse.runtime.sources import SourceSettings
@@ -43,7 +44,7 @@ def test_example_programs_run(path: Path) -> None:
 
 
 def test_the_readme_has_examples() -> None:
-    assert len(blocks("python")) == 4
+    assert len(blocks("python")) == 5
 
 
 def commands_of(text: str) -> list[list[str]]:
@@ -53,7 +54,7 @@ def commands_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 11), ("docs/tutorial.md", 30)])
+@pytest.mark.parametrize(("name", "count"), [("README.md", 13), ("docs/tutorial.md", 31)])
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
     assert len(commands) == count
@@ -66,7 +67,9 @@ def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
 
 def test_the_files_of_the_tutorial_are_read() -> None:
     text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    FederationFile.make(tomllib.loads(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0]))
+    tables = [tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)]
+    FederationFile.make(tables[0])
+    ContextualFederation.make(tables[-1])
     files = re.findall(r"\.toml <<'END'\n(.*?)END\n", text, re.DOTALL)
     assert len(files) == 6
     for one in files:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from posse.cli import ca as commands
 from posse.cli import root
 from posse.cli.app import app
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
 from posse.runtime.certificates.identity import PartyIdentity
 from tests.cli.conftest import Call, one_line
@@ -187,6 +188,8 @@ LATER = [
     (["ca", "init", "--run", "r"], "posse-ca exists and is not overwritten"),
     (["ca", "token", "--role", "ownr", "--name", "a"], "unknown role 'ownr'. Did you mean 'owner'?"),
     (["ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
+    (["ca", "token", "--role", "party"], "a party needs a name. Pass --name"),
+    (["ca", "token", "--role", "dealer", "--name", "x"], "the dealer of a run is called 'dealer', got 'x'"),
     (["ca", "token", "--role", "comp", "--name", "x"], "the comp of a run is called 'comp', got 'x'"),
     (["ca", "token", "--role", "owner", "--name", "comp"], "'comp' is the name of a role"),
     (["ca", "token", "--role", "owner", "--name", "A"], "name must be 1 to 63"),
@@ -231,6 +234,14 @@ def test_help_alone(posse: Call) -> None:
         assert name in outcome.out
 
 
+@pytest.mark.parametrize("role", ["puller", "payee", "dealer"])
+def test_roles_outside_the_parties_go_by_their_name(ready: Call, role: str) -> None:
+    told = json.loads(ready("ca", "token", "--role", role, "--json").out)
+    assert (told["role"], told["name"]) == (role, role)
+    assert f"'{role}' is the name of a role" in one_line(ready("ca", "token", "--role", "party", "--name", role))
+
+
 def test_roles_are_those_of_the_protocols() -> None:
-    assert set(commands.SOLE) == {CONTROLLER, COMP, CUSTOMER}
+    assert set(commands.SOLE) == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
+    assert {*commands.ROLES} - {*commands.SOLE} == {"owner", "agent", "party"}
     assert commands.INTERRUPTED == root.INTERRUPTED

@@ -120,6 +120,14 @@ def test_features_of_ones_own(posse: Call, files: tuple[str, ...]) -> None:
     assert "Identical" in out
 
 
+def test_batches_share_rounds(posse: Call) -> None:
+    flags = ("--policy", "linucb", "--width", "0.5", "--batch", "4", "--path", "parties", "--no-plain-too", "--no-save")
+    out = " ".join(posse(*RUN, *SMALL, *flags).out.split())
+    assert "linucb · digits · 2 parties · 10 arms · 60 steps" in out
+    assert "steps that share rounds and a model 4" in out
+    assert "rounds 11 " not in out
+
+
 def test_no_exploration_must_be_said_aloud(posse: Call) -> None:
     out = posse(*RUN, *SMALL, "--epsilon", "0", "--without-guarantee", "--no-save").out
     assert "no finite ε at δ = 0" in out
@@ -144,6 +152,7 @@ def test_what_hides_the_arm_is_listed_as_protection() -> None:
     for name in ("epsilon", "without_guarantee", "delta", "limit"):
         assert panel_of(ContextualSettings, name) == "Who may learn what"
     assert panel_of(ContextualSettings, "parties") == "What is learnt"
+    assert panel_of(ContextualSettings, "width") == "How to choose"
 
 
 FLAGS = [
@@ -154,7 +163,7 @@ FLAGS = [
     (("--epsilon", "often"), "a number in [0, 1] such as 0.1 or 1/3"),
     (("--without-guarantee",), "belongs to epsilon 0"),
     (("--bits", "40"), "bits must be in [12, 26]"),
-    (("--steps", "100000000"), "2^62 is the limit"),
+    (("--steps", "100000000"), "got 100,000,000"),
     (("--steps", "0"), "steps must be at least 1"),
     (("--problem", "letters"), "problem must be 'digits'"),
     (("--problem", "mnist"), "POSSE_DATA"),
@@ -166,6 +175,10 @@ FLAGS = [
     (("--latency", "-1"), "latency must be at least 0"),
     (("--path", "sideways"), "path must be 'parties', 'fixed' or 'float'"),
     (("--arms", "5"), "arms applies to clusters"),
+    (("--policy", "softmax"), "policy must be 'epsilon-greedy', 'linucb' or 'thompson'"),
+    (("--width", "2"), "width belongs to linucb and thompson"),
+    (("--batch", "99"), "batch must be in [1, 32]"),
+    (("--steps", "50", "--batch", "4"), "steps must be a multiple of the batch"),
     (("--epsilom", "1"), "--epsilon"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,7 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     with stopped(process("up", str(file), "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
+    assert re.search(r"\(2\.565, 0\) of the scores of one step, \(.+\) of one context over all 20 steps", err)
     told = json.loads(out)
     paths = sorted((tmp_path / "fed").glob("*.toml"), key=lambda path: path.stem)
     outcome = found(paths)
@@ -192,6 +194,14 @@ def own_party(folder: Path, name: str) -> Path:
     layout = read_federation(written(folder, OWN))
     (folder / "fed").mkdir()
     return next(path for path in layout.lay_out(folder / "fed") if path.stem == name)
+
+
+def test_a_party_alone_gives_up_and_names_whom_it_misses(tmp_path: Path, posse: Call) -> None:
+    path = next(path for path in laid_out(tmp_path, give_up=0.5) if path.stem == "clinic-2")
+    told = posse("party", str(path))
+    assert told.code == 2
+    assert "'clinic-1' has been missing for 0.5 s (cannot reach 127.0.0.1:" in last_line(told.err)
+    assert last_line(told.err).endswith("and then 'clinic-2': this run goes on where it was.")
 
 
 def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -> None:

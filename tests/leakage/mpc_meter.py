@@ -89,7 +89,7 @@ def check_once(meter: Meter, terms: Terms, plan: Plan, keys: DealerKeys) -> None
     )
     for _, number, tape in meter.tapes:
         _check_tape(meter.items[id(tape)], plan, number)
-    _check_counters(meter, 2 * len(terms.parties) + 4)
+    _check_counters(meter, 3 * len(terms.parties) + 3)
     _check_words(meter)
 
 
@@ -109,7 +109,7 @@ def _check_counters(meter: Meter, keys: int) -> None:
     by_key = defaultdict(list)
     for key, counter, length in meter.streams:
         by_key[key].append((counter, counter + -(-length // 16)))
-    # A seed of tapes for every party, one of inputs for every owner, the dealer's coins, the parties' places.
+    # A seed of tapes for every party, one of inputs for every owner, the dealer's coins, the parties' places and pads.
     assert len(by_key) == keys
     for spans in by_key.values():
         spans.sort()

@@ -156,11 +156,11 @@ def twin(paths: list[Path]) -> Outcome:
     return Outcome({role.name: role for role in roles})
 
 
-def factories(folder: Path, parties: int = 2, steps: int = 8) -> tuple[dict[str, Any], Terms, World]:
+def factories(folder: Path, parties: int = 2, steps: int = 8, **more: Any) -> tuple[dict[str, Any], Terms, World]:
     """One function a role that makes it anew with the secrets it has always had."""
     world = World(**write_world(folder, parties))
     contexts = world.contexts()
-    terms = Terms("run-1", contexts.parties, (2,) * parties, len(ARMS), steps, (1, 5))
+    terms = Terms("run-1", contexts.parties, (2,) * parties, len(ARMS), steps, (1, 5), **more)
     planned, rows = plan(terms), contexts.order(world.seed, steps)
     secrets = {name: Secrets.fresh() for name in (*contexts.parties, DEALER)}
 
@@ -199,9 +199,13 @@ class MpcTorment(Torment):
         while self.pulled() < size and self.running[PULLER].handle.poll() is None:
             self._tick()
 
+    def log(self, name: str) -> str:
+        """What a role's process has written."""
+        return self.paths[name].with_suffix(".log").read_text(errors="replace")
+
     def check_logs(self) -> None:
-        for path in self.paths.values():
-            text = path.with_suffix(".log").read_text()
+        for name in self.paths:
+            text = self.log(name)
             assert "Traceback" not in text, text[-2000:]
             assert "refused" not in text, text[-2000:]
 

@@ -36,7 +36,9 @@ def test_parties_that_do_not_earn_are_still_named() -> None:
 
 def test_both_figures_are_told_each_with_its_delta_and_unit() -> None:
     once, total = guarantees([SHARED])
-    assert once.sentence("party").startswith("epsilon-greedy (shared), puller: ε = 3.332 at δ = 0 for the scores of one")
+    assert once.sentence("party").startswith(
+        "epsilon-greedy (shared), puller: ε = 3.332 at δ = 0 for the scores of one"
+    )
     assert total.figure == "ε = 912.4 at δ = 1e-05"
     assert once.hollow == ""
     assert f"above {HOLLOW:g} promises nothing" in total.sentence("party")
@@ -68,6 +70,8 @@ def test_what_a_step_costs() -> None:
     assert rows["CPU time of the dealer"] == "833 µs"
     assert rows["estimated time at 20 ms one way and 100 Mbit/s"] == "230 ms"
     assert rows["the same for all 300 steps"] == "1 min 9 s"
+    batched = example_contextual_record(summary={**SHARED.summary, "rounds_a_step": 2.875, "model_frozen_for_steps": 8})
+    assert step_costs(batched)[:2] == [("rounds", "2.88"), ("steps that share rounds and a model", "8")]
     assert step_costs(FLOATS) == step_costs(example_record()) == []
     assert not [what for what, _ in step_costs(example_contextual_record()) if "estimated" in what]
 

@@ -13,6 +13,7 @@ from posse.cli import (
     ca,
     contextual,
     demo,
+    devices,
     enrol,
     federation,
     market,
@@ -89,6 +90,14 @@ app.add_typer(budget.app, name="budget")
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(enrol.enrol)
+devices.app.command("up", cls=settings_command(devices.device_settings, skip=["out"], seed=devices.TRIAL_SEED))(
+    devices.up
+)
+devices.app.command(
+    "simulate", cls=settings_command(devices.device_settings, skip=["out", "secure"], seed=devices.TRIAL_SEED)
+)(devices.simulate)
+devices.app.command("app", cls=settings_command(devices.device_settings))(devices.write)
+app.add_typer(devices.app, name="devices")
 app.command("up")(federation.up)
 app.command("party")(federation.party)
 app.command("status")(federation.status)

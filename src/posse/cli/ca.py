@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.")
 
-SOLE = ("controller", "comp", "customer")
+SOLE = ("controller", "comp", "customer", "puller", "payee", "dealer")
 """Roles that one party has, and by whose name it goes."""
-ROLES = ("owner", *SOLE, "agent")
+ROLES = ("owner", "agent", "party", *SOLE)
 
 INTERRUPTED = 130
 
@@ -36,7 +36,14 @@ PassphraseFile = Annotated[
 Ask = Annotated[bool, typer.Option("--passphrase", help="Encrypt the key; asks for a passphrase.")]
 Run = Annotated[str, typer.Option(help="The run it is for: a-z, 0-9 and -.", metavar="TEXT")]
 Named = Annotated[str, typer.Option(help="What the authority is called: a-z, 0-9 and -.", metavar="TEXT")]
-Role = Annotated[str, typer.Option(help="owner, controller, comp, customer or agent.", metavar="TEXT")]
+Role = Annotated[
+    str,
+    typer.Option(
+        help="samba: owner, controller, comp, customer; dp-combinatorial: agent; mpc-contextual: party, puller, payee, "
+        "dealer.",
+        metavar="TEXT",
+    ),
+]
 Name = Annotated[
     str | None, typer.Option(help="Name of the party: a-z, 0-9 and -. Default: the role, where one party has it.")
 ]
@@ -285,12 +292,13 @@ def _name_for(role: str, name: str | None) -> str:
     check.one_of(ROLES, role=role)
     if role in SOLE and name in (None, role):
         return role
+    some = f"a {role}" if role == "party" else f"an {role}"
     if name is None:
-        raise ConfigError(f"an {role} needs a name. Pass --name, such as --name clinic-b.")
+        raise ConfigError(f"{some} needs a name. Pass --name, such as --name clinic-b.")
     if role in SOLE:
         raise ConfigError(f"the {role} of a run is called '{role}', got '{name}'. Leave --name out.")
     if name in SOLE:
-        raise ConfigError(f"'{name}' is the name of a role, got it for an {role}. Choose another name.")
+        raise ConfigError(f"'{name}' is the name of a role, got it for {some}. Choose another name.")
     return name
 
 

@@ -19,6 +19,7 @@ _PROTECTION = (
     "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
     "start", "stop", "without_guarantee", "limit",
 )  # fmt: skip
+_CHOICE = {"ContextualSettings": ("policy", "width", "batch")}
 
 
 def help_of(model: type[Settings], name: str) -> str:
@@ -32,6 +33,8 @@ def panel_of(model: type[Settings], name: str) -> str:
     if name in _PROTECTION:
         return "Who may learn what"
     owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
+    if name in _CHOICE.get(owner.__name__, ()):
+        return "How to choose"
     return _PANELS.get(owner.__name__, "The run")
 
 

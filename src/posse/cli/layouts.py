@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.core.errors import ConfigError, PosseError
+from posse.core.errors import ConfigError, MissingExtraError, PosseError
 from posse.core.settings import Settings, read_toml
 
 if TYPE_CHECKING:
     from posse.protocols.dp_combinatorial.deploy import MarketFederation
-    from posse.protocols.mpc_contextual.deploy import ContextualFederation
+    from posse.protocols.mpc_contextual.terms import Terms
     from posse.protocols.samba.deploy import FederationFile
     from posse.runtime.network.deployment import Build
 
@@ -88,21 +88,31 @@ def _contextual(values: dict[str, Any], here: Path) -> Layout:
     if isinstance(values.get("world"), dict):
         values = {**values, "world": _world_beside(values["world"], here)}
     federation = ContextualFederation.make(values)
-    check_federation(federation)
+    terms = check_federation(federation).terms(federation.run)
     roles = ("party", *OUTSIDE)
     return Layout(
         federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, roles,
         lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
-        _no_guarantee(federation),
+        _guarantee(terms),
     )  # fmt: skip
 
 
-def _no_guarantee(federation: ContextualFederation) -> tuple[str, ...]:
-    from posse.protocols.mpc_contextual.terms import exploration
+def _guarantee(terms: Terms) -> tuple[str, ...]:
+    """Say what an arm shows, for one step and for all: never one without the other."""
+    from posse.privacy.dp.arm_ledger import ArmLedger
 
-    if exploration(federation.epsilon)[0]:
-        return ()
-    return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
+    if not terms.rate:
+        return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
+    try:
+        ledger = ArmLedger(terms.arms, terms.rate)
+        ledger.spend(terms.steps)
+        once, total = ledger.guarantees()
+    except MissingExtraError as error:
+        return (f"what the arms show of the contexts is not told: {_plain(error)}",)
+    return (
+        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
+        f"{terms.steps:,} steps; rewards and weights carry no noise.",
+    )
 
 
 def _market(values: dict[str, Any], here: Path) -> Layout:

@@ -82,6 +82,9 @@ def contextual(settings: ContextualSettings) -> RunRecord:
 
     with Doing("compiling the twins, which is done once"):
         warm_up()
+        if settings.path != "parties" and settings.batch > 1:
+            # Batches have loops of their own.
+            run_contextual(settings.model_copy(update={"steps": settings.batch, "runs": 1}))
     name = {"parties": "shared run", "fixed": "fixed-point twin", "float": "float twin"}[settings.path]
     with Doing(name) as doing:
 

@@ -21,7 +21,10 @@ def step_costs(record: RunRecord) -> list[tuple[str, str]]:
     rounds, steps = record.summary.get("rounds_a_step"), record.steps_done
     if not isinstance(rounds, int | float) or not steps:
         return []
-    rows = [("rounds", words.number(rounds))]
+    rows = [("rounds", words.number(rounds, 3))]
+    together = record.summary.get("model_frozen_for_steps")
+    if together is not None:
+        rows.append((f"{words.plural(record.words.step)} that share rounds and a model", str(together)))
     for what, key in (("sends", "bytes_a_step_sent_by_a_party"), ("is dealt", "bytes_a_step_dealt_to_a_party")):
         size = record.summary.get(key)
         rows += [(f"bytes that a party {what}", words.size(int(size)))] if isinstance(size, int | float) else []

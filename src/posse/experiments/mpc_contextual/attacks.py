@@ -86,19 +86,23 @@ def attacked(place: Place, held: Rows, epsilons: tuple[float, ...], stages: tupl
 
 @dataclass(frozen=True)
 class Heart:
-    """A control: few rows, more features than rows, and many sweeps, so that the model learns them by heart."""
+    """A control: few rows, more features than rows, and many sweeps, so that the model learns them by heart.
 
-    rows: int = 200
+    It learns from arms drawn at random, so that it meets every arm of every row, and is asked without exploration.
+    """
+
+    rows: int = 150
+    others: int = 1_000
+    """Rows of the same source that it does not learn."""
     features: int = 300
-    sweeps: int = 10
-    epsilon: float = 0.1
+    sweeps: int = 40
     bandwidth: float = 3.0
 
 
 def by_heart(place: Place, held: Rows, heart: Heart, seed: int) -> Floats:
     """Train the same bandit on random features of few rows, again and again, and attack it: one value a quantity."""
     rng = np.random.default_rng((seed, _PULLS))
-    world = world_of(place, seed).first(2 * heart.rows)
+    world = world_of(place, seed).first(heart.rows + heart.others)
     directions = heart.bandwidth * rng.normal(size=(world.features.shape[1], heart.features))
     turns = rng.uniform(0, 2 * math.pi, heart.features)
 
@@ -107,13 +111,13 @@ def by_heart(place: Place, held: Rows, heart: Heart, seed: int) -> Floats:
         return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True))
 
     rows = Rows(lifted(world.features), world.rewards)
-    met, later = rows.part(0, heart.rows), rows.part(heart.rows, 2 * heart.rows)
+    met, later = rows.part(0, heart.rows), rows.part(heart.rows, heart.rows + heart.others)
     steps = heart.rows * heart.sweeps
     arms = world.rewards.shape[1]
     again = World(
         np.tile(met.features, (heart.sweeps, 1)), np.tile(met.rewards, (heart.sweeps, 1)), rng.random(steps),
         rng.integers(0, arms, steps), rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1),
     )  # fmt: skip
-    run = floats.run(again.features, again.rewards, again.coins(heart.epsilon))
+    run = floats.run(again.features, again.rewards, again.coins(1.0))
     others = Rows(lifted(held.features), held.rewards)
-    return at_checkpoint(run.weights, met, later, others, heart.epsilon, seed)
+    return at_checkpoint(run.weights, met, later, others, 0.0, seed)

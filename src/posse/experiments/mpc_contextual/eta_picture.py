@@ -16,6 +16,9 @@ from posse.results.palette import INK
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BELOW = 4.0
+"""Percent points below 0 at which the right panel is cut: much exploration costs far more."""
+
 
 def picture(lines: Sequence[Line]) -> Figure:
     """Draw reward against eta, and beside it what is gained over infinity; the best of a line is ringed."""
@@ -24,9 +27,7 @@ def picture(lines: Sequence[Line]) -> Figure:
     theme.style(left, x=label, y="average reward")
     theme.style(right, x=label, y="percent points")
     everything = sorted({eta for line in lines for eta in line.etas})
-    for ax in (left, right):
-        pictures.infinity_axis(ax, everything)
-    end = everything[-2] + 1.0
+    end = pictures.infinity_axis(left, everything)
     for number, line in enumerate(lines):
         x = np.array([eta if np.isfinite(eta) else end for eta in line.etas])
         gains = [mean_of(line.rewards[:, i] - line.rewards[:, -1]) for i in range(len(x) - 1)]
@@ -37,9 +38,13 @@ def picture(lines: Sequence[Line]) -> Figure:
         ring = {"markersize": 10, "marker": "o", "markerfacecolor": "none", "color": pictures.look(number)["color"]}
         left.plot([x[line.best]], [line.means[line.best]], **ring)
     right.axhline(0.0, color=INK, linewidth=1.0)
-    right.set_ylim(-4.0, 4.0)
+    most = max(float((line.means[:-1] - line.means[-1]).max()) for line in lines)
+    right.set_ylim(-BELOW, max(2.0, 140 * most))
     ring_sign = pictures.sign("best mean", color=INK, marker="o", linestyle="", markerfacecolor="none", markersize=9)
-    runs = len(lines[0].rewards)
-    note = f"Means of {runs} runs; bands: 95 % t intervals over runs. The right panel is cut at 4 percent points."
+    runs = sorted({len(line.rewards) for line in lines}, reverse=True)
+    note = (
+        f"Means of {' or '.join(map(str, runs))} runs; bands: 95 % t intervals over runs. The right panel is cut "
+        f"{BELOW:g} below 0."
+    )
     pictures.legend(figure, left, 6, note, [ring_sign])
     return figure

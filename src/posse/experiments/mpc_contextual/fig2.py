@@ -88,8 +88,8 @@ def analyse(found: Found, out: Path) -> Analysis:
         "The paper says that private and plain rewards are the same for a range of epsilon; "
         + ("so they are here, arm by arm." if found.check.equal else "here arms DIFFER: the private run is wrong."),
         "The curves are of the float twin, on the coins that the private run of the same seed would have. Figure 2 is "
-        "printed as a picture: its epsilons and rewards are not in the text, so no number stands beside ours. Its "
-        "appendix D draws rewards up to about 0.85 for the same task.",
+        "printed as a picture: its epsilons and rewards are not in the text, so no number stands beside ours. An "
+        "axis of its appendix D, on the same task, is marked at 0.85.",
         f"One step costs eta = log(|A| / epsilon - |A| + 1) for its context; {found.place.steps:,} steps together, at "
         "delta 1e-5, cost what the table says: no meaningful guarantee for the run. Rewards and weights carry none.",
     )

@@ -120,9 +120,10 @@ def picture(done: Sequence[Timed]) -> Figure:
     own = [one for one in done if one.arms >= anchor.arms]
     square = [anchor.party * (one.arms / anchor.arms) ** 2 for one in own]
     left.plot([one.arms for one in own], square, color=INK, linestyle=":", label="|A|² from 40 arms, as the paper")
+    pictures.logarithmic(left, [*(one.party for one in done), *(one.roles["dealer"] for one in done), *square])
+    pictures.logarithmic(right, [*sent, *dealt])
     for ax in (left, right):
         ax.set_xscale("log")
-        ax.set_yscale("log")
         ax.set_xticks(arms, [str(one) for one in arms])
         ax.set_xticks([], minor=True)
     note = "Medians of CPU time in one process, two parties; right: what a party sends (party) and is dealt (dealer)"

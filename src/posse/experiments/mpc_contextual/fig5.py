@@ -99,11 +99,11 @@ def picture(done: Sequence[Timed]) -> Figure:
     quantities = (QUANTITIES["CPU of one party"], QUANTITIES["CPU of all roles"], QUANTITIES["bytes sent by all"])
     for ax, name, of in zip(axes, names, quantities, strict=True):
         theme.style(ax, x="parties |P|", y=name)
+        scale = 1e3 if "kB" in name else 1.0
         for number, arms in enumerate(sizes(done)):
             own = [one for one in done if one.arms == arms]
-            scale = 1e3 if "kB" in name else 1.0
             pictures.line(ax, [one.parties for one in own], [of(one) / scale for one in own], number, f"|A| = {arms}")
-        ax.set_yscale("log")
+        pictures.logarithmic(ax, [of(one) / scale for one in done])
         ax.set_xticks(sorted({one.parties for one in done}))
     pictures.legend(figure, axes[0], 4, "Medians of CPU time in one process; bytes without what the dealer sends")
     return figure

@@ -25,7 +25,7 @@ TITLES = {
 
 def picture(found: Found) -> Figure:
     """Draw three attacks against the stage of training; the floor of the first is dotted."""
-    figure, axes = pictures.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharey=True)
+    figure, axes = pictures.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharex=True, sharey=True)
     x = np.array(found.stages)
     for ax, name in zip(axes, TITLES, strict=True):
         theme.style(ax, x="training steps (logarithmic)", y="advantage (percent points)" if name == "code" else "")

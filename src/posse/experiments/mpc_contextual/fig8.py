@@ -36,10 +36,10 @@ from posse.results.palette import INK
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BITS = (14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 28)
+BITS = (14, 16, 18, 20, 22, 24, 26, 28)
 OUR_BITS = (14, 16, 20, 26)
 """The protocol takes 12 to 26."""
-RUNS = 5
+RUNS = 3
 PUBLISHED_BEST, PUBLISHED_LOW, PUBLISHED_HIGH = 20, 18, 22
 """Published: 20 bits are best, with sharp drops below 18 and above 22."""
 WHOLE = 0.01
@@ -56,8 +56,13 @@ class Found:
     checks: list[Check]
 
     def rewards(self, kind: Kind, bits: int) -> list[float]:
-        """Rewards of all runs at so many bits."""
-        return [one.reward for one in self.results if (one.job.kind, one.job.bits) == (kind, bits)]
+        """Rewards of all runs at so many bits; a run that left its range has none."""
+        own = [one for one in self.results if (one.job.kind, one.job.bits) == (kind, bits)]
+        return [one.reward for one in own if not one.refused]
+
+    def refused(self, kind: Kind, bits: int) -> int:
+        """Runs that left their range."""
+        return sum(one.refused for one in self.results if (one.job.kind, one.job.bits) == (kind, bits))
 
     def bits(self, kind: Kind) -> list[int]:
         """Bits that were run."""
@@ -65,7 +70,12 @@ class Found:
 
     def whole(self, kind: Kind) -> list[int]:
         """Bits at which the mean over runs is within a percent point of floats."""
-        return [bits for bits in self.bits(kind) if float(np.mean(self.rewards(kind, bits))) > self.plain - WHOLE]
+        return [bits for bits in self.bits(kind) if self._whole(kind, bits)]
+
+    def _whole(self, kind: Kind, bits: int) -> bool:
+        if self.refused(kind, bits):
+            return False
+        return float(np.mean(self.rewards(kind, bits))) > self.plain - WHOLE
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -102,6 +112,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         "dealt pairs never wraps, and the recursive form needs fewer bits. 'Exact' holds while |x| < 2^62: above 26 "
         "bits a score may leave that range.",
         f"Epsilon {EPSILON:g}, runs 1 to {len(found.rewards(PAPER, found.bits(PAPER)[0]))}; the paper tells neither.",
+        _refused(found),
         check_words(found.checks),
     )
     return Analysis(headline, (bit_table(found), wrap_table(found.results), check_table(found.checks)), notes, files)
@@ -120,6 +131,17 @@ def _agreement(found: Found) -> str:
     return said + "."
 
 
+def _refused(found: Found) -> str:
+    """Say where the protocol itself has too few bits: its twin checks every range, real roles cannot."""
+    out = [f"{found.refused(OURS, bits)} at {bits} bits" for bits in found.bits(OURS) if found.refused(OURS, bits)]
+    if not out:
+        return "The protocol's twin checks the range of every intermediate: no run left it."
+    return (
+        "The protocol's twin checks the range of every intermediate, and refuses runs that leave it: "
+        f"{', '.join(out)}. Real roles cannot see this: so few bits are allowed for such long runs, and should not be."
+    )
+
+
 def _list(bits: Sequence[int]) -> str:
     return "at no L" if not bits else f"at L = {', '.join(map(str, bits))}"
 
@@ -131,8 +153,9 @@ def bit_table(found: Found) -> Table:
     for bits in found.bits(PAPER):
         cells = []
         for kind in kinds:
-            own = found.rewards(kind, bits)
-            cells.append(f"{mean_of(own).text(3)} (worst {min(own):.3f})" if own else "–")
+            own, refused = found.rewards(kind, bits), found.refused(kind, bits)
+            told = f"{mean_of(own).text(3)} (worst {min(own):.3f})" if own else "–"
+            cells.append(f"{told}; out of range in {refused} more" if refused else told)
         rows.append((str(bits), *cells))
     return Table(
         f"Average reward, mean over runs ± 95 % t interval (floats: {found.plain:.4f})",
@@ -159,7 +182,7 @@ def picture(found: Found) -> Figure:
     figure, (ax,) = pictures.panels(1, height=4.6, width=8.0)
     theme.style(ax, x="bits of precision L", y="average reward")
     for number, kind in enumerate((*KINDS, OURS)):
-        bits = found.bits(kind)
+        bits = [b for b in found.bits(kind) if found.rewards(kind, b)]
         own = [found.rewards(kind, b) for b in bits]
         pictures.line(ax, bits, [np.mean(one) for one in own], number, kind.label)
         pictures.band(ax, bits, [min(one) for one in own], [max(one) for one in own], number)

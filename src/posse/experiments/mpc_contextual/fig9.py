@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STEPS = tuple(range(9))
 LINES = {PAPER: 20, PAPER_EXACT: 20, RECURSIVE: 26}
 """Bits of each learner: the paper's, and ours."""
-RUNS = 5
+RUNS = 3
 PUBLISHED_ENOUGH = 3
 WHOLE = 0.01
 

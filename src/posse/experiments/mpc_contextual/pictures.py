@@ -49,14 +49,26 @@ def band(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, number: int) -
     ax.fill_between(np.asarray(x), low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
 
 
-def infinity_axis(ax: Axes, etas: Sequence[float]) -> list[float]:
-    """Return places for etas with infinity as the last of them, and label the axis so."""
+def infinity_axis(ax: Axes, etas: Sequence[float]) -> float:
+    """Label an axis of etas, with infinity behind the last of them; return its place."""
     finite = sorted(eta for eta in etas if np.isfinite(eta))
     end = finite[-1] + 1.0
     whole = range(int(np.ceil(finite[0])), int(finite[-1]) + 1)
     ax.set_xticks([*whole, end], [*(str(tick) for tick in whole), "∞"])
     ax.axvline(end - 0.5, color=INK, linewidth=0.8, alpha=0.5, linestyle=DASHES[2])
-    return [eta if np.isfinite(eta) else end for eta in etas]
+    return end
+
+
+def logarithmic(ax: Axes, values: Sequence[float]) -> None:
+    """Make the y axis logarithmic, with few ticks that read as plain numbers."""
+    low, high = 0.8 * min(values), 1.25 * max(values)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    steps = (1, 2, 5) if high / low > 20 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.set_yticks(ticks, [f"{tick:,.3g}" if tick < 1000 else f"{tick:,.0f}" for tick in ticks])
+    ax.set_yticks([], minor=True)
 
 
 def legend(figure: Figure, ax: Axes, columns: int = 3, note: str = "", extra: Sequence[Any] = ()) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
 from posse.experiments.mpc_contextual.problem import Place, world_of
 from posse.experiments.output import Row
@@ -72,6 +74,8 @@ class Result:
     """Average reward of the last tenth."""
     wraps: int
     """Truncations that were off by a multiple of 2^(64 - L)."""
+    refused: bool = False
+    """The protocol's twin stopped: an intermediate left its range."""
 
     def row(self) -> Row:
         """The run as a row of a raw file."""
@@ -79,6 +83,7 @@ class Result:
         return {
             "form": job.kind.form, "truncation": job.kind.truncation, "bits": job.bits, "newton": job.newton,
             "seed": job.seed, "average_reward": self.reward, "last_tenth": self.late, "wraps": self.wraps,
+            "refused": int(self.refused),
         }  # fmt: skip
 
 
@@ -88,7 +93,10 @@ def run(job: Job) -> Result:
     coins = world.coins(EPSILON)
     wraps = 0
     if job.kind.form == PROTOCOL:
-        rewards = _protocol(job)
+        try:
+            rewards = _protocol(job)
+        except DataError:
+            return Result(job, math.nan, math.nan, 0, refused=True)
     else:
         found = published.simulate(
             world.features, world.rewards, coins, bits=job.bits, form=job.kind.form, truncation=job.kind.truncation,

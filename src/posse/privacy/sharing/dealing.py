@@ -6,6 +6,7 @@ computed tracks one party, in turn, is sent what the seeds of the others leave o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -170,7 +171,7 @@ class _Dealing:
         return {name: np.concatenate([empty[name], *parts], axis=-1) for name, parts in self._dealt.items()}
 
     def _next(self, name: str, shape: Shape, kind: Any) -> NDArray[Any]:
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
         at, self.at[name] = self.at[name], self.at[name] + size
         if self._free is None:
             return np.zeros((*self.lead, *shape), kind)
@@ -182,7 +183,7 @@ class _Dealing:
         found = np.asarray(deal()).astype(kind, copy=False)
         whole = np.broadcast_to(found, (*self.lead, *shape))
         self._dealt[name].append(whole.reshape(*self.lead, -1))
-        self.at[name] += int(np.prod(shape, dtype=np.int64))
+        self.at[name] += math.prod(shape)
         return whole
 
 

@@ -7,6 +7,7 @@ need, and nothing is opened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -186,7 +187,7 @@ class Session:
         return found
 
     def _mask(self, shape: Shape) -> Words:
-        self._masks += int(np.prod(shape, dtype=np.int64))
+        self._masks += math.prod(shape)
         return self.tape.mask(shape)
 
     def read(self, tables: NDArray[np.uint8], places: NDArray[np.integer], width: int) -> Bits:
@@ -268,7 +269,7 @@ class Session:
             elif one.own is not None:
                 parts.append(one.own.tobytes())
             else:
-                sizes[one.owner] = sizes.get(one.owner, 0) + 8 * int(np.prod(one.shape, dtype=np.int64))
+                sizes[one.owner] = sizes.get(one.owner, 0) + 8 * math.prod(one.shape)
         made.broadcast = b"".join(parts)
         made.expected = {name: size for name, size in sizes.items() if size}
         return made
@@ -282,7 +283,7 @@ class Session:
         at = dict.fromkeys(received, 0)
 
         def take(sender: str, like: np.dtype[np.unsignedinteger], shape: Shape) -> Raw:
-            count = int(np.prod(shape, dtype=np.int64))
+            count = math.prod(shape)
             found = np.frombuffer(received[sender], like, count, at[sender]).reshape(shape)
             at[sender] += found.nbytes
             return found

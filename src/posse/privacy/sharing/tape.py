@@ -12,6 +12,7 @@ difference between what was computed and what the seeds of the others give.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Protocol
@@ -150,7 +151,7 @@ class Tape:
 
     def _take(self, name: str, shape: Shape) -> NDArray[np.uint64]:
         at, track = self._at[name], self._tracks[name]
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
         if at + size > track.size:
             raise ReuseError(
                 f"pass {self._number} has {track.size} items of '{name}', and {at + size - track.size} more is asked "

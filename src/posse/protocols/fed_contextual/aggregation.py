@@ -7,7 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posse.protocols.fed_contextual.trees import Tree, norm, normals, scale
+from posse.protocols.fed_contextual.trees import Number, Tree, norm, normals
+
+_MARGIN = 1e-6
 
 
 class Clipping(NamedTuple):
@@ -22,9 +24,16 @@ class Clipping(NamedTuple):
 
 
 def clip(update: Tree, limit: jax.Array) -> tuple[Tree, jax.Array]:
-    """Scale an update down to the norm, and say whether it was within."""
+    """Scale an update down to the norm, and say whether it was within.
+
+    What is clipped ends a millionth below the norm, so that rounding carries nothing past it. An update that is not
+    finite counts as clipped, and nothing is left of it.
+    """
     size = norm(update)
-    return scale(update, jnp.minimum(1.0, limit / jnp.maximum(size, 1e-12))), (size <= limit).astype(jnp.float32)
+    factor = jnp.where(size > limit * (1 - _MARGIN), limit * (1 - _MARGIN) / jnp.maximum(size, 1e-30), 1.0)
+    sound = jnp.isfinite(size)
+    clipped = jax.tree.map(lambda leaf: jnp.where(sound, leaf * factor, jnp.zeros_like(leaf)), update)
+    return clipped, (size <= limit).astype(jnp.float32)
 
 
 def follow(limit: jax.Array, within: jax.Array, clipping: Clipping) -> jax.Array:
@@ -38,17 +47,21 @@ def follow(limit: jax.Array, within: jax.Array, clipping: Clipping) -> jax.Array
 
 
 def whole(update: Tree, unit: jax.Array, key: jax.Array) -> Tree:
-    """Round every number to a multiple of the unit, at random and right on average, as whole numbers of 32 bits."""
+    """Round every number to a multiple of the unit, at random and right on average, as whole numbers of 32 bits.
+
+    z = floor(x / unit) + [u < fraction], u uniform. The sum of n such updates is exact below 2^31.
+    """
     leaves, shape = jax.tree.flatten(update)
     keys = jax.random.split(key, len(leaves))
-    rounded = [
-        jnp.floor(leaf / unit + jax.random.uniform(one, leaf.shape)).astype(jnp.int32)
-        for one, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(shape, rounded)
+    return jax.tree.unflatten(shape, [_round(leaf / unit, one) for one, leaf in zip(keys, leaves, strict=True)])
 
 
-def noisy(total: Tree, deviation: jax.Array, key: jax.Array) -> Tree:
+def _round(y: jax.Array, key: jax.Array) -> jax.Array:
+    low = jnp.floor(y)
+    return low.astype(jnp.int32) + (jax.random.uniform(key, y.shape) < y - low)
+
+
+def noisy(total: Tree, deviation: Number, key: jax.Array) -> Tree:
     """Add normal noise to a sum."""
     drawn = normals(total, key)
     return jax.tree.map(lambda one, other: one + deviation * other, total, drawn)

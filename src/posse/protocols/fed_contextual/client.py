@@ -1,6 +1,7 @@
 """What a client does in a round: act with the deployed model, log, and learn from the log.
 
-Samples are padded: `mask` says which are real. Everything is a pure function, for one client.
+Samples are padded: `mask` says which are real. Everything is a pure function, for one client. With `alone` the work
+ends where only padding is left, which is cheaper one client at a time; side by side with others all go on to the end.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posse.protocols.fed_contextual.models import Model
-from posse.protocols.fed_contextual.trees import Tree, subtract
+from posse.policies.probabilities import draw
+from posse.protocols.fed_contextual.models import Contexts, Model
+from posse.protocols.fed_contextual.trees import Number, Tree, subtract
 
 Policy = Callable[[jax.Array], jax.Array]
 """(samples, arms) probabilities from scores."""
@@ -21,12 +23,14 @@ Pay = Callable[[Any, jax.Array], jax.Array]
 PayAll = Callable[[Any], jax.Array]
 """(samples, arms) rewards of all arms, from labels."""
 LOSSES = ("regression", "importance")
+_CHUNK = 16
+"""Samples scored together by a client alone: activations stay in a processor's caches."""
 
 
 class Log(NamedTuple):
     """What a client kept of its own actions; it never leaves the client."""
 
-    contexts: jax.Array
+    contexts: Contexts
     arms: jax.Array
     rewards: jax.Array
     probabilities: jax.Array
@@ -35,24 +39,23 @@ class Log(NamedTuple):
 
 
 def act(
-    model: Model, deployed: Tree, policy: Policy, pay: Pay, contexts: jax.Array, labels: Any, mask: jax.Array,
-    key: jax.Array,
+    model: Model, deployed: Tree, policy: Policy, pay: Pay, contexts: Contexts, labels: Any, mask: jax.Array,
+    key: jax.Array, *, alone: bool = False,
 ) -> Log:  # fmt: skip
     """Choose an arm for every context with the deployed model, and log what it earned and how likely it was.
 
     An arm is drawn by its place in the cumulated probabilities, from one uniform number a sample.
     """
-    probabilities = policy(model.scores(deployed, contexts))
-    drawn = jax.random.uniform(key, (contexts.shape[0], 1))
-    reached = jnp.cumsum(probabilities, axis=-1)
-    arms = jnp.minimum((reached <= drawn * reached[:, -1:]).sum(axis=-1), probabilities.shape[-1] - 1)
-    chosen = jnp.take_along_axis(probabilities, arms[:, None], axis=1)[:, 0]
-    return Log(contexts, arms, pay(labels, arms) * mask, chosen, mask)
+    scores = _scores_alone(model, deployed, contexts, mask) if alone else model.scores(deployed, contexts)
+    probabilities = policy(scores)
+    arms, chosen = draw(probabilities, jax.random.uniform(key, mask.shape), jnp)
+    return Log(contexts, arms, jnp.where(mask > 0, pay(labels, arms), 0.0), chosen, mask)
 
 
 def learn(
-    model: Model, params: Tree, log: Log, rate: jax.Array, key: jax.Array, *, batch: int = 16, loss: str = "regression"
-) -> Tree:
+    model: Model, params: Tree, log: Log, rate: Number, key: jax.Array, *, batch: int = 16, loss: str = "regression",
+    alone: bool = False,
+) -> Tree:  # fmt: skip
     """Return the update of one epoch of gradient descent over the log, in a random order, `batch` samples a step.
 
     The loss is the mean over a batch of (predicted - reward)^2, or of the same over the probability of the arm, scaled
@@ -63,48 +66,88 @@ def learn(
     if loss == "importance":
         inverse = weights / jnp.maximum(log.probabilities, 1e-12)
         weights = inverse / jnp.maximum(inverse.max(), 1e-12)
-    order = _order(log.mask, key).reshape(-1, batch)
 
-    def step(now: Tree, at: jax.Array) -> tuple[Tree, None]:
-        real = jnp.maximum(1, log.mask[at].sum())
-        share = weights[at] / real
-        return descend(now, log.contexts[at], log.arms[at], log.rewards[at], share, rate), None
+    def step(now: Tree, at: jax.Array, real: jax.Array) -> Tree:
+        share = real * weights[at] / jnp.maximum(1.0, real.sum())
+        return descend(now, rows(log.contexts, at), log.arms[at], log.rewards[at], share, rate)
 
-    last, _ = jax.lax.scan(step, params, order)
-    return subtract(last, params)
+    return subtract(_epoch(step, params, log.mask, key, batch, alone), params)
 
 
 def study(
-    model: Model, params: Tree, pay_all: PayAll, contexts: jax.Array, labels: Any, mask: jax.Array, rate: jax.Array,
-    key: jax.Array, *, batch: int = 16,
+    model: Model, params: Tree, pay_all: PayAll, contexts: Contexts, labels: Any, mask: jax.Array, rate: Number,
+    key: jax.Array, *, batch: int = 16, seen: jax.Array | None = None, alone: bool = False,
 ) -> Tree:  # fmt: skip
-    """Return the update of one supervised epoch: every arm's reward is known. The loss averages over arms too."""
-    order = _order(mask, key).reshape(-1, batch)
+    """Return the update of one supervised epoch: every arm's reward is known, or those of the arms `seen`.
+
+    The loss is the mean over a batch, and over the arms, of (predicted - reward)^2.
+    """
     rewards = pay_all(labels)
+    arms = jnp.ones(rewards.shape[-1]) if seen is None else seen.astype(jnp.float32)
+    descend = _descend_all(model) if model.descend_all is None else model.descend_all
 
-    def loss(now: Tree, at: jax.Array) -> jax.Array:
-        error = jnp.square(model.scores(now, contexts[at]) - rewards[at]).mean(axis=-1)
-        return (error * mask[at]).sum() / jnp.maximum(1, mask[at].sum())
+    def step(now: Tree, at: jax.Array, real: jax.Array) -> Tree:
+        share = real[:, None] * arms / (jnp.maximum(1.0, real.sum()) * arms.sum())
+        return descend(now, rows(contexts, at), rewards[at], share, rate)
 
-    def step(now: Tree, at: jax.Array) -> tuple[Tree, None]:
-        slope = jax.grad(loss)(now, at)
-        return jax.tree.map(lambda leaf, one: leaf - rate * one, now, slope), None
-
-    last, _ = jax.lax.scan(step, params, order)
-    return subtract(last, params)
+    return subtract(_epoch(step, params, mask, key, batch, alone), params)
 
 
-def _order(mask: jax.Array, key: jax.Array) -> jax.Array:
-    """A random order of the real samples, with the padding behind them."""
-    return jnp.argsort(jnp.where(mask > 0, jax.random.uniform(key, mask.shape), 2.0))
+def rows(tree: Any, at: jax.Array) -> Any:
+    """Return some rows of every array of a tree."""
+    return jax.tree.map(lambda leaf: leaf[at], tree)
+
+
+def _scores_alone(model: Model, params: Tree, contexts: Contexts, mask: jax.Array) -> jax.Array:
+    """Score the samples some at a time, up to the last real one."""
+    samples = mask.shape[0]
+    if samples % _CHUNK:
+        return model.scores(params, contexts)
+    last = jnp.where(mask > 0, jnp.arange(1, samples + 1), 0).max()
+    like = jax.eval_shape(model.scores, params, contexts)
+
+    def some(at: jax.Array, scores: jax.Array) -> jax.Array:
+        part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, at * _CHUNK, _CHUNK), contexts)
+        return jax.lax.dynamic_update_slice_in_dim(scores, model.scores(params, part), at * _CHUNK, axis=0)
+
+    scored: jax.Array = jax.lax.fori_loop(0, -(-last // _CHUNK), some, jnp.zeros(like.shape, like.dtype))
+    return scored
+
+
+def _epoch(
+    step: Callable[[Tree, jax.Array, jax.Array], Tree], params: Tree, mask: jax.Array, key: jax.Array, batch: int,
+    alone: bool,
+) -> Tree:  # fmt: skip
+    """Take the steps of an epoch: batches of the real samples in a random order, with the padding behind them."""
+    order = jnp.argsort(jnp.where(mask > 0, jax.random.uniform(key, mask.shape), 2.0))
+    missing = -mask.shape[0] % batch
+    real = jnp.pad((mask[order] > 0).astype(jnp.float32), (0, missing)).reshape(-1, batch)
+    at = jnp.pad(order, (0, missing)).reshape(-1, batch)
+    if alone:
+        steps = (real[:, 0] > 0).sum()
+        return jax.lax.fori_loop(0, steps, lambda i, now: step(now, at[i], real[i]), params)
+    return jax.lax.scan(lambda now, some: (step(now, *some), None), params, (at, real))[0]
 
 
 def _descend(model: Model) -> Callable[..., Tree]:
-    def loss(now: Tree, contexts: jax.Array, arms: jax.Array, rewards: jax.Array, weights: jax.Array) -> jax.Array:
+    def loss(now: Tree, contexts: Contexts, arms: jax.Array, rewards: jax.Array, weights: jax.Array) -> jax.Array:
         predicted = jnp.take_along_axis(model.scores(now, contexts), arms[:, None], axis=1)[:, 0]
         return (weights * jnp.square(predicted - rewards)).sum()
 
-    def descend(now: Tree, *rest: jax.Array) -> Tree:
+    return _down(loss)
+
+
+def _descend_all(model: Model) -> Callable[..., Tree]:
+    def loss(now: Tree, contexts: Contexts, rewards: jax.Array, weights: jax.Array) -> jax.Array:
+        return (weights * jnp.square(model.scores(now, contexts) - rewards)).sum()
+
+    return _down(loss)
+
+
+def _down(loss: Callable[..., jax.Array]) -> Callable[..., Tree]:
+    """One step down the gradient of a loss, by the rate that comes last."""
+
+    def descend(now: Tree, *rest: Any) -> Tree:
         *batch, rate = rest
         slope = jax.grad(loss)(now, *batch)
         return jax.tree.map(lambda leaf, one: leaf - rate * one, now, slope)

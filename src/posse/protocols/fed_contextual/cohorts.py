@@ -27,14 +27,21 @@ def room(expected: int, sampling: str) -> int:
 
 
 def draw(
-    seed: int, round_: int, clients: int, expected: int, sampling: str
+    seed: int, round_: int, clients: int, expected: int, sampling: str, *, supervised: bool = False
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the numbers of the clients of a round, padded, and which of them are present."""
-    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, _DRAWS], counter=[0, 0, 0, round_]))
+    """Return the numbers of the clients of a round, padded, and which of them are present.
+
+    Supervised rounds are drawn apart from the others. A Poisson cohort is drawn as its size, which is binomial, and so
+    many clients without replacement: the same distribution as a coin for every client, at O(cohort).
+    """
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}. Choose one.")
+    if not 1 <= expected <= clients:
+        raise ValueError(f"a cohort of {expected} needs as many clients, got {clients}. Ask for fewer.")
+    counter = [0, 0, int(supervised), round_]
+    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, _DRAWS], counter=counter))
     places = room(expected, sampling)
     if sampling == "fixed":
-        if expected > clients:
-            raise ValueError(f"a cohort of {expected} needs as many clients, got {clients}. Ask for fewer.")
         return generator.choice(clients, expected, replace=False).astype(np.int32), np.ones(expected, np.float32)
     count = int(generator.binomial(clients, expected / clients))
     if count > places:

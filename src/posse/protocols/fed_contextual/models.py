@@ -6,16 +6,20 @@ A user's own model is such a pair. `scores` must not depend on what else is in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from posse.protocols.fed_contextual.trees import Tree
+from posse.protocols.fed_contextual.trees import Number, Tree
 
-Descend = Callable[[Tree, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], Tree]
+Contexts: TypeAlias = Any
+"""An array (batch, ...), or a pytree of such."""
+Descend = Callable[[Tree, Contexts, jax.Array, jax.Array, jax.Array, Number], Tree]
 """New parameters from parameters, contexts, arms, rewards, weights and a rate: one step down the gradient of the sum of
 weight (predicted - reward)^2."""
+DescendAll = Callable[[Tree, Contexts, jax.Array, jax.Array, Number], Tree]
+"""The same where all arms' rewards are known: parameters, contexts, (batch, arms) rewards and weights, a rate."""
 
 
 class Model(NamedTuple):
@@ -23,52 +27,59 @@ class Model(NamedTuple):
 
     init: Callable[[jax.Array], Tree]
     """Parameters from a key."""
-    scores: Callable[[Tree, jax.Array], jax.Array]
+    scores: Callable[[Tree, Contexts], jax.Array]
     """(batch, arms) predicted rewards from parameters and (batch, ...) contexts."""
     descend: Descend | None = None
     """A step of gradient descent where there is a cheaper way than through `scores`; the same numbers to rounding."""
+    descend_all: DescendAll | None = None
+    """The same for a supervised step."""
 
 
 def linear(features: int, arms: int) -> Model:
-    """A linear model of flat features: x W + b, from zeros."""
+    """A linear model of flat features: x W + b, from zeros. Bytes are taken as fractions of 255."""
 
     def init(key: jax.Array) -> Tree:
         return {"w": jnp.zeros((features, arms)), "b": jnp.zeros(arms)}
 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
-        flat = contexts.reshape(contexts.shape[0], -1).astype(jnp.float32)
-        return flat @ params["w"] + params["b"]
+        flat = _floats(contexts.reshape(contexts.shape[0], -1))
+        return _apply(flat, params)
 
     return Model(init, scores)
 
 
 def bag_of_words(words: int, arms: int) -> Model:
-    """A linear model of bags of words: the mean of W's rows of the words in a text, plus b, from zeros.
+    """A linear model of bags of words: the weighted sum of W's rows of the words in a text, plus b, from zeros.
 
-    A context is a row of word numbers padded with -1. One arm's score touches one column of the rows of its words, so
-    that a training step gathers and scatters these numbers alone (element-sparse).
+    Contexts are a pair: word numbers and weights, (batch, words of a text) each, of weight 0 in the padding. One arm's
+    score touches one column of the rows of its words, so that a training step gathers and scatters these numbers alone
+    (element-sparse), and a supervised one these rows.
     """
 
     def init(key: jax.Array) -> Tree:
         return {"w": jnp.zeros((words, arms)), "b": jnp.zeros(arms)}
 
-    def shares(contexts: jax.Array) -> jax.Array:
-        present = contexts >= 0
-        return present / jnp.maximum(1, present.sum(axis=-1, keepdims=True))
-
-    def scores(params: Tree, contexts: jax.Array) -> jax.Array:
-        rows = params["w"][jnp.maximum(contexts, 0)]
-        return jnp.einsum("nw,nwk->nk", shares(contexts), rows) + params["b"]
+    def scores(params: Tree, contexts: Contexts) -> jax.Array:
+        numbers, share = contexts
+        scored: jax.Array = jnp.einsum("nw,nwk->nk", share, params["w"][numbers]) + params["b"]
+        return scored
 
     def descend(
-        params: Tree, contexts: jax.Array, arms_: jax.Array, rewards: jax.Array, weights: jax.Array, rate: jax.Array
+        params: Tree, contexts: Contexts, arms_: jax.Array, rewards: jax.Array, weights: jax.Array, rate: Number
     ) -> Tree:
-        at, share = (jnp.maximum(contexts, 0), arms_[:, None]), shares(contexts)
+        numbers, share = contexts
+        at = (numbers, arms_[:, None])
         predicted = (share * params["w"][at]).sum(axis=-1) + params["b"][arms_]
         slope = -2 * rate * weights * (predicted - rewards)
         return {"w": params["w"].at[at].add(slope[:, None] * share), "b": params["b"].at[arms_].add(slope)}
 
-    return Model(init, scores, descend)
+    def descend_all(params: Tree, contexts: Contexts, rewards: jax.Array, weights: jax.Array, rate: Number) -> Tree:
+        numbers, share = contexts
+        slope = -2 * rate * weights * (scores(params, contexts) - rewards)
+        moved = params["w"].at[numbers].add(share[..., None] * slope[:, None, :])
+        return {"w": moved, "b": params["b"] + slope.sum(axis=0)}
+
+    return Model(init, scores, descend, descend_all)
 
 
 def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] = (32, 64)) -> Model:
@@ -77,6 +88,8 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
     Contexts are (batch, side, side) bytes. Convolutions are shifted slices and one matrix product (im2col): several
     times faster than the native ones on a CPU, and faster under `vmap` on a GPU.
     """
+    if side < 6 or side % 2:
+        raise ValueError(f"the side of an image must be even and at least 6, got {side}. Pad it.")
     one, two = channels
     left = (side - 4) // 2
 
@@ -88,7 +101,7 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
         }  # fmt: skip
 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
-        x = contexts.astype(jnp.float32)[..., None] / 255.0
+        x = _floats(contexts)[..., None]
         x = jax.nn.relu(_convolve(x, params["conv1"]))
         x = jax.nn.relu(_convolve(x, params["conv2"]))
         n, height, width, depth = x.shape
@@ -99,6 +112,11 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
     return Model(init, scores)
 
 
+def _floats(contexts: jax.Array) -> jax.Array:
+    x = contexts.astype(jnp.float32)
+    return x / 255.0 if contexts.dtype == jnp.uint8 else x
+
+
 def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None) -> Tree:
     """Glorot's uniform weights and no bias, as Keras begins; `reached` outputs of an input, those of a dense layer."""
     limit = (6.0 / (inputs + (outputs if reached is None else reached))) ** 0.5
@@ -106,7 +124,8 @@ def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None
 
 
 def _apply(x: jax.Array, layer: Tree) -> jax.Array:
-    return x @ layer["w"] + layer["b"]
+    applied: jax.Array = x @ layer["w"] + layer["b"]
+    return applied
 
 
 def _convolve(x: jax.Array, layer: Tree) -> jax.Array:

@@ -7,17 +7,27 @@ client's randomness is its own, so that the order of a cohort and the lanes chan
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import NDArray
 
 from posse.protocols.fed_contextual.aggregation import Clipping, clip, follow, noisy, whole
-from posse.protocols.fed_contextual.client import Pay, PayAll, Policy, act, learn, study
-from posse.protocols.fed_contextual.keys import ACT, INIT, NOISE, ROUNDING, SHUFFLE, key_of
-from posse.protocols.fed_contextual.models import Model
+from posse.protocols.fed_contextual.client import act, learn, study
+from posse.protocols.fed_contextual.keys import ACT, INIT, NOISE, ROUNDING, SHUFFLE, STUDY, key_of
+from posse.protocols.fed_contextual.models import Contexts, Model
 from posse.protocols.fed_contextual.server import Optimiser
-from posse.protocols.fed_contextual.trees import Tree, add, scale, zeros_like
+from posse.protocols.fed_contextual.trees import Number, Tree, add, norm, scale, zeros_like
+
+Series: TypeAlias = jax.Array | NDArray[Any]
+"""A number, or one a round."""
+Policy: TypeAlias = Callable[..., jax.Array]
+"""(samples, arms) probabilities from scores and what `Rates.explore` holds."""
+Pay: TypeAlias = Callable[..., jax.Array]
+"""(samples,) rewards from labels, arms and what `Rates.pays` holds."""
+PayAll: TypeAlias = Callable[..., jax.Array]
+"""(samples, arms) rewards of all arms from labels and what `Rates.pays` holds."""
 
 
 class Task(NamedTuple):
@@ -36,17 +46,27 @@ class Task(NamedTuple):
     """Clients worked on side by side."""
     levels: int = 0
     """Whole numbers from 0 to the clipping norm where sums are secure: updates are rounded to them; 0 keeps floats."""
+    learns: bool = True
+    """Whether clients learn, or only act: a deployed model that is left as it is."""
+    centralised: bool = False
+    """Whether all samples of a round lie with one client: what a federation is measured against."""
 
 
 class Rates(NamedTuple):
     """Numbers that may differ from run to run without compiling again."""
 
-    client: jax.Array | float
-    server: jax.Array | float
-    noise: jax.Array | float = 0.0
+    client: Number
+    server: Number
+    noise: Number = 0.0
     """Noise multiplier: standard deviation of the noise on the sum, in clipping norms."""
-    divisor: jax.Array | float = 0.0
+    divisor: Number = 0.0
     """What the sum is divided by; 0 for the number of clients present, which no claim of privacy allows."""
+    explore: tuple[Number, ...] = ()
+    """Parameters of the policy."""
+    pays: tuple[jax.Array, ...] = ()
+    """What rewards depend on beside labels: a table, which may differ from round to round."""
+    seen: jax.Array | None = None
+    """(arms,) whose rewards supervised rounds learn from; all."""
 
 
 class State(NamedTuple):
@@ -64,7 +84,7 @@ class State(NamedTuple):
 class Cohort(NamedTuple):
     """The clients of a round, padded: (clients, samples, ...)."""
 
-    contexts: jax.Array
+    contexts: Contexts
     labels: Any
     mask: jax.Array
     clients: jax.Array
@@ -76,21 +96,21 @@ class Cohort(NamedTuple):
 class Measured(NamedTuple):
     """What a round showed; sums over clients and samples, to be divided by `samples`."""
 
-    reward: jax.Array
-    samples: jax.Array
-    probability: jax.Array
+    reward: Series
+    samples: Series
+    probability: Series
     """Sum of the probabilities with which arms were chosen."""
-    clients: jax.Array
-    within: jax.Array
+    clients: Series
+    within: Series
     """Fraction of updates within the clipping norm."""
-    limit: jax.Array
-    moved: jax.Array
+    limit: Series
+    moved: Series
     """Norm of the mean update."""
 
 
-def begin(task: Task, seed: jax.Array | int) -> State:
-    """Return the state before the first round."""
-    params = task.model.init(key_of(seed, INIT))
+def begin(task: Task, seed: jax.Array | int, params: Tree | None = None) -> State:
+    """Return the state before the first round, from parameters that are given or else drawn; they are deployed."""
+    params = task.model.init(key_of(seed, INIT)) if params is None else params
     return State(params, params, task.optimiser.init(params), jnp.float32(task.clipping.norm), jnp.int32(0))
 
 
@@ -98,13 +118,24 @@ def bandit_round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[State, Measured]:
     """Let clients act with the deployed model and learn from their logs; the server takes the mean of their updates."""
+    cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
 
-    def client(contexts: jax.Array, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
+    def policy(scores: jax.Array) -> jax.Array:
+        return task.policy(scores, *rates.explore)
+
+    def pay(labels: Any, arms: jax.Array) -> jax.Array:
+        return task.pay(labels, arms, *rates.pays)
+
+    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
         key = key_of(seed, ACT, state.round, number)
-        log = act(task.model, state.deployed, task.policy, task.pay, contexts, labels, mask, key)
-        order = key_of(seed, SHUFFLE, state.round, number)
-        update = learn(task.model, state.params, log, rates.client, order, batch=task.batch, loss=task.loss)
+        log = act(task.model, state.deployed, policy, pay, contexts, labels, mask, key, alone=alone)
         told = jnp.stack([log.rewards.sum(), mask.sum(), (log.probabilities * mask).sum()])
+        if not task.learns:
+            return zeros_like(state.params), told
+        order = key_of(seed, SHUFFLE, state.round, number)
+        update = learn(
+            task.model, state.params, log, rates.client, order, batch=task.batch, loss=task.loss, alone=alone
+        )
         return update, told
 
     return _round(task, rates, state, cohort, seed, client)
@@ -114,12 +145,20 @@ def supervised_round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[State, Measured]:
     """Learn from every arm's reward, as from a few clients who tell it before a model is deployed."""
-    assert task.pay_all is not None
-    pay_all = task.pay_all
+    if task.pay_all is None:
+        raise ValueError("supervised rounds need every arm's reward, got no pay_all in the task. Give it.")
+    pay_every = task.pay_all
+    cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
 
-    def client(contexts: jax.Array, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
-        order = key_of(seed, SHUFFLE, state.round, number)
-        update = study(task.model, state.params, pay_all, contexts, labels, mask, rates.client, order, batch=task.batch)
+    def pay_all(labels: Any) -> jax.Array:
+        return pay_every(labels, *rates.pays)
+
+    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
+        order = key_of(seed, STUDY, state.round, number)
+        update = study(
+            task.model, state.params, pay_all, contexts, labels, mask, rates.client, order,
+            batch=task.batch, seen=rates.seen, alone=alone,
+        )  # fmt: skip
         return update, jnp.stack([jnp.float32(0), mask.sum().astype(jnp.float32), jnp.float32(0)])
 
     return _round(task, rates, state, cohort, seed, client)
@@ -137,8 +176,13 @@ def _round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int, client: Client
 ) -> tuple[State, Measured]:
     unit = state.limit / max(1, task.levels)
+    if (task.levels + 1) * cohort.clients.shape[0] >= 2**31:
+        raise ValueError(
+            f"a sum of whole numbers must stay below 2^31, got {cohort.clients.shape[0]} clients of {task.levels} "
+            "levels. Lower the levels."
+        )
 
-    def one(contexts: jax.Array, labels: Any, mask: jax.Array, number: jax.Array, present: jax.Array) -> Any:
+    def one(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array, present: jax.Array) -> Any:
         update, told = client(contexts, labels, mask, number)
         update, within = clip(update, state.limit)
         if task.levels:
@@ -150,25 +194,58 @@ def _round(
     reward, samples, probability, clients, within = told
     if task.levels:
         total = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
-    if not isinstance(rates.noise, float) or rates.noise:
-        total = noisy(total, rates.noise * state.limit, key_of(seed, NOISE, state.round))
+    total = _with_noise(total, rates.noise, state, seed)
     divisor = jnp.where(jnp.asarray(rates.divisor) > 0, rates.divisor, jnp.maximum(1.0, clients))
     mean = scale(total, 1.0 / divisor)
     params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
     share = within / jnp.maximum(1.0, clients)
     after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
-    moved = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(mean)))
-    return after, Measured(reward, samples, probability, clients, share, state.limit, moved)
+    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean))
+
+
+def _with_noise(total: Tree, multiplier: Number, state: State, seed: jax.Array | int) -> Tree:
+    """Add the noise of a round; where there is none, none is drawn."""
+    if isinstance(multiplier, float | int) and not multiplier:
+        return total
+    key = key_of(seed, NOISE, state.round)
+    return jax.lax.cond(
+        jnp.asarray(multiplier) > 0,
+        lambda clean: noisy(clean, multiplier * state.limit, key),
+        lambda clean: clean,
+        total,
+    )
+
+
+def _merged(task: Task, cohort: Cohort) -> Cohort:
+    """Give all samples to one client, if the task is centralised."""
+    if not task.centralised:
+        return cohort
+
+    def flat(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape(1, -1, *leaf.shape[2:])
+
+    mask = flat(cohort.mask * cohort.present[:, None])
+    contexts, labels = jax.tree.map(flat, (cohort.contexts, cohort.labels))
+    return Cohort(contexts, labels, mask, jnp.zeros(1, jnp.int32), jnp.ones(1))
+
+
+def _lanes(task: Task, cohort: Cohort) -> int:
+    """The most clients side by side that divide a cohort into equal parts."""
+    count = cohort.clients.shape[0]
+    return max(d for d in range(1, min(task.lanes, count) + 1) if count % d == 0)
 
 
 def _sum(task: Task, state: State, one: Callable[..., Any], cohort: Cohort) -> tuple[Tree, jax.Array]:
     """Add up what clients give, `lanes` of them side by side and these one after the other."""
     count = cohort.clients.shape[0]
-    lanes = max(d for d in range(1, min(task.lanes, count) + 1) if count % d == 0)
+    lanes = _lanes(task, cohort)
     parts = jax.tree.map(lambda leaf: leaf.reshape(count // lanes, lanes, *leaf.shape[1:]), tuple(cohort))
 
     def step(carry: Any, some: Any) -> tuple[Any, None]:
         contexts, labels, mask, clients, present = some
+        if lanes == 1:  # side by side with nobody: scatters stay cheap
+            update, told = one(*jax.tree.map(lambda leaf: leaf[0], (contexts, labels, mask, clients, present)))
+            return (add(carry[0], update), carry[1] + told), None
         updates, told = jax.vmap(one)(contexts, labels, mask, clients, present)
         total = add(carry[0], jax.tree.map(lambda leaf: leaf.sum(axis=0), updates))
         return (total, carry[1] + told.sum(axis=0)), None

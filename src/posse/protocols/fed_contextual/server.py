@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posse.protocols.fed_contextual.trees import Tree, scale, zeros_like
+from posse.protocols.fed_contextual.trees import Number, Tree, scale, zeros_like
 
 OPTIMISERS = ("adam", "optax-adam", "sgd")
 
@@ -21,7 +21,7 @@ class Optimiser(NamedTuple):
     """State from parameters, and new parameters and state from an update."""
 
     init: Callable[[Tree], Any]
-    step: Callable[[Tree, Any, Tree, jax.Array], tuple[Tree, Any]]
+    step: Callable[[Tree, Any, Tree, Number], tuple[Tree, Any]]
     """Parameters, state, mean update, rate."""
 
 
@@ -33,7 +33,7 @@ def optimiser(name: str) -> Optimiser:
 def sgd() -> Optimiser:
     """Move by the rate times the mean update."""
 
-    def step(params: Tree, state: Any, update: Tree, rate: jax.Array) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
         return jax.tree.map(lambda now, one: now + rate * one, params, update), state
 
     return Optimiser(lambda params: (), step)
@@ -45,7 +45,7 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) -> Opt
     def init(params: Tree) -> Any:
         return jnp.zeros((), jnp.int32), zeros_like(params), zeros_like(params)
 
-    def step(params: Tree, state: Any, update: Tree, rate: jax.Array) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
         count, first, second = state
         count = count + 1
         slope = scale(update, -1.0)
@@ -64,7 +64,7 @@ def optax_adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) 
 
     made = optax.scale_by_adam(beta1, beta2, epsilon)
 
-    def step(params: Tree, state: Any, update: Tree, rate: jax.Array) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
         direction, state = made.update(scale(update, -1.0), state, params)
         return jax.tree.map(lambda now, one: now - rate * one, params, direction), state
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 Tree: TypeAlias = Any
 """A pytree of float arrays: parameters, an update, a moment."""
+Number: TypeAlias = jax.Array | float
 
 
 def add(one: Tree, other: Tree) -> Tree:
@@ -21,7 +22,7 @@ def subtract(one: Tree, other: Tree) -> Tree:
     return jax.tree.map(jnp.subtract, one, other)
 
 
-def scale(tree: Tree, factor: Any) -> Tree:
+def scale(tree: Tree, factor: Number) -> Tree:
     """Multiply every number."""
     return jax.tree.map(lambda leaf: leaf * factor, tree)
 

@@ -61,6 +61,11 @@ class Coins(NamedTuple):
     normals: NDArray[np.float64] | None = None
     """(steps, arms) for Thompson sampling."""
 
+    def cut(self, steps: slice) -> Coins:
+        """Return the coins of some steps."""
+        normals = None if self.normals is None else self.normals[steps]
+        return Coins(self.explore[steps], self.arms[steps], self.ties[steps], normals)
+
 
 class DealerCoins:
     """The dealer's part."""
@@ -82,11 +87,21 @@ class DealerCoins:
 
 
 class PartyCoins:
-    """The parties' part: where the table is read, and by how much arms and ties are rotated."""
+    """The parties' part: where the table is read, by how much arms and ties are rotated, and pads that cancel."""
 
     def __init__(self, terms: Terms, key: bytes) -> None:
         self._many, self._arms = terms.explore[1], terms.arms
         self._words = Words(key, b"posse mpc places", 4, rows=_ROWS)
+        width = 2 * ((terms.arms + 127) // 128)
+        others = range(len(terms.parties) - 1)
+        self._pads = [Words(key, b"posse mpc pad %d" % number, width, rows=_ROWS) for number in others]
+
+    def pad(self, party: int, first: int, count: int) -> NDArray[np.uint16]:
+        """Return a party's pads of the revealed bits of some steps: random, but the last party's cancel the others'."""
+        chosen = self._pads if party == len(self._pads) else self._pads[party : party + 1]
+        words = np.bitwise_xor.reduce([_rows(pads, first, count) for pads in chosen], axis=0)
+        bits = np.unpackbits(words.view(np.uint8), axis=1)[:, : self._arms]
+        return bits.astype(np.uint16)
 
     def at(self, first: int, count: int) -> NDArray[np.int64]:
         """Return the place to read at, and the rotations of arms, ties and normal numbers, of some steps."""

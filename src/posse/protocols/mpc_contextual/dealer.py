@@ -12,7 +12,7 @@ from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.protocols.mpc_contextual.coins import DealerCoins
 from posse.protocols.mpc_contextual.dealing import dealer_of
-from posse.protocols.mpc_contextual.messages import Dealt, Seed, Want
+from posse.protocols.mpc_contextual.messages import AHEAD, Dealt, Seed, Want
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 
@@ -64,15 +64,18 @@ class DealerRole:
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Deal a party the chunks it asks for, of those that are its turn."""
-        if not isinstance(message, Want) or sender not in self._dealt or message.chunk <= self._dealt[sender]:
+        if not isinstance(message, Want) or sender not in self._dealt:
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
-        first, last = self._dealt[sender] + 1, min(message.chunk, self._chunks - 1)
-        self._dealt[sender] = message.chunk
-        return [
+        dealt = self._dealt[sender]
+        if not dealt < message.chunk <= dealt + AHEAD + 1:
+            raise ProtocolError(f"'{sender}' wants chunks up to {message.chunk} and has been dealt up to {dealt}.")
+        actions: list[Action] = [
             (self.name, sender, Dealt(chunk, self._dealer.deal(chunk)))
-            for chunk in range(first, last + 1)
+            for chunk in range(dealt + 1, min(message.chunk, self._chunks - 1) + 1)
             if self._dealer.receiver(chunk) == sender
         ]
+        self._dealt[sender] = message.chunk
+        return actions
 
     def state(self) -> dict[str, object]:
         """Tell how far it has dealt."""

@@ -6,6 +6,7 @@ roster, which is the parties, the puller, the payee and the dealer; so the deale
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -55,6 +56,8 @@ WORLD_ARMS = "world.arms"
 """Beside the files of a simulated federation: the arm of every step."""
 ARMS = "arms.csv"
 """Beside the puller's journal, for its own eyes: the arm of every step, written at the end."""
+FEATURES = "features.sha256"
+"""Beside a party's journal: digest of the features that its run began with."""
 _HEAD = 1024
 """Bytes of a message beside its data, at most."""
 
@@ -184,6 +187,7 @@ def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan)
     if kind == DEALER:
         return DealerRole(terms, planned, place.secrets), None
     features = features_of(options, terms, place.identity.name, place.folder)
+    _check_unchanged(place.journal, features)
     role = Party(
         place.identity.name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every
     )
@@ -206,6 +210,19 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
     block = read_block(folder / options.features, bound, scale=options.scale)
     _check_block(block, options.rows, terms.features[number], terms.steps)
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps])
+
+
+def _check_unchanged(journal: Path, features: Words) -> None:
+    """Refuse features that changed since the run began: one mask would hide two numbers, and show their difference."""
+    path, digest = journal / FEATURES, hashlib.sha256(features.tobytes()).hexdigest()
+    begun = any(each.stat().st_size for each in (*journal.glob("journal-*.log"), *journal.glob("snapshot-*")))
+    if not begun:
+        files.write_whole(path, digest.encode(), mode=files.PRIVATE)
+    elif not path.exists() or path.read_text() != digest:
+        raise DataError(
+            f"the features are not those with which this run began ({path.name} says so). Put them back, or begin "
+            "another run."
+        )
 
 
 def _check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:

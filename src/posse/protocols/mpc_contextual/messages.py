@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from posse.core.roles import Ask, Message
 
+AHEAD = 2
+"""Chunks that a party may ask the dealer for ahead of the one it uses."""
+
 
 class Hello(Message, frozen=True, array_like=True, tag=True, gc=False):
     """Party to party, before the first step: the terms it plays by, and its part of the parties' common key."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from posse.core.roles import Role
 from posse.privacy.sharing.dealing import Plan
 from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.party import AHEAD, Party
+from posse.protocols.mpc_contextual.messages import AHEAD
+from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER

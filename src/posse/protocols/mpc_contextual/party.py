@@ -23,6 +23,7 @@ from posse.privacy.sharing.values import Shared
 from posse.protocols.mpc_contextual.coins import PartyCoins
 from posse.protocols.mpc_contextual.dealing import input_masks
 from posse.protocols.mpc_contextual.messages import (
+    AHEAD,
     Choice,
     Dealt,
     Hello,
@@ -35,8 +36,6 @@ from posse.protocols.mpc_contextual.messages import (
 from posse.protocols.mpc_contextual.program import Hand, Layout, step
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
 
-AHEAD = 2
-"""Chunks that the dealer may be ahead of the party."""
 STEP_OVER = "step"
 CHECKPOINT = "checkpoint"
 
@@ -48,6 +47,8 @@ _decode = msgspec.msgpack.Decoder(Hello | Seed | Dealt | Opening | Choice | Payo
 class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A party between two steps, and what it heard since."""
 
+    inputs: str
+    """Digest of its features."""
     parts: dict[str, bytes]
     seed: Seed | None
     step: Count
@@ -58,6 +59,13 @@ class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
     stash: dict[str, tuple[list[bytes], int, int]]
     """What had come for the step that was about to begin, and of which step and round it was."""
     heard: list[Heard]
+
+
+def inputs_digest(features: Words, plan: Plan) -> str:
+    """Digest of what a party masks and of how tapes are used: with another of either, masks would be used twice."""
+    made = hashlib.sha256(repr(plan.sizes).encode() + str(features.shape).encode())
+    made.update(np.ascontiguousarray(features).view(np.uint8))
+    return made.hexdigest()
 
 
 def part_of(secrets: Secrets, terms: Terms) -> bytes:
@@ -83,6 +91,7 @@ class Party:
         self.name, self.terms = name, terms
         self._plan, self._features, self._every = plan, features, checkpoint_every
         self._layout, self._digest = Layout(terms.dimension), terms.digest()
+        self.inputs_digest = inputs_digest(features, plan)
         self._peers = [party for party in terms.parties if party != name]
         self._part = part_of(secrets, terms)
         self._parts = {name: self._part}
@@ -235,7 +244,8 @@ class Party:
         features = self._features[first : first + batch]
         masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(features.shape)
         self._session = Session(self.name, self.terms.parties, tape)
-        hand = Hand(masked, self._coins.at(first, batch))
+        pad = self._coins.pad(self.terms.parties.index(self.name), first, batch)
+        hand = Hand(masked, self._coins.at(first, batch), pad)
         self._program = step(self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None)
         return True
 
@@ -286,7 +296,8 @@ class Party:
         parts, seed, step_, model, supply, wanted, stash = self._boundary
         return pack(
             PartySaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, parts=parts, seed=seed, step=step_,
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, inputs=self.inputs_digest,
+                parts=parts, seed=seed, step=step_,
                 model=b"" if model is None else model.tobytes(),
                 supply=[(chunk, data.tobytes()) for chunk, data in supply.items()], wanted=wanted, stash=stash,
                 heard=list(self._heard),
@@ -296,6 +307,11 @@ class Party:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned: the state between two steps, and once more what was heard since."""
         found = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
+        if found.inputs != self.inputs_digest:
+            raise JournalError(
+                f"the features of '{self.name}' are not those that the run began with, or this is another version of "
+                "Posse. Put them back: masks may not hide two different numbers."
+            )
         if found.parts.get(self.name) != self._part:
             raise JournalError("the snapshot was made with other secrets. Keep root.key with the journal.")
         shape = (self.terms.arms, self._layout.size)

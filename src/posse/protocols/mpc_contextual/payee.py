@@ -82,6 +82,8 @@ class Payee:
         """Take a seed, the puller's word, or what the world paid."""
         if isinstance(message, Seed) and sender == DEALER and self._seed is None:
             check_same(self._digest, message.terms, sender)
+            if len(message.inputs) != 32:
+                raise ProtocolError("a damaged seed of the dealer's.")
             self._seed = message
             return self._ask()
         if isinstance(message, Pulled) and sender == PULLER and message.step == self._told < self.terms.passes:

@@ -40,9 +40,6 @@ from posse.protocols.mpc_contextual.bonus import GRID, root_table
 from posse.protocols.mpc_contextual.coins import Dealt
 from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
 
-ROUNDS = 11
-"""Rounds of a step with up to 10 arms."""
-
 
 @dataclass(frozen=True)
 class Hand:
@@ -52,8 +49,8 @@ class Hand:
     """(contexts, own features)"""
     turns: NDArray[np.int64]
     """(contexts, 4)"""
-    reveal: bool = True
-    """Whether the arm is revealed; not where the puller has it already."""
+    pad: NDArray[np.uint16] | None = None
+    """(contexts, arms) what this party adds to its share of what is revealed; the pads of all parties cancel."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +174,11 @@ def select(
         bonus = _turned(table.shared, hand, 3, back=True) if terms.bonus == "thompson" else table.shared
         ranked = (ranked << terms.spare_bits) + bonus
     best = yield from argmax(s, ranked, unless=explores)
-    if hand is None or hand.reveal:
-        s.reveal(PULLER, best ^ explored)
+    revealed = best ^ explored
+    if hand is not None and hand.pad is not None:
+        # Shares come from dealt tables: without a pad the dealer could tell from them how the arms ranked.
+        revealed = Bits(s, revealed.share ^ hand.pad)
+    s.reveal(PULLER, revealed)
     yield
     o = s.input(PULLER, shape, lambda: _deals(deals).inputs(PULLER, shape))
     yield

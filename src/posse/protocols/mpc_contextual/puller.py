@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import DisagreementError, ProtocolError
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
 from posse.protocols.mpc_contextual.dealing import input_masks
@@ -64,6 +64,9 @@ class Puller:
         """Take a seed, a share of an arm, or the world's word that it was pulled."""
         if isinstance(message, Seed) and sender == DEALER and self._seed is None:
             check_same(self._digest, message.terms, sender)
+            if len(message.inputs) != 32:
+                raise ProtocolError("a damaged seed of the dealer's.")
+            self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})
             self._seed = message
             return self._act()
         if isinstance(message, Reveal) and sender in self._shares:
@@ -71,6 +74,9 @@ class Puller:
             expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
             if message.step != expected or len(held) > 1 or len(message.data) != size:
                 raise ProtocolError(f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}.")
+            if not held:
+                waiting = {party: shares[0] for party, shares in self._shares.items() if shares}
+                self._check_one_arm({**waiting, sender: message.data})
             held.append(message.data)
             return self._act()
         if isinstance(message, Acted) and sender == WORLD and self._acting and message.step == self.step:
@@ -81,13 +87,23 @@ class Puller:
         """Begin to pull the arms of a pass when all shares are here."""
         if self._acting or self._seed is None or not all(self._shares.values()):
             return ()
-        shares = [np.frombuffer(held[0], np.uint8) for held in self._shares.values()]
-        hot = np.bitwise_xor.reduce(shares, axis=0).reshape(self.terms.batch, self.terms.arms)
-        if (hot.sum(axis=1) != 1).any():
-            raise ProtocolError(f"the shares of step {self.step + 1} do not make one arm. A party follows other terms.")
+        hot = self._hot([held[0] for held in self._shares.values()])
         self._arms[self.step : self.step + self.terms.batch] = hot.argmax(axis=1)
         self._acting = True
         return (Act(self.name, self.step, int(self._arms[self.step])),)
+
+    def _hot(self, shares: Sequence[bytes]) -> np.ndarray:
+        """Put shares together: the one-hot vectors of a pass."""
+        bits = np.bitwise_xor.reduce([np.frombuffer(share, np.uint8) for share in shares], axis=0)
+        return np.asarray(bits.reshape(self.terms.batch, self.terms.arms))
+
+    def _check_one_arm(self, shares: Mapping[str, bytes]) -> None:
+        """Refuse the last share of a pass if they do not make one arm each; nothing has changed then."""
+        if len(shares) == len(self._shares) and (self._hot(list(shares.values())).sum(axis=1) != 1).any():
+            raise DisagreementError(
+                f"the shares of pass {self._passes + 1} do not make one arm: a party computes something else. Check "
+                "that all have the same version, and begin a new run."
+            )
 
     def _pulled(self) -> Sequence[Action]:
         """Pull the next arm of the pass; after the last one tell the parties, under a mask, and the payee."""

@@ -122,7 +122,7 @@ def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: C
             if found > bound.largest:
                 raise DataError(
                     f"{bound.name} reached {found:g} by step {steps.stop}, and must stay within {bound.largest:g} "
-                    f"({bound.why}). Check that contexts have norm at most 1."
+                    f"({bound.why}). Check that contexts have norm at most 1; with few bits take fewer steps."
                 )
     rewards = units[np.arange(terms.steps), arms]
     told = {bound.name: float(found) for bound, found in zip(bounds, largest, strict=True)}

@@ -24,6 +24,8 @@ from posse.runtime.network.links import Link
 
 SNAPSHOT_BYTES = 4 << 20
 """A journal longer than this is replaced by a snapshot."""
+OUTPUT_BYTES = 16 << 20
+"""So is one that made the role send more than this: it would all be made, and kept, again after a crash."""
 
 _START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR = 0, 1, 2, 3, 4
 
@@ -66,6 +68,7 @@ class Engine:
         snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         self.role, self.run = role, run
+        self._inputs_digest = str(getattr(role, "inputs_digest", ""))
         self.links = {peer: Link(peer) for peer in peers}
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""
@@ -79,6 +82,8 @@ class Engine:
         self._encode = msgspec.msgpack.Encoder().encode
         self._asked = 0
         self._must_sync = self._started = self._beside = self._holding = False
+        self._output = 0
+        """Bytes that the role has sent since the last snapshot."""
         self._inputs = self._on_disk = 0
         """Inputs journalled in this life, and those of them that are on the disk."""
         self.touched: set[str] = set()
@@ -89,7 +94,7 @@ class Engine:
         """Let the role start, if it has not in an earlier life."""
         if not self._started:
             self._started = True
-            self._record(_START, self.role.name, 0, self.run.encode())
+            self._record(_START, self.role.name, 0, self._whose.encode())
             self._carry_out(self.role.start())
 
     def receive(self, peer: str, number: int, body: bytes) -> bool:
@@ -129,7 +134,7 @@ class Engine:
         synced = self._must_sync
         if synced:
             self.sync()
-        if self._journal.size > self._snapshot_bytes and not self._beside:
+        if (self._journal.size > self._snapshot_bytes or self._output > OUTPUT_BYTES) and not self._beside:
             self.checkpoint()
         return synced
 
@@ -166,10 +171,10 @@ class Engine:
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
         snapshot = _Snapshot(
-            1, self.run, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes()
+            1, self._whose, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes()
         )
         self._journal.checkpoint(self._encode(snapshot))
-        self._must_sync = False
+        self._must_sync, self._output = False, 0
         self._synced(self._marks())
 
     @property
@@ -230,7 +235,9 @@ class Engine:
                 self.asks[self._asked] = action
 
     def _send(self, receiver: str, message: Message) -> None:
-        self.links[receiver].send(self._encode(message))
+        body = self._encode(message)
+        self._output += len(body)
+        self.links[receiver].send(body)
         self.touched.add(receiver)
 
     # Recovery ---------------------------------------------------------------------------------------------------------
@@ -267,7 +274,18 @@ class Engine:
         self._asked, self._started = snapshot.asked, True
         self.notes = list(snapshot.notes)
 
-    def _check_whose(self, version: int, run: str, party: str) -> None:
+    @property
+    def _whose(self) -> str:
+        """The run, and the digest of what the role brings to it where it has one (`inputs_digest`)."""
+        return f"{self.run} {self._inputs_digest}".strip()
+
+    def _check_whose(self, version: int, whose: str, party: str) -> None:
+        run, _, inputs = whose.partition(" ")
+        if (version, run, party) == (1, self.run, self.role.name) and inputs != self._inputs_digest:
+            raise JournalError(
+                f"what '{party}' brings to the run is not what it began with: its features, or the version of Posse, "
+                "have changed. Put them back, or begin a new run."
+            )
         if (version, run, party) != (1, self.run, self.role.name):
             raise JournalError(
                 f"the journal is of '{party}' in run {run} (format {version}), this is '{self.role.name}' in run "

@@ -372,8 +372,8 @@ class Party:
         since: dict[str, float] = {}
         while not self.engine.role.finished:
             needed = self.wiring.peers if self._needs is None else self._needs()
-            absent = [] if self.paused else [peer for peer in needed if peer not in self.connections]
-            since = {peer: since.get(peer, loop.time()) for peer in absent}
+            absent = [] if self.paused else [peer for peer in self.wiring.peers if peer not in self.connections]
+            since = {peer: since.get(peer, loop.time()) for peer in absent if peer in needed}
             first = min(since, key=lambda peer: since[peer], default=None)
             if first is not None and loop.time() - since[first] >= give_up:
                 why = self.troubles.get(first, "it has not called")

@@ -1,0 +1,7 @@
+"""What is not collected: doctests of modules whose extra is not installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+collect_ignore_glob = [] if find_spec("flwr") else ["src/posse/protocols/fed_contextual/flower/*"]

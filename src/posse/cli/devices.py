@@ -1,0 +1,177 @@
+"""`posse devices`: a federated contextual bandit on devices, through Flower."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posse.cli import options
+from posse.cli.flags import flags_given, settings_of
+from posse.cli.screen import bullets, print_json, remark, say
+from posse.core.check import at_least
+from posse.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+    from posse.protocols.fed_contextual.flower.trial import Trial
+
+app = typer.Typer(name="devices", help="Run a contextual bandit on devices, through Flower.")
+
+Nodes = Annotated[int, typer.Option(help="Devices.", metavar="INTEGER")]
+Folder = Annotated[Path, typer.Option(help="Where keys, logs, the state and the model go.", metavar="DIR")]
+Target = Annotated[Path, typer.Argument(help="A new folder for the project.", metavar="DIR")]
+Publisher = Annotated[str, typer.Option(help="Who publishes the app.", metavar="TEXT")]
+MOST = 64
+"""Devices on one machine at most: each takes two processes and some 250 MB."""
+TRIAL_SEED = 1
+
+
+def device_settings() -> type[DeviceSettings]:
+    """Import the settings."""
+    from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+
+    return DeviceSettings
+
+
+@app.callback(invoke_without_command=True)
+def _devices(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+
+
+def up(
+    context: typer.Context,
+    nodes: Nodes = 3,
+    folder: Folder = Path("posse-devices"),
+    config: options.Config = None,
+    json_: options.Json = False,
+) -> None:
+    """Try a fleet on this machine: a SuperLink, nodes with keys of their own, TLS; the same command goes on."""
+    _needs("flwr.superlink")
+    at_least(1, nodes=nodes)
+    if nodes > MOST:
+        raise ConfigError(f"nodes on one machine must be at most {MOST}, got {nodes}. Try 'posse devices simulate'.")
+    trial = _trial(context, config, nodes, folder)
+    with _stopping(trial):
+        trial.start()
+        trial.submit()
+        _follow(trial)
+    _show(trial, json_)
+
+
+def simulate(
+    context: typer.Context,
+    nodes: Nodes = 100,
+    folder: Folder = Path("posse-simulation"),
+    config: options.Config = None,
+    json_: options.Json = False,
+) -> None:
+    """Simulate a fleet with Flower's own engine, which spreads it over a cluster; no TLS and no keys."""
+    _needs("flwr.superlink")
+    _needs("ray", "flower-simulation")
+    at_least(1, nodes=nodes)
+    trial = _trial(context, config, nodes, folder)
+    if trial.settings.secure:
+        raise ConfigError("a simulation has no keys, so that its sums cannot be secure. Take 'posse devices up'.")
+    with _stopping(trial):
+        trial.start_simulation()
+        trial.submit("--federation-config", f"num-supernodes={nodes}")
+        _follow(trial)
+    _show(trial, json_)
+
+
+def write(
+    context: typer.Context, folder: Target, config: options.Config = None, publisher: Publisher = "posse"
+) -> None:
+    """Write the Flower app for a real fleet: an installable project with these settings."""
+    from posse.protocols.fed_contextual.flower.project import write_project
+
+    made = write_project(folder, settings_of(device_settings(), context, config).checked(), publisher)
+    say(f"Flower app in {made}", style="bold")
+    bullets([
+        f"start it on a fleet with: flwr run {made} CONNECTION --stream",
+        "certificates, keys and what the server sees: docs/devices.md",
+    ])  # fmt: skip
+
+
+def _trial(context: typer.Context, config: Path | None, nodes: int, folder: Path) -> Trial:
+    """Make the settings: all nodes take part in a round, and the model fits the data, where nothing else is said."""
+    from posse.core.settings import read_toml
+    from posse.protocols.fed_contextual.flower.trial import Trial
+
+    given = {**(read_toml(config) if config is not None else {}), **flags_given(context)}
+    given = {**{"cohort": min(nodes, 64), "seed": TRIAL_SEED}, **_fitting(given), **given}
+    settings = device_settings().make(given).checked()
+    if settings.cohort > nodes:
+        raise ConfigError(f"cohort must be at most nodes = {nodes}, got {settings.cohort}. Lower it.")
+    return Trial(folder, settings, nodes, remark)
+
+
+def _fitting(given: dict[str, Any]) -> dict[str, Any]:
+    if not given.get("data"):
+        return {}
+    from posse.protocols.fed_contextual.flower.samples import fitting
+
+    return dict(fitting(str(given["data"])))
+
+
+def _needs(module: str, extra: str = "flower") -> None:
+    from posse.core.extras import require
+
+    require(module, extra=extra)
+    require("jax", extra="contextual")
+
+
+@contextmanager
+def _stopping(trial: Trial) -> Iterator[None]:
+    """Stop what was started, however this ends; a signal is noted, and ends the waiting."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    told: list[int] = []
+
+    def tell(number: int, frame: object) -> None:
+        told.append(number)
+        trial.told = True
+
+    before = {number: signal.signal(number, tell) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not told:
+            raise
+    finally:
+        for number in numbers:  # nothing may interrupt the stopping
+            signal.signal(number, signal.SIG_IGN)
+        trial.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if told:
+        remark(f"stopped; the same command goes on from {trial.out}")
+        raise typer.Exit(128 + told[0])
+
+
+def _follow(trial: Trial) -> None:
+    for line in trial.follow():
+        remark(
+            f"round {line['round']} of {line['of']}: {len(line['clients'])} devices, average reward "
+            f"{line['reward']:.4f}, {line['seconds']:.1f} s"
+        )
+
+
+def _show(trial: Trial, as_json: bool) -> None:
+    result = trial.result()
+    if as_json:
+        print_json({**result, "nodes": trial.nodes, "folder": str(trial.folder)})
+        return
+    say(f"{result['rounds']} rounds on {trial.nodes} devices: average reward {result['average_reward']:.4f}", "bold")
+    protected = (
+        "sums were secure: the server saw no single update"
+        if result["secure"]
+        else "the server saw every device's update; --secure hides them in sums"
+    )
+    seeded = ["run from a seed, for repeating it: no protection of what devices drew"] if result["reproducible"] else []
+    bullets([f"model: {result['model']}", protected, *seeded, f"keys and logs: {trial.folder}"])

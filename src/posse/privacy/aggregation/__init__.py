@@ -1,0 +1,45 @@
+"""Secure sums for federated rounds: the server learns the sum of the clients' vectors and no single one of them.
+
+Read in this order: `quantise` (real vectors as words modulo 2^32), `noise` (exact discrete Gaussian noise, and what it
+is worth), `shamir` (shares of a secret), `plan` and `graph` (how many neighbours, how many shares, and who), `terms`
+(what all agree on), `masks` (keys and masks of one round), `messages`, `client`, `server`, `unmask` (what the server
+takes off the sum), `simulate` (a whole round in one process).
+
+Five stages: keys, shares, masked, survivors, unmask. Clients may be lost at any of them, as many as the plan declares;
+one more and the round fails without a sum. Both ends are sans-IO, and the caller says when a stage is over.
+
+What is protected: everyone else together (the server and the corrupt clients the plan allows for) learns of the honest
+survivors' vectors only their sum. Against whom: a server that follows the protocol. If the identities in the terms
+reach the clients by a way that the server does not control (certificates, a signed roster) and the plan has a quorum, a
+server that deviates learns no more either, though it can spoil the sum. What is not: the sum itself is exact, so a
+claim of differential privacy needs noise (see `noise`); a client that lies about its own vector is not found out.
+
+References: K. Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017;
+J. Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020.
+"""
+
+from posse.privacy.aggregation.client import Client
+from posse.privacy.aggregation.noise import NoisePlan, discrete_gaussian
+from posse.privacy.aggregation.plan import Plan, complete_plan, plan
+from posse.privacy.aggregation.quantise import Quantiser, from_ring, to_ring
+from posse.privacy.aggregation.server import Server
+from posse.privacy.aggregation.simulate import Cohort, ring_sum, simulate
+from posse.privacy.aggregation.terms import Stage, Terms
+
+__all__ = [
+    "Client",
+    "Cohort",
+    "NoisePlan",
+    "Plan",
+    "Quantiser",
+    "Server",
+    "Stage",
+    "Terms",
+    "complete_plan",
+    "discrete_gaussian",
+    "from_ring",
+    "plan",
+    "ring_sum",
+    "simulate",
+    "to_ring",
+]

@@ -1,0 +1,216 @@
+"""A client: gives one vector to a round, and helps to unmask one sum.
+
+Sans-IO: it answers the server stage by stage and asks the world for its vector (`Contribute`) once its secrets are in
+safe hands. Its rules are what the server's honesty is not needed for:
+- it masks one vector a round, signs one set of survivors and answers one request to unmask;
+- it signs no set that it is not in, that has fewer survivors than the plan's minimum, or a survivor that never shared;
+- it gives of each neighbour one share, of the self-mask seed if the neighbour survived and else of the masking key, and
+  refuses a request that asks for anything else;
+- it wants the plan's quorum of signatures on the very set that it signed.
+
+A client that stops between two messages goes on from its last snapshot and nothing older: from an older one it could
+mask a second vector with the same masks. One that has none drops out of the round.
+
+Cost for k neighbours and vectors of d words: 2k agreements, k signatures to verify and the quorum's, k + 1 streams of d
+words. Sends about 160 bytes of keys, 82 k bytes of shares, 4 d bytes, 71 bytes, 33 k bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from posse.core.errors import ConfigError, ProtocolError
+from posse.core.roles import WORLD, Action, Message
+from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
+from posse.core.snapshots import Snapshot, damaged, pack, unpack
+from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys, add_streams, check_advertised
+from posse.privacy.aggregation.messages import (
+    Advertise,
+    Contribute,
+    Contribution,
+    Delivery,
+    Keys,
+    Masked,
+    Named,
+    Shares,
+    Shown,
+    Signed,
+    Survivors,
+    Unmask,
+)
+from posse.privacy.aggregation.rules import check_holders, check_names, check_quorum, check_request, check_survivors
+from posse.privacy.aggregation.shamir import SHARE_BYTES
+from posse.privacy.aggregation.terms import Stage, Terms
+from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.secrets import Secrets
+
+SERVER = "server"
+M = TypeVar("M", bound=Message)
+
+
+class ClientSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client keeps between two messages of a round."""
+
+    stage: int
+    asked: bool
+    keys: tuple[tuple[str, Advertise], ...]
+    held: Named
+    survivors: tuple[str, ...]
+
+
+class Client:
+    """One client's part of one round.
+
+    `secrets` is a root of its own for each run of this client; keys of two rounds differ by the terms. `stage` is what
+    it will send next.
+    """
+
+    kind = "client"
+
+    def __init__(self, name: str, terms: Terms, identity: Identity, secrets: Secrets, server: str = SERVER) -> None:
+        if name not in terms.positions or terms.identity(name) != identity.public:
+            raise ConfigError(f"the terms do not list '{name}' with this identity. Correct the roster, or the key.")
+        self.name, self.stage = name, Stage.KEYS
+        self._terms, self._identity, self._server = terms, identity, server
+        self._own = RoundKeys(name, terms, secrets)
+        mark = secrets.key(b"aggregation mark", context=terms.digest + name.encode())
+        self._run = hashlib.sha256(terms.digest + mark).digest()
+        self._asked = False
+        self._keys: dict[str, Advertise] = {}
+        """What the neighbours advertised."""
+        self._held: dict[str, bytes] = {}
+        """Both shares of each neighbour that shared, and its own."""
+        self._survivors: tuple[str, ...] = ()
+
+    def start(self) -> Sequence[Action]:
+        """Advertise the keys of the round."""
+        if self.stage != Stage.KEYS:
+            raise ProtocolError(f"{self.name} has advertised its keys already; a round has one start.")
+        self.stage = Stage.SHARES
+        return (self._send(self._own.advertise(self._identity)),)
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message; what the protocol does not allow is refused with the state as it was."""
+        if sender == WORLD and isinstance(message, Contribution):
+            return self._contribute(message)
+        if sender != self._server:
+            raise ProtocolError(f"{self.name} listens to '{self._server}', got a message of '{sender}'.")
+        match message:
+            case Keys():
+                return self._share(self._now(message.terms, message, Stage.SHARES))
+            case Delivery():
+                return self._take_shares(self._now(message.terms, message, Stage.MASKED))
+            case Survivors():
+                return self._sign(self._now(message.terms, message, Stage.SURVIVORS))
+            case Unmask():
+                return self._show(self._now(message.terms, message, Stage.UNMASK))
+        raise ProtocolError(f"{self.name} got a {type(message).__name__}, which is nothing that a server sends.")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has answered the request to unmask."""
+        return self.stage == Stage.OVER
+
+    def state(self) -> dict[str, object]:
+        """What an operator standing at this client may see."""
+        return {
+            "round": self._terms.round,
+            "stage": self.stage.name.lower(),
+            "neighbours": len(self._keys),
+            "survivors": len(self._survivors),
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state; it holds shares of the neighbours' secrets."""
+        return pack(
+            ClientSaved(
+                version=SNAPSHOT_VERSION, kind=self.kind, name=self.name, run=self._run, stage=int(self.stage),
+                asked=self._asked, keys=tuple(self._keys.items()), held=tuple(self._held.items()),
+                survivors=self._survivors,
+            )
+        )  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up what `save` returned."""
+        read = unpack(saved, ClientSaved, kind=self.kind, name=self.name, run=self._run)
+        keys, held = dict(read.keys), dict(read.held)
+        known = keys.keys() | {self.name}
+        if (
+            read.stage not in list(map(int, Stage))
+            or not keys.keys() <= self._terms.neighbours(self.name)
+            or held.keys() - known
+        ):
+            raise damaged(self.kind, self.name, "it names a stage or clients that the terms do not.")
+        self.stage, self._asked, self._survivors = Stage(read.stage), read.asked, read.survivors
+        self._keys, self._held = keys, held
+
+    def _now(self, terms: bytes, message: M, stage: Stage) -> M:
+        """Refuse what is of another round or comes out of turn: a second message of its kind, too."""
+        if terms != self._terms.digest:
+            raise ProtocolError(
+                f"{self.name} is in round {self._terms.round}, got a {type(message).__name__} of another one."
+            )
+        if self.stage != stage or (stage == Stage.MASKED and self._asked):
+            raise ProtocolError(
+                f"{self.name} takes one {type(message).__name__} a round and in its turn; its stage is "
+                f"{self.stage.name.lower()}."
+            )
+        return message
+
+    def _share(self, message: Keys) -> Sequence[Action]:
+        keys, terms, me = dict(message.keys), self._terms, self.name
+        check_names(me, (name for name, _ in message.keys), terms.neighbours(me))
+        check_holders(me, terms, len(keys) + 1)
+        for name, advertised in keys.items():
+            check_advertised(name, advertised, terms)
+        made = self._own.shares([me, *keys])
+        frames = [(name, self._own.seal(name, keys[name].sealing, made[name])) for name in sorted(keys)]
+        self._keys, self._held, self.stage = keys, {me: made[me]}, Stage.MASKED
+        return (self._send(Shares(terms.digest, tuple(frames))),)
+
+    def _take_shares(self, message: Delivery) -> Sequence[Action]:
+        check_names(self.name, (name for name, _ in message.frames), self._keys)
+        check_holders(self.name, self._terms, len(message.frames) + 1)
+        held = dict(self._held)
+        for name, frame in message.frames:
+            held[name] = self._own.open(name, self._keys[name].sealing, frame)
+            if len(held[name]) != 2 * SHARE_BYTES:
+                raise ProtocolError(f"{name} sealed {len(held[name])} bytes for {self.name}, not two shares.")
+        self._held, self._asked = held, True
+        return (Contribute(self.name, self._terms.round),)
+
+    def _contribute(self, message: Contribution) -> Sequence[Action]:
+        length, stage = 4 * self._terms.length, self.stage.name.lower()
+        if self.stage != Stage.MASKED or not self._asked or message.round != self._terms.round:
+            raise ProtocolError(
+                f"{self.name} gives one vector to round {self._terms.round} and when it asks for it, got one for round "
+                f"{message.round} at stage {stage}."
+            )
+        if len(message.words) != length:
+            raise ProtocolError(f"a vector of this round has {length} bytes, 4 a word; got {len(message.words)}.")
+        words = np.frombuffer(message.words, "<u4").astype(np.uint32)
+        others = ((name, self._keys[name].masking) for name in self._held if name != self.name)
+        add_streams(words, self._own.mask_streams(others))
+        self.stage = Stage.SURVIVORS
+        return (self._send(Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())),)
+
+    def _sign(self, message: Survivors) -> Sequence[Action]:
+        check_survivors(self.name, self._terms, self._held, message.names)
+        self._survivors, self.stage = message.names, Stage.UNMASK
+        signature = self._identity.sign(PURPOSE_SURVIVORS, self._terms.survivors_digest(message.names))
+        return (self._send(Signed(self._terms.digest, signature)),)
+
+    def _show(self, message: Unmask) -> Sequence[Action]:
+        check_request(self.name, self._held, self._survivors, message)
+        check_quorum(self.name, self._terms, self._survivors, message.signatures)
+        self_masks = tuple((name, self._held[name][:SHARE_BYTES]) for name in message.self_masks)
+        mask_keys = tuple((name, self._held[name][SHARE_BYTES:]) for name in message.mask_keys)
+        self._held, self.stage = {}, Stage.OVER
+        return (self._send(Shown(self._terms.digest, self_masks, mask_keys)),)
+
+    def _send(self, message: Message) -> tuple[str, str, Message]:
+        return (self.name, self._server, message)

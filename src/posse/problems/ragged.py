@@ -1,0 +1,149 @@
+"""Rows of different lengths in two flat arrays: words of texts, tags of questions, letters of names.
+
+Row i is `values[offsets[i] : offsets[i + 1]]`. Flat arrays can be mapped from disk, so that a population of any size
+takes no memory until some of its rows are asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from posse.core.errors import DataError
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of whole numbers, and how often each stands in its row (`counts`; once if left out).
+
+    >>> rows = Ragged.of([[3, 1], [], [2]])
+    >>> len(rows), rows.longest, rows.row(0).tolist()
+    (3, 2, [3, 1])
+    >>> values, mask = rows.padded(np.array([2, 0]), 2)
+    >>> values.tolist(), mask.tolist()
+    ([[2, 0], [3, 1]], [[True, False], [True, True]])
+    """
+
+    offsets: NDArray[np.int64]
+    values: NDArray[np.integer]
+    counts: NDArray[np.integer] | None = None
+    longest: int = -1
+    """Length of the longest row; found by one pass if left out."""
+
+    def __post_init__(self) -> None:
+        if self.offsets.ndim != 1 or not len(self.offsets):
+            raise DataError(f"offsets must be a list that starts at 0, got shape {self.offsets.shape}. Add the 0.")
+        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != len(self.values):
+            raise DataError(
+                f"offsets must run from 0 to the {len(self.values)} values, got {self.offsets[0]} to "
+                f"{self.offsets[-1]}. Give one offset a row and the end."
+            )
+        if self.counts is not None and len(self.counts) != len(self.values):
+            raise DataError(f"counts must be one a value, got {len(self.counts)} for {len(self.values)}. Match them.")
+        if self.longest < 0:
+            object.__setattr__(self, "longest", largest_step(self.offsets))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]], dtype: type[np.integer] = np.int32) -> Ragged:
+        """Make from lists."""
+        kept = [np.asarray(row, dtype) for row in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in kept])]).astype(np.int64)
+        return cls(offsets, np.concatenate(kept) if kept else np.empty(0, dtype))
+
+    def row(self, index: int) -> NDArray[np.integer]:
+        """Give one row."""
+        return np.asarray(self.values[int(self.offsets[index]) : int(self.offsets[index + 1])])
+
+    def where(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Give positions in the flat arrays, (*rows, width), and which of them belong to the row."""
+        start = np.asarray(self.offsets[rows])
+        length = np.asarray(self.offsets[rows + 1]) - start
+        over = np.flatnonzero(length.ravel() > width)
+        if len(over):
+            raise DataError(
+                f"a row must fit its width {width}, got {length.ravel()[over[0]]} values in row "
+                f"{rows.ravel()[over[0]]}. Widen it to {self.longest}."
+            )
+        column = np.arange(width)
+        mask = column < length[..., None]
+        return np.where(mask, start[..., None] + column, 0), mask
+
+    def padded(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Give rows padded with 0, (*rows, width), and which values are real. A row too long is an error."""
+        where, mask = self.where(rows, width)
+        return _taken(self.values, where, mask).astype(np.int32), mask
+
+    def padded_counts(self, rows: NDArray[np.int64], width: int) -> NDArray[np.float32]:
+        """Give how often each value of `padded` stands in its row; 0 in the padding."""
+        where, mask = self.where(rows, width)
+        if self.counts is None:
+            return mask.astype(np.float32)
+        return _taken(self.counts, where, mask).astype(np.float32)
+
+    def take(self, rows: ArrayLike) -> Ragged:
+        """Copy some rows, in the order given."""
+        wanted = np.asarray(rows, np.int64)
+        start, stop = np.asarray(self.offsets[wanted]), np.asarray(self.offsets[wanted + 1])
+        offsets = np.concatenate([[0], np.cumsum(stop - start)]).astype(np.int64)
+        at = np.repeat(start - offsets[:-1], stop - start) + np.arange(offsets[-1])
+        counts = None if self.counts is None else np.asarray(self.counts[at])
+        return Ragged(offsets, np.asarray(self.values[at]), counts)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The flat arrays."""
+        return (self.offsets, self.values) if self.counts is None else (self.offsets, self.values, self.counts)
+
+    def part(self, low: int, high: int) -> Ragged:
+        """View rows low ... high - 1."""
+        first, last = int(self.offsets[low]), int(self.offsets[high])
+        counts = None if self.counts is None else self.counts[first:last]
+        return Ragged(np.asarray(self.offsets[low : high + 1]) - first, self.values[first:last], counts)
+
+
+def largest_step(offsets: NDArray[np.int64]) -> int:
+    """Length of the longest row; offsets that fall are an error. One pass, a chunk at a time."""
+    most = 0
+    for low in range(0, len(offsets) - 1, _CHUNK):
+        steps = np.diff(offsets[low : low + _CHUNK + 1])
+        if steps.min() < 0:
+            row = low + int(steps.argmin())
+            raise DataError(f"offsets must not fall, got {offsets[row]} before {offsets[row + 1]} at row {row}. Sort.")
+        most = max(most, int(steps.max()))
+    return most
+
+
+def release(*arrays: NDArray[Any]) -> None:
+    """Give back the memory of pages read from mapped files, where the system allows it; they stay in its cache.
+
+    A read maps whole stretches around it: without this, some twenty random cohorts have all of a population in memory.
+    """
+    for array in arrays:
+        mapped: object = array
+        while isinstance(mapped, np.ndarray):  # a part of a mapped array is a view of it
+            mapped = mapped.base
+        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def names_of(names: Iterable[str]) -> Ragged:
+    """Write names as rows of UTF-8 bytes."""
+    return Ragged.of([list(name.encode()) for name in names], np.uint8)
+
+
+def _taken(values: NDArray[np.integer], where: NDArray[np.int64], mask: NDArray[np.bool_]) -> NDArray[np.integer]:
+    if not len(values):
+        return np.zeros(where.shape, values.dtype)
+    out = np.asarray(values[where])
+    out[~mask] = 0
+    return out

@@ -1,0 +1,48 @@
+"""What the server does with the sum of a round: the step of the simulator's round that comes after its sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.protocols.fed_contextual.aggregation import follow
+from posse.protocols.fed_contextual.rounds import Measured, Rates, State, Task
+from posse.protocols.fed_contextual.trees import Tree, norm, scale
+
+Leaves = list[NDArray[Any]]
+"""The arrays of a tree, in jax's order."""
+
+
+def total_of(updates: Sequence[Leaves]) -> Leaves:
+    """Add updates one after the other in the order given, as the simulator adds a cohort."""
+    total = [np.zeros_like(leaf) for leaf in updates[0]]
+    for update in updates:
+        total = [one + other for one, other in zip(total, update, strict=True)]
+    return total
+
+
+def advanced(task: Task, rates: Rates, state: State, total: Tree, told: NDArray[np.float32]) -> tuple[State, Measured]:
+    """Take the unweighted mean, the optimiser's step, and the next norm.
+
+    `told` holds sums over clients: rewards, samples, probabilities, clients, updates within the norm.
+    """
+    return _advanced(task, rates, state, total, told)
+
+
+@partial(jax.jit, static_argnames="task")
+def _advanced(task: Task, rates: Rates, state: State, total: Tree, told: jax.Array) -> tuple[State, Measured]:
+    reward, samples, probability, clients, within = told
+    if task.levels:
+        unit = state.limit / task.levels
+        total = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
+    mean = scale(total, 1.0 / jnp.maximum(1.0, clients))
+    params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
+    share = within / jnp.maximum(1.0, clients)
+    after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
+    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean))

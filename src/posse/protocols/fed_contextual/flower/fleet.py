@@ -1,0 +1,101 @@
+"""Asking nodes and waiting for them: who is there, who is asked, who answered in time.
+
+Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
+ids), else the operating system's. A node that did not answer is left out for some rounds as long as others are enough.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Message, MessageType, RecordDict
+
+from posse.core.errors import ProtocolError
+from posse.protocols.fed_contextual.cohorts import draw
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+
+LOOK = 0.3
+"""Seconds between two looks for answers."""
+REST = 5
+"""Rounds for which a silent node is left out."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A device that is connected."""
+
+    id: int
+    name: str = ""
+    public: bytes = b""
+    """Its registered key, as registered; empty in a simulation."""
+
+
+@dataclass
+class Fleet:
+    """The nodes of a run; `say` is told what goes wrong."""
+
+    grid: Any
+    settings: DeviceSettings
+    say: Callable[[str], None]
+    _silent: dict[int, int] = field(default_factory=dict)
+
+    def cohort(self, round_: int) -> list[Node]:
+        """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
+        want, end = self.settings.cohort, time.monotonic() + self.settings.timeout
+        while True:
+            nodes = self._present()
+            if len(nodes) >= want:
+                break
+            if time.monotonic() > end:
+                if len(nodes) >= self.settings.enough:
+                    break
+                raise ProtocolError(
+                    f"a round needs {self.settings.enough} nodes, got {len(nodes)} after {self.settings.timeout:g} s. "
+                    "Start more SuperNodes, or look at their logs."
+                )
+            time.sleep(LOOK)
+        awake = [node for node in nodes if self._silent.get(node.id, -REST) + REST <= round_]
+        nodes = awake if len(awake) >= self.settings.enough else nodes
+        count = min(want, len(nodes))
+        if self.settings.seed < 0:
+            return random.SystemRandom().sample(nodes, count)
+        numbers, _ = draw(self.settings.seed, round_, len(nodes), count, "fixed")
+        return [nodes[at] for at in numbers.tolist()]
+
+    def ask(
+        self, sent: Mapping[Node, RecordDict], round_: int, kind: str = MessageType.TRAIN
+    ) -> dict[Node, RecordDict]:
+        """Send to nodes and wait for answers, at most until the time is over; the answers in the order of the nodes."""
+        timeout = self.settings.timeout
+        messages = [
+            Message(content, dst_node_id=node.id, message_type=kind, ttl=timeout + 60, group_id=str(round_ + 1))
+            for node, content in sent.items()
+        ]
+        waiting = dict(zip(self.grid.push_messages(messages), sent, strict=True))
+        came: dict[int, RecordDict] = {}
+        end = time.monotonic() + timeout
+        while waiting and time.monotonic() < end:
+            for reply in self.grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id)
+                if reply.has_error():
+                    self.say(f"round {round_ + 1}: {node.name or node.id} failed: {reply.error.reason}")
+                    self._silent[node.id] = round_
+                else:
+                    came[node.id] = reply.content
+            if waiting:
+                time.sleep(LOOK)
+        for node in waiting.values():
+            self.say(f"round {round_ + 1}: {node.name or node.id} did not answer in {timeout:g} s")
+            self._silent[node.id] = round_
+        return {node: came[node.id] for node in sent if node.id in came}
+
+    def _present(self) -> Sequence[Node]:
+        try:
+            found = [Node(one.node_id, one.name, one.public_key) for one in self.grid.get_nodes()]
+        except (AttributeError, NotImplementedError):  # a simulation's grid
+            found = [Node(one) for one in self.grid.get_node_ids()]
+        return sorted(found, key=lambda node: (node.name, node.id))

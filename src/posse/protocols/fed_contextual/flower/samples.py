@@ -1,0 +1,133 @@
+"""What a device has: samples on which it acts by itself, or a log of what its own application did.
+
+A node's configuration says which (`flower-supernode --node-config`):
+
+| key | means |
+|---|---|
+| `data` | a prepared population (.npz or a folder, see `posse.problems.prepared`), or `digits` for a trial |
+| `client`, `partition-id` | the client's number in it; also the device's number in the run's draws |
+| `log` | instead of data: an .npz of `contexts`, `arms`, `rewards`, `probabilities` that an application wrote |
+| `model` | where to write the deployed model (.npz), for the application to act with |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.populations import Bag, Population
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+
+LOGGED = ("contexts", "arms", "rewards", "probabilities")
+
+
+class Samples(NamedTuple):
+    """A device's samples, padded."""
+
+    contexts: Any
+    labels: NDArray[Any]
+    mask: NDArray[np.float32]
+
+
+class Logged(NamedTuple):
+    """A device's own log, padded; as the simulator's."""
+
+    contexts: Any
+    arms: NDArray[np.int32]
+    rewards: NDArray[np.float32]
+    probabilities: NDArray[np.float32]
+    mask: NDArray[np.float32]
+
+
+def number_of(node: Mapping[str, Any], node_id: int) -> int:
+    """Return the device's number: as configured, or 31 bits of the node's id."""
+    found = node.get("client", node.get("partition-id", node_id & 0x7FFFFFFF))
+    if not isinstance(found, int) or found < 0:
+        raise ConfigError(f"client must be a whole number from 0 on, got {found!r}. Correct the node's configuration.")
+    return found
+
+
+def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) -> Samples:
+    """Gather the device's samples; of more than fit, the first ones."""
+    population = _population(str(node.get("data", settings.data)), int(node.get("num-partitions", 60)))
+    number = number_of(node, node_id)
+    if number >= population.clients:
+        raise DataError(
+            f"the population '{population.name}' has {population.clients} clients, and this device is number {number}. "
+            "Give 'client' in the node's configuration."
+        )
+    cohort = population.gather([number], settings.samples, cap=settings.samples)
+    contexts = _bag(cohort.x) if isinstance(cohort.x, Bag) else cohort.x[0]
+    _check(population, contexts, settings)
+    return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
+
+
+def log_of(settings: DeviceSettings, path: Path) -> Logged:
+    """Read a log that an application wrote; of more than fit, the last actions."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            missing = [name for name in LOGGED if name not in found.files]
+            if missing:
+                raise DataError(f"{path} must hold {', '.join(LOGGED)}, and lacks {missing[0]}. Write it whole.")
+            contexts, arms, rewards, probabilities = (found[name][-settings.samples :] for name in LOGGED)
+    except (OSError, ValueError, BadZipFile) as error:
+        raise DataError(f"the log {path} cannot be read: {error}. Write it with numpy.savez.") from None
+    if not len(contexts) == len(arms) == len(rewards) == len(probabilities):
+        raise DataError(f"{path} must hold one context, arm, reward and probability an action. Write it whole.")
+    if len(arms) and not (arms.min() >= 0 and arms.max() < settings.arms):
+        raise DataError(f"{path}: arms must be in [0, {settings.arms}), got {arms.min()} to {arms.max()}.")
+    if not (np.isfinite(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
+        raise DataError(f"{path}: rewards must be finite, and probabilities above 0 and at most 1. Correct the log.")
+    room = settings.samples - len(arms)
+    mask = np.concatenate([np.ones(len(arms), np.float32), np.zeros(room, np.float32)])
+    return Logged(
+        _padded(contexts, room), _padded(arms.astype(np.int32), room),
+        _padded(rewards.astype(np.float32), room), _padded(probabilities.astype(np.float32), room, 1), mask,
+    )  # fmt: skip
+
+
+def fitting(data: str) -> dict[str, int | str]:
+    """Return the settings that fit a prepared population: model, features and arms."""
+    if data == "digits":
+        return {}
+    found = _population(data, 1)
+    if found.bags:
+        return {"model": "bag", "features": len(found.vocabulary), "arms": len(found.arms)}
+    shape = np.shape(found.inputs)[1:]
+    return {"features": int(np.prod(shape)), "arms": len(found.arms)}
+
+
+def _population(data: str, partitions: int) -> Population:
+    if data == "digits":
+        from posse.problems.datasets.digits import digits_population
+
+        return digits_population(partitions)
+    from posse.problems.prepared import load
+
+    return load(Path(data).expanduser())
+
+
+def _bag(x: Bag) -> tuple[NDArray[Any], NDArray[Any]]:
+    return x.words[0], x.weights[0]
+
+
+def _check(population: Population, contexts: Any, settings: DeviceSettings) -> None:
+    bags = isinstance(contexts, tuple)
+    features = len(population.vocabulary) if bags else int(np.prod(contexts.shape[1:]))
+    if bags != (settings.model == "bag"):
+        raise DataError(f"a {settings.model} model does not take the samples of '{population.name}'. Change one.")
+    if (features, len(population.arms)) != (settings.features, settings.arms):
+        raise DataError(
+            f"the run is for {settings.features} features and {settings.arms} arms, and '{population.name}' has "
+            f"{features} and {len(population.arms)}. Set features and arms of the run."
+        )
+
+
+def _padded(values: NDArray[Any], room: int, fill: float = 0) -> NDArray[Any]:
+    return np.concatenate([values, np.full((room, *values.shape[1:]), fill, values.dtype)])

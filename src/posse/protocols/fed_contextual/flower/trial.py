@@ -1,0 +1,246 @@
+"""A fleet on one machine, for trying it: a SuperLink, SuperNodes with keys of their own, TLS between them.
+
+Every program has a home and a log of its own below one folder, as if it were elsewhere:
+
+| place | holds |
+|---|---|
+| `link/` | authority, certificate and key of the SuperLink, its log |
+| `node-0001/` ... | a node's key, home and log |
+| `app/` | the Flower project that is run |
+| `run/` | state, progress, model and result of the server |
+| `operator/` | the connection of the one who runs the fleet |
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from posse.core.errors import DataError, LinkError, PosseError
+from posse.protocols.fed_contextual.flower.identities import LinkFiles, NodeKeys, make_link, make_node
+from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT
+from posse.protocols.fed_contextual.flower.processes import Crew, Process
+from posse.protocols.fed_contextual.flower.project import write_project
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.runtime.local import to_toml
+
+HOST = "127.0.0.1"
+CONNECTION = "trial"
+LOOK = 0.25
+STARTING = 60.0
+"""Seconds that the SuperLink has to come up."""
+DOUBT = 20.0
+"""Seconds without news after which Flower is asked how the run stands."""
+Say = Callable[[str], None]
+
+
+class Trial:
+    """A SuperLink and its nodes on this machine. Use `start`, then `submit`, then `follow`; `stop` at the end."""
+
+    def __init__(self, folder: Path, settings: DeviceSettings, nodes: int, say: Say) -> None:
+        self.folder = folder.resolve()
+        self.out = self.folder / "run"
+        self.settings = settings.model_copy(update={"out": str(self.out)}).checked()
+        self.nodes, self._say = nodes, say
+        self.crew, self.port = Crew(), 0
+        self.run_id = ""
+        self.link: LinkFiles | None = None
+        self.keys: list[NodeKeys] = []
+        self._data = ""
+        self.told = False
+        """Set by whoever wants it to end."""
+
+    # Starting ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make certificates and keys, start the SuperLink, register the nodes and start them."""
+        self._clear()
+        self._data = self._prepared()
+        self.link = make_link(self.folder / "link", [HOST, "localhost"])
+        self.keys = [make_node(self._node(at)) for at in range(self.nodes)]
+        roster = b"".join(keys.public.read_bytes() for keys in self.keys)
+        (self.folder / "link" / "roster").write_bytes(roster)
+        self.port = free_port()
+        self._say(f"starting a SuperLink on {HOST}:{self.port} with TLS")
+        self._start_link([
+            "--ssl-ca-certfile", str(self.link.authority), "--ssl-certfile", str(self.link.certificate),
+            "--ssl-keyfile", str(self.link.key), "--enable-supernode-auth",
+        ])  # fmt: skip
+        self._say(f"registering the keys of {self.nodes} nodes and starting them")
+        self.register([keys.public for keys in self.keys])
+        for at in range(self.nodes):
+            self.start_node(at)
+
+    def _prepared(self) -> str:
+        """Return the file that nodes read their samples from; the digits are written to one, split over the nodes."""
+        if self.settings.data != "digits":
+            return str(Path(self.settings.data).expanduser().resolve())
+        from posse.problems.datasets.digits import digits_population
+        from posse.problems.prepared import save
+
+        path = self.folder / f"digits-{self.nodes}.npz"
+        return str(path if path.exists() else save(digits_population(self.nodes), path))
+
+    def start_simulation(self) -> None:
+        """Start a SuperLink that simulates its nodes on a cluster."""
+        self._clear()
+        self.port = free_port()
+        self._say("starting a SuperLink that simulates its nodes")
+        self._start_link(["--insecure", "--simulation"])
+
+    def _clear(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name in (RESULT, FAILED):
+                (self.out / name).unlink(missing_ok=True)
+            shutil.rmtree(self.folder / "app", ignore_errors=True)
+        except OSError as error:
+            raise DataError(f"cannot write in {self.folder}: {error.strerror}. Pass --folder.") from error
+        write_project(self.folder / "app", self.settings)
+
+    def _start_link(self, flags: Sequence[str]) -> None:
+        place = self.folder / "link"
+        link = self.crew.start(
+            "superlink", ["flower-superlink", *flags, "--host", HOST, "--port", str(self.port)],
+            place / "superlink.log", self.crew.environment(place / "home"),
+        )  # fmt: skip
+        connection: dict[str, Any] = {"address": f"{HOST}:{self.port}"}
+        connection |= {"insecure": True} if self.link is None else {"root-certificates": str(self.link.authority)}
+        home = self.folder / "operator"
+        home.mkdir(exist_ok=True)
+        (home / "config.toml").write_text(
+            to_toml({"superlink": {"default": CONNECTION}, f"superlink.{CONNECTION}": connection}).lstrip()
+        )
+        self._wait_for(link)
+
+    def _wait_for(self, link: Process) -> None:
+        context = None if self.link is None else ssl.create_default_context(cafile=str(self.link.authority))
+        scheme, end = "http" if context is None else "https", time.monotonic() + STARTING
+        while not self.told:
+            with suppress(URLError, OSError), urlopen(f"{scheme}://{HOST}:{self.port}/health", context=context) as page:
+                if page.status == 200:
+                    return
+            if not link.alive or time.monotonic() > end:
+                raise LinkError(f"the SuperLink did not come up: {link.last_words()} (its log: {link.log})")
+            time.sleep(LOOK)
+        raise KeyboardInterrupt
+
+    def start_node(self, at: int, keys: NodeKeys | None = None) -> Process:
+        """Start a node, with its own key or another."""
+        assert self.link is not None
+        keys, place = keys or self.keys[at], self._node(at)
+        config: dict[str, Any] = {"partition-id": at, "num-partitions": self.nodes, "key": str(keys.private)}
+        config |= {"roster": str(self.folder / "link" / "roster"), "data": self._data}
+        command = [
+            "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates", str(self.link.authority),
+            "--auth-supernode-private-key", str(keys.private), "--host", HOST, "--port", str(free_port()),
+            "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
+        ]  # fmt: skip
+        return self.crew.start(place.name, command, place / "supernode.log", self.crew.environment(place / "home"))
+
+    def register(self, publics: Sequence[Path]) -> None:
+        """Register nodes' keys with the SuperLink, all at a time."""
+        names = [path.parent.name for path in publics]
+        asked = [
+            self._flwr(f"register-{name}", "supernode", "register", str(path), CONNECTION, "--name", name)
+            for name, path in zip(names, publics, strict=True)
+        ]
+        for process in asked:
+            if self._ended(process):
+                raise LinkError(f"a node was not registered: {process.last_words()} (log: {process.log})")
+
+    def submit(self, *flags: str) -> None:
+        """Start the run."""
+        started = self._flwr("submit", "run", str(self.folder / "app"), CONNECTION, "--format", "json", *flags)
+        if self._ended(started):
+            raise LinkError(f"the run was not started: {started.last_words()} (log: {started.log})")
+        with suppress(ValueError, IndexError):
+            text = started.log.read_text()
+            self.run_id = json.loads(text[text.index("{") :]).get("run-id", "")
+
+    # Following --------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """Yield what is told of every round, until the run is over; raise where it failed."""
+        at, news = 0, time.monotonic()
+        while not self.told:
+            over = (self.out / RESULT).exists()
+            lines = self._progress()
+            yield from lines[at:]
+            if len(lines) > at:
+                at, news = len(lines), time.monotonic()
+            if over:
+                return
+            self._check(time.monotonic() - news)
+            if time.monotonic() - news > DOUBT:
+                news = time.monotonic()
+            time.sleep(LOOK)
+
+    def result(self) -> dict[str, Any]:
+        """Return how the run ended."""
+        found: dict[str, Any] = json.loads((self.out / RESULT).read_text())
+        return found
+
+    def _progress(self) -> list[dict[str, Any]]:
+        try:
+            text = (self.out / PROGRESS).read_text()
+        except OSError:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def _check(self, silence: float) -> None:
+        """Raise where the server failed, its SuperLink is gone, or the run is over without a result."""
+        if (self.out / FAILED).exists():
+            raise PosseError(f"the server gave up: {(self.out / FAILED).read_text().strip()}")
+        link = self.crew.processes[0]
+        if not link.alive:
+            raise LinkError(f"the SuperLink ended: {link.last_words()} (its log: {link.log})")
+        if silence > DOUBT and self._status().startswith("finished") and not (self.out / RESULT).exists():
+            raise PosseError(f"the run ended without a result; the log of the server is in {link.log}.")
+
+    def _status(self) -> str:
+        asked = self._flwr("list", "list", CONNECTION, "--run-id", self.run_id, "--format", "json")
+        self._ended(asked)
+        text = asked.log.read_text(errors="replace")
+        with suppress(ValueError, IndexError, KeyError):
+            return str(json.loads(text[text.index("{") :])["runs"][0]["status"])
+        return ""
+
+    # Ending -----------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop everything that was started."""
+        self.crew.stop()
+
+    def _flwr(self, name: str, *arguments: str) -> Process:
+        home = self.folder / "operator"
+        log = home / f"{name}.log"
+        log.unlink(missing_ok=True)
+        return self.crew.start(name, ["flwr", *arguments], log, self.crew.environment(home, NO_COLOR="1"))
+
+    def _ended(self, process: Process) -> int:
+        """Wait for a program to end; returns its code."""
+        while process.alive:
+            if self.told:
+                raise KeyboardInterrupt
+            time.sleep(0.05)
+        return process.handle.returncode
+
+    def _node(self, at: int) -> Path:
+        return self.folder / f"node-{at + 1:04d}"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,30 @@
+"""The simulator's run of the same settings, on the same samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posse.protocols.fed_contextual.flower.samples import samples_of
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.tasks import rates_of, task_of
+from posse.protocols.fed_contextual.rounds import Cohort, begin
+from posse.protocols.fed_contextual.training import Schedule, train
+
+
+def simulated(settings: DeviceSettings, nodes: int) -> list[np.ndarray[Any, Any]]:
+    """Return the parameters after all rounds; cohorts are the simulator's own draws."""
+
+    def source(who: Any, here: Any, at: int) -> Cohort:
+        made = [samples_of(settings, {"partition-id": int(one), "num-partitions": nodes}, 0) for one in who]
+        contexts, labels, mask = (np.stack(part) for part in zip(*made, strict=True))
+        return Cohort(contexts, labels, mask, jnp.asarray(who), jnp.asarray(here))
+
+    task = task_of(settings)
+    schedule = Schedule(settings.rounds, nodes, settings.cohort, settings.deploy_every, settings.samples)
+    states = train(task, rates_of(settings), begin(task, settings.seed), source, schedule, settings.seed)
+    *_, (last, _) = states
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(last.params)]

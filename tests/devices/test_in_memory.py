@@ -1,0 +1,216 @@
+"""The app without processes: its model is the simulator's, and what goes wrong at devices does not end a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Error, Message
+
+from posse.core.errors import ConfigError, ProtocolError
+from posse.protocols.fed_contextual.flower import fleet, server_app
+from posse.protocols.fed_contextual.flower.places import PROGRESS, RESULT
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+
+from .grids import FakeGrid, leaves
+from .simulator import simulated
+
+
+def settings(folder: Path, **values: Any) -> DeviceSettings:
+    values = {"rounds": 3, "cohort": 3, "seed": 5, "samples": 64, "timeout": 0.2, "out": str(folder / "out"), **values}
+    return DeviceSettings.of(values)
+
+
+def play(made: DeviceSettings, folder: Path, nodes: int = 4, **more: Any) -> FakeGrid:
+    grid = FakeGrid(made, nodes, folder, **more)
+    server_app.run(grid, made, "1")
+    return grid
+
+
+def rounds_told(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "out" / PROGRESS).read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("values", "apart"),
+    [
+        ({"quantile": 0.5, "clip": 0.05}, 1e-7),
+        ({"policy": "falcon", "explore": 10.0, "deploy_every": 2, "optimiser": "sgd", "server_rate": 1.0}, 1e-7),
+        ({"policy": "epsilon-greedy", "loss": "importance", "levels": 1000}, 1e-3),
+    ],
+    ids=["adaptive clipping", "falcon, deployed every 2", "importance, whole numbers"],
+)
+def test_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], apart: float) -> None:
+    """To rounding: compiled alone or in a loop over clients, a sum may differ in its last bit."""
+    made = settings(tmp_path, **values)
+    play(made, tmp_path)
+    for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 4), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=apart)
+        assert np.abs(ours).max() > 100 * apart
+
+
+def test_secure_sums_give_the_same_model_as_plain_whole_numbers(tmp_path: Path) -> None:
+    plain, secure = settings(tmp_path / "plain", levels=1 << 16), settings(tmp_path / "secure", secure=True)
+    play(plain, tmp_path / "plain")
+    grid = play(secure, tmp_path / "secure")
+    for ours, theirs in zip(leaves(tmp_path / "secure/out"), leaves(tmp_path / "plain/out"), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for one, other in zip(rounds_told(tmp_path / "secure"), rounds_told(tmp_path / "plain"), strict=True):
+        assert one["reward"] == pytest.approx(other["reward"], abs=1e-6)
+        assert one["probability"] == pytest.approx(other["probability"], abs=1e-4)
+        assert one["within"] == other["within"]
+    assert {message.metadata.message_type for message in grid.sent} == {"train.secure"}
+
+
+def test_secure_answers_hold_nothing_but_one_message(tmp_path: Path) -> None:
+    seen: list[Message] = []
+
+    def watch(node: int, sent: Message, reply: Message | None) -> Message | None:
+        assert reply is not None
+        seen.append(reply)
+        return reply
+
+    play(settings(tmp_path, secure=True, rounds=1), tmp_path, nodes=3, meddle=watch)
+    assert len(seen) == 3 * 5
+    for reply in seen:
+        assert list(reply.content) == ["stage"]
+        assert list(reply.content["stage"]) == ["message"]
+
+
+def test_secure_round_survives_a_lost_device(tmp_path: Path) -> None:
+    """One of four is gone after it shared its secrets; the sum is that of the other three."""
+    stages: dict[int, int] = {}
+
+    def lose(node: int, sent: Message, reply: Message | None) -> Message | None:
+        stages[node] = stages.get(node, 0) + 1
+        return None if node == 2 and stages[node] >= 3 else reply
+
+    made = settings(tmp_path, secure=True, rounds=1, cohort=4, dropout=0.25, corrupt=0.0)
+    play(made, tmp_path, meddle=lose)
+    assert len(rounds_told(tmp_path)[0]["clients"]) == 3
+
+
+def test_secure_round_with_too_few_left_is_done_again(tmp_path: Path) -> None:
+    asked = []
+
+    def lose(node: int, sent: Message, reply: Message | None) -> Message | None:
+        asked.append(node)
+        return None if len(asked) == 1 else reply
+
+    play(settings(tmp_path, secure=True, rounds=1, corrupt=0.0, dropout=0.0), tmp_path, nodes=3, meddle=lose)
+    assert len(asked) == 3 + 5 * 3
+
+
+def test_device_answers_no_secure_message_twice(tmp_path: Path) -> None:
+    grid = play(settings(tmp_path, secure=True, rounds=1), tmp_path, nodes=3)
+    message = grid.sent[0]
+    with pytest.raises(ProtocolError, match="answered 'start' of this round already"):
+        grid.app(message, grid.contexts[message.metadata.dst_node_id])
+
+
+def test_device_refuses_strangers_and_weak_plans(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    made = settings(tmp_path, secure=True, rounds=1)
+    with pytest.raises(ProtocolError, match="too few answers"):
+        play(made, tmp_path, nodes=3, roster=str(tmp_path / "empty"))
+    with pytest.raises(ProtocolError, match="too few answers"):
+        play(made, tmp_path, nodes=3, **{"least-honest": 3})
+
+
+def test_lost_failing_and_lying_devices_are_left_out(tmp_path: Path) -> None:
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        assert reply is not None
+        if node == 0:
+            return None
+        if node == 1:
+            return Message(Error(code=0, reason="no battery"), reply_to=sent)
+        if node == 2:
+            reply.content["update"] = ArrayRecord({"0": Array(np.zeros(3))})
+        return reply
+
+    play(settings(tmp_path, rounds=1, cohort=5), tmp_path, nodes=5, meddle=meddle)
+    assert sorted(rounds_told(tmp_path)[0]["clients"]) == [3, 4]
+
+
+def test_silent_device_is_left_out_of_the_next_rounds(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        asked.append(node)
+        return None if node == 1 else reply
+
+    play(settings(tmp_path, rounds=3, cohort=3), tmp_path, nodes=3, meddle=meddle)
+    assert asked.count(1) == 1
+    assert len(rounds_told(tmp_path)) == 3
+
+
+def test_run_without_answers_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "LOOK", 0.01)
+    with pytest.raises(ProtocolError, match="round 1 had too few answers 5 times"):
+        play(settings(tmp_path, timeout=0.02), tmp_path, meddle=lambda node, sent, reply: None)
+    with pytest.raises(ProtocolError, match="a round needs 1 nodes, got 0"):
+        play(settings(tmp_path, timeout=0.02), tmp_path, nodes=0)
+
+
+def test_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole = settings(tmp_path / "whole", rounds=4, deploy_every=2)
+    play(whole, tmp_path / "whole")
+    for rounds in (3, 4):
+        play(settings(tmp_path / "parts", rounds=rounds, deploy_every=2), tmp_path / "parts")
+    for one, other in zip(leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [line["round"] for line in rounds_told(tmp_path / "parts")] == [1, 2, 3, 4]
+    with pytest.raises(ProtocolError, match="another model or optimiser"):
+        play(settings(tmp_path / "parts", rounds=5, optimiser="sgd"), tmp_path / "parts")
+
+
+def test_log_stays_in_the_devices_state(tmp_path: Path) -> None:
+    grid = play(settings(tmp_path, cohort=2, deploy_every=2, keep_log=True), tmp_path, nodes=2)
+    for context in grid.contexts.values():
+        log = context.state["log"]
+        assert log["arms"].numpy().shape == (64,)
+        assert int(log["deployment"].numpy()) == 2
+    told = rounds_told(tmp_path)
+    assert told[0]["reward"] == told[1]["reward"], "one log for both rounds of a deployment"
+
+
+def test_device_learns_from_an_applications_own_log(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    np.savez(
+        tmp_path / "log.npz", contexts=rng.random((20, 64), np.float32), arms=rng.integers(0, 10, 20),
+        rewards=np.ones(20), probabilities=np.full(20, 0.1),
+    )  # fmt: skip
+    own = {"log": str(tmp_path / "log.npz"), "model": str(tmp_path / "deployed.npz")}
+    play(settings(tmp_path, rounds=2, cohort=1), tmp_path, nodes=1, **own)
+    assert rounds_told(tmp_path)[0]["samples"] == 20
+    assert rounds_told(tmp_path)[0]["reward"] == 1.0
+    with np.load(tmp_path / "deployed.npz") as found:
+        assert int(found["deployment"]) == 1
+        assert np.abs(found["leaf1"]).max() > 0
+
+
+def test_without_a_seed_runs_differ(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        play(settings(tmp_path / name, rounds=1, seed=-1), tmp_path / name)
+        assert json.loads((tmp_path / name / "out" / RESULT).read_text())["reproducible"] is False
+    assert not np.array_equal(leaves(tmp_path / "one/out")[1], leaves(tmp_path / "two/out")[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"model": "cnnn"}, "model must be 'linear', 'cnn' or 'bag', got 'cnnn'"),
+        ({"samples": 100}, "multiple of batch = 16"),
+        ({"least": 4}, "least must be at most cohort"),
+        ({"secure": True, "cohort": 2}, "cohort of at least 3"),
+        ({"secure": True, "cohort": 10_000}, "below 2\\^31"),
+        ({"model": "cnn", "features": 65}, "square number"),
+        ({"rate": 1}, "unknown setting 'rate'"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        settings(tmp_path, **values)

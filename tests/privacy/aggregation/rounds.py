@@ -1,0 +1,86 @@
+"""A round that is played by hand, one stage at a time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from posse.core.roles import WORLD, Message
+from posse.privacy.aggregation import Client, Cohort, Plan, Server, Stage, complete_plan
+from posse.privacy.aggregation.messages import Contribution
+from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.secrets import Secrets
+
+LENGTH = 5
+
+
+@cache
+def identity(number: int) -> Identity:
+    return Identity()
+
+
+def cohort(n: int) -> Cohort:
+    return Cohort({f"c{at:03}": identity(at) for at in range(n)})
+
+
+def vectors(names, seed: int = 0, length: int = LENGTH) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {name: generator.integers(0, 1 << 32, length, dtype=np.uint32) for name in names}
+
+
+def plain_sum(given: dict[str, np.ndarray], names) -> np.ndarray:
+    return np.sum([given[name] for name in names], axis=0, dtype=np.uint32)
+
+
+class Round:
+    """Server and clients; `sent` is what each client last sent to the server and nobody has delivered yet."""
+
+    def __init__(self, n: int = 5, plan: Plan | None = None, round: int = 0) -> None:
+        self.cohort = cohort(n)
+        self.terms = self.cohort.terms(plan or complete_plan(n, corrupt=1, dropouts=1), LENGTH, round=round)
+        self.vectors = vectors(self.terms.clients)
+        self.roots = {name: Secrets.fresh() for name in self.terms.clients}
+        self.clients = {name: self.client(name) for name in self.terms.clients}
+        self.server = Server(self.terms)
+        self.told: dict[str, Message] = {}
+        """What the server last said to each client."""
+        self.sent = {name: client.start()[0][2] for name, client in self.clients.items()}
+
+    def client(self, name: str) -> Client:
+        return Client(name, self.terms, self.cohort.identities[name], self.roots[name])
+
+    def deliver(self, skip=()) -> None:
+        """Give the server what the clients have sent."""
+        for name, message in self.sent.items():
+            if name not in skip:
+                self.server.receive(name, message)
+        self.sent = {}
+
+    def close(self) -> None:
+        """Close the stage; keep what the server says to each client."""
+        actions = self.server.close(self.server.stage)
+        self.told = {action[1]: action[2] for action in actions if isinstance(action, tuple)}
+
+    def answer(self, skip=()) -> None:
+        """Let clients answer what they were told, with their vectors where they are asked for."""
+        for name, message in self.told.items():
+            if name not in skip:
+                self.sent[name] = self.say(name, message)
+
+    def say(self, name: str, message: Message) -> Message:
+        (action,) = self.clients[name].receive("server", message)
+        if not isinstance(action, tuple):
+            words = self.vectors[name].astype("<u4").tobytes()
+            (action,) = self.clients[name].receive(WORLD, Contribution(self.terms.round, words))
+        return action[2]
+
+    def until(self, stage: Stage, skip=()) -> Round:
+        """Play until the clients have been told what begins a stage; `skip` are lost from the stage before on."""
+        while self.server.stage < stage:
+            last = self.server.stage == stage - 1
+            self.deliver(skip if last else ())
+            self.close()
+            if self.server.stage < stage:
+                self.answer()
+        return self

@@ -1,0 +1,77 @@
+"""Settings of populations: one model for all sources, and one line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.drift import LabelDrift, ValueDrift
+from posse.problems.population_settings import POPULATIONS, PopulationSettings
+from posse.problems.prepared import save
+from tests.problems.test_population_datasets import database, overflow, written
+
+
+def test_digits_by_default() -> None:
+    whole = PopulationSettings().population()
+    assert (whole.name, whole.clients, whole.samples) == ("digits", 60, 1797)
+    other = PopulationSettings(seed=1).population()
+    assert np.asarray(whole.labels).tolist() != np.asarray(other.labels).tolist()
+    assert PopulationSettings().world(whole).name == "scratch"
+
+
+def test_every_population_is_told_of() -> None:
+    assert set(POPULATIONS) == set(PopulationSettings.model_fields["data"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def test_own_prepared_and_databases(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("client,x,label\nann,1,a\nbob,2,b\nbob,3,a\n")
+    own = PopulationSettings(data="own", file=file).population()
+    assert own.sizes().tolist() == [1, 2]
+    assert PopulationSettings(data="own", file=file, clients=1).population().clients == 1
+    drawn = PopulationSettings(data="own", file=file, client_column=None, label_column="label", clients=3)
+    with pytest.raises(DataError, match="'ann' is not a number"):
+        drawn.population()
+    folder = save(own, tmp_path / "folder")
+    assert PopulationSettings(data="prepared", file=folder).population().describe() == own.describe()
+    writers = database(tmp_path / "e.sqlite", [("all_train", "w", written(3, 0.1))])
+    assert PopulationSettings(data="femnist", file=writers).population().clients == 1
+    source = overflow(tmp_path / "so")
+    asked = PopulationSettings(data="stackoverflow", data_dir=source, file=tmp_path / "sf", words=3, tags=2)
+    assert asked.population().clients == asked.population().clients == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": "own"}, "data 'own' needs a CSV file, got no file. Give file."),
+        ({"data": "prepared"}, "data 'prepared' needs a prepared folder or .npz file, got no file"),
+        ({"data": "stackexchange", "alpha": 0.1}, "alpha applies to digits, emnist, own, got 0.1 for stackexchange"),
+        ({"words": 10}, "words applies to stackexchange, stackoverflow, got 10 for digits"),
+        (
+            {"data": "stackoverflow", "file": "/nowhere/at/all"},
+            "with its database, got no data_dir",
+        ),
+        ({"clients": 5000}, r"clients must be in \[1, 1797\]"),
+    ],
+)
+def test_mistakes(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        PopulationSettings(**given).population()
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_settings() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'aplha'\. Did you mean 'alpha'"):
+        PopulationSettings(aplha=1)
+
+
+def test_worlds() -> None:
+    made = PopulationSettings(missing=0.1, late=0.2, delay=3, drift="labels", drift_every=7, seed=5)
+    assert made.availability().missing == 0.1
+    assert made.drifting(10) == LabelDrift(10, 7, 0.5, 5)
+    assert PopulationSettings(drift="values").drifting(4) == ValueDrift(4, 100, 0.5, 0)
+    assert PopulationSettings().drifting(4) is None

@@ -1,0 +1,158 @@
+"""Worlds: who answers, what arms pay, and how it changes; each a function of its address alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.availability import AWAY, IN_TIME, Availability
+from posse.problems.drift import LabelDrift, ValueDrift
+from posse.problems.populations import Population
+from posse.problems.ragged import Ragged
+from posse.problems.scenarios import Rewards, inverse_frequency, scenario, tag_counts
+from tests.core.chance import SIGMAS
+from tests.problems.test_populations import images, texts
+
+# --- availability -------------------------------------------------------------------------------------------------
+
+
+def test_status_depends_on_client_and_round_alone() -> None:
+    answers = Availability(missing=0.3, late=0.3, delay=3, never=0.1, seed=4)
+    everyone = answers.status(np.arange(500), 7)
+    order = np.random.default_rng(0).permutation(500)
+    np.testing.assert_array_equal(answers.status(order, 7), everyone[order])
+    assert [int(answers.status(c, 7)[0]) for c in range(20)] == everyone[:20].tolist()
+    assert (answers.status(np.arange(500), 8) != everyone).any()
+
+
+def test_rates() -> None:
+    # 400,000 draws: a rate off by 0.004 would be seen 95 times in 100; a true one fails once in 1,000.
+    answers = Availability(missing=0.2, late=0.25, delay=2, seed=1)
+    found = np.concatenate([answers.status(np.arange(100_000), round_) for round_ in range(4)])
+    limit = SIGMAS * 0.5 / np.sqrt(len(found))
+    for value, rate in ((AWAY, 0.2), (1, 0.8 * 0.125), (2, 0.8 * 0.125), (IN_TIME, 0.8 * 0.75)):
+        assert abs((found == value).mean() - rate) < limit
+
+
+def test_some_clients_never_come() -> None:
+    answers = Availability(never=0.3, seed=2)
+    rounds = np.stack([answers.status(np.arange(3000), round_) for round_ in range(3)])
+    assert (rounds == rounds[0]).all()
+    assert abs((rounds[0] == AWAY).mean() - 0.3) < SIGMAS * 0.5 / np.sqrt(3000)
+    assert Availability().in_time(np.arange(5), 1).all()
+
+
+def test_bad_availability() -> None:
+    with pytest.raises(ConfigError, match=r"missing must be in \[0, 1\], got 1.5"):
+        Availability(missing=1.5)
+    with pytest.raises(ConfigError, match="somebody must answer"):
+        Availability(never=1.0)
+    with pytest.raises(ConfigError, match="delay must be at least 1, got 0"):
+        Availability(delay=0)
+
+
+# --- drift --------------------------------------------------------------------------------------------------------
+
+
+def test_labels_drift_by_permutations() -> None:
+    drift = LabelDrift(arms=10, every=50, share=0.3, seed=1)
+    assert drift.mapping(49).tolist() == list(range(10))
+    for round_ in (50, 100, 333):
+        assert sorted(drift.mapping(round_).tolist()) == list(range(10))
+        assert drift.table(round_).sum() == 10
+    assert (drift.mapping(50) != np.arange(10)).sum() == 3
+    assert drift.mapping(99).tolist() == drift.mapping(50).tolist()
+    assert drift.mapping(333).tolist() == LabelDrift(10, 50, 0.3, 1).mapping(333).tolist()
+    assert (LabelDrift(4, 1, 1.0, 2).mapping(1) != np.arange(4)).all()
+
+
+def test_values_drift_within_their_depth() -> None:
+    drift = ValueDrift(arms=6, period=40, depth=0.4, seed=1)
+    values = np.stack([drift.values(round_) for round_ in range(40)])
+    assert values.min() >= 0.6
+    assert values.max() <= 1
+    np.testing.assert_allclose(values.mean(axis=0), 0.8, atol=1e-9)
+    np.testing.assert_allclose(drift.values(3), drift.values(43), atol=1e-9)
+    assert (ValueDrift(6, 40, 0.0).values(7) == 1).all()
+
+
+def test_rewards_under_drift() -> None:
+    plain = Rewards(np.eye(3))
+    moved = plain.at(LabelDrift(3, 10, 1.0, 5), 10)
+    mapping = LabelDrift(3, 10, 1.0, 5).mapping(10)
+    labels = np.array([0, 1, 2])
+    assert moved.of(labels, mapping).tolist() == [1, 1, 1]
+    assert plain.at(None, 10) is plain
+    tags = np.eye(3, dtype=np.uint8)
+    assert moved.of(tags, mapping).tolist() == [1, 1, 1]
+
+
+# --- scenarios ----------------------------------------------------------------------------------------------------
+
+
+def letters() -> Population:
+    return images([1, 1], arms=("0", "A", "a"), labels=np.array([1, 2], np.int32))
+
+
+def test_scratch_and_init() -> None:
+    scratch, init = scenario("scratch", letters()), scenario("init", letters(), pretrained=2)
+    assert (scratch.pretrained, scratch.before) == (0, None)
+    assert scratch.initial(100, seed=1).tolist() == []
+    assert init.before is init.rewards
+    assert init.initial(2, seed=1).tolist() == [0, 1]
+    chosen = scenario("init", letters()).initial(5000, seed=3)
+    assert len(set(chosen.tolist())) == 100
+    assert (np.diff(chosen) > 0).all()
+    with pytest.raises(ConfigError, match="scenario init pre-trains on 100 clients, and there are 50"):
+        scenario("init", letters()).initial(50, seed=1)
+
+
+def test_shift_of_letters() -> None:
+    shifted = scenario("init-shift", letters())
+    assert shifted.before is not None
+    assert shifted.before.table.tolist() == [[1, 0, 0], [0, 1, 0.5], [0, 0, 1]]
+    assert shifted.rewards.table.tolist() == np.eye(3).tolist()
+    with pytest.raises(ConfigError, match="init-shift needs arms that are letters of both cases, or tags, got a, b, c"):
+        scenario("init-shift", images([1, 1]))
+    with pytest.raises(ConfigError, match="unknown scenario 'shift'"):
+        scenario("shift", letters())
+
+
+def test_shift_of_tags() -> None:
+    arms = tuple(f"tag-{i}" for i in range(12))
+    rows = [[tag for tag in range(12) if sample % (tag + 1) == 0] for sample in range(24)]
+    whole = texts()
+    tagged = Population(
+        "t", arms, np.array([0, 10, 24]), Ragged.of([[0]] * 24), Ragged.of(rows), vocabulary=whole.vocabulary
+    )
+    counts = tag_counts(tagged)
+    assert counts[:3].tolist() == [24, 12, 8]
+    shifted = scenario("init-shift", tagged)
+    assert shifted.before is not None
+    assert shifted.pretrained_arms is not None
+    assert shifted.pretrained_arms.tolist() == [True] * 10 + [False] * 2
+    np.testing.assert_allclose(np.diag(shifted.before.table), [1] * 10 + [0] * 2)
+    np.testing.assert_allclose(np.diag(shifted.rewards.table), 24 / counts)
+    assert shifted.rewards.table.min() == 0
+    told = scenario("init-shift", tagged, frequency=np.arange(12, 0, -1))
+    assert told.rewards.table[11, 11] == 12
+    with pytest.raises(DataError, match="frequency must be one count a tag"):
+        scenario("init-shift", tagged, frequency=[1, 2])
+    with pytest.raises(DataError, match="every tag must stand in some sample"):
+        inverse_frequency([3, 0])
+    with pytest.raises(DataError, match="has one label a sample, not tags"):
+        tag_counts(letters())
+
+
+def test_rewards_are_the_same_in_both_namespaces() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    draw = np.random.default_rng(1)
+    table = Rewards(draw.random((5, 5)))
+    labels, arms = draw.integers(0, 5, (4, 6)).astype(np.int32), draw.integers(0, 5, (4, 6))
+    tags = draw.integers(0, 2, (4, 6, 5)).astype(np.uint8)
+    for y in (labels, tags):
+        np.testing.assert_allclose(table.of(y, arms), table.of(jnp.asarray(y), jnp.asarray(arms), jnp), rtol=1e-5)
+    np.testing.assert_allclose(table.of(labels, arms), table.table[labels, arms].astype(np.float32))
+    with pytest.raises(DataError, match="rewards must be a table of finite numbers"):
+        Rewards(np.array([[np.nan]]))

@@ -1,0 +1,50 @@
+"""The numeric core runs on a machine that has numpy and jax and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from posse.problems.prepared import save
+from tests.protocols.fed_contextual.toys import population
+
+PROGRAM = """
+import sys
+
+BLOCKED = {"numba", "pydantic", "msgspec", "cryptography", "scipy", "typer", "rich", "gmpy2", "flwr", "sklearn"}
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ImportError(f"{name} is not on a bare machine")
+
+sys.meta_path.insert(0, Refuse())
+
+import posse.policies.probabilities
+import posse.problems.populations
+import posse.problems.prepared
+import posse.problems.scenarios
+from posse.protocols.fed_contextual import (
+    aggregation, bench, client, cohorts, jobs, keys, models, resident, results, rounds, server, sources, study,
+    training, trees,
+)
+
+assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)
+sys.exit(study.main(sys.argv[1:]))
+"""
+
+
+def test_a_study_runs_on_a_bare_machine(tmp_path: Path) -> None:
+    save(population(), tmp_path / "toy.npz")
+    (tmp_path / "jobs.json").write_text(json.dumps([{"name": "line", "rounds": 2, "cohort": 4}]))
+    done = subprocess.run(
+        [
+            sys.executable, "-c", PROGRAM, "--data", str(tmp_path / "toy.npz"), "--jobs", str(tmp_path / "jobs.json"),
+            "--out", str(tmp_path / "out"),
+        ],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "line.npz").exists()

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from posse.protocols.fed_contextual import client
+from posse.protocols.fed_contextual.client import Log, act
+from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear
+from posse.protocols.fed_contextual.sources import greedy
+from tests.protocols.fed_contextual.toys import close
+
+WORDS, ARMS, WIDTH = 30, 5, 4
+learn = jax.jit(client.learn, static_argnames=("model", "batch", "loss", "alone"))
+study = jax.jit(client.study, static_argnames=("model", "pay_all", "batch", "alone"))
+
+
+def bags(samples: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(0, WORDS, (samples, WIDTH)).astype(np.int32)  # a word may come twice in a text
+    weights = rng.random((samples, WIDTH)).astype(np.float32) * (rng.random((samples, WIDTH)) < 0.8)
+    return jnp.asarray(numbers), jnp.asarray(weights)
+
+
+def drawn_params(seed: int = 0) -> dict[str, jax.Array]:
+    rng = np.random.default_rng(seed)
+    return {
+        "w": jnp.asarray(rng.normal(size=(WORDS, ARMS)), jnp.float32),
+        "b": jnp.asarray(rng.normal(size=ARMS), jnp.float32),
+    }
+
+
+def test_sparse_step_is_the_step_down_the_dense_gradient() -> None:
+    model, params, contexts = bag_of_words(WORDS, ARMS), drawn_params(), bags(16)
+    rng = np.random.default_rng(1)
+    arms, rewards = jnp.asarray(rng.integers(0, ARMS, 16)), jnp.asarray(rng.random(16), jnp.float32)
+    weights = jnp.asarray(rng.random(16), jnp.float32)
+
+    def loss(now: dict[str, jax.Array]) -> jax.Array:
+        dense = jnp.zeros((16, WORDS)).at[jnp.arange(16)[:, None], contexts[0]].add(contexts[1])
+        predicted = (dense @ now["w"] + now["b"])[jnp.arange(16), arms]
+        return (weights * (predicted - rewards) ** 2).sum()
+
+    expected = jax.tree.map(lambda leaf, slope: leaf - 0.3 * slope, params, jax.jit(jax.grad(loss))(params))
+    assert model.descend is not None
+    close(model.descend(params, contexts, arms, rewards, weights, 0.3), expected)
+
+
+@pytest.mark.parametrize("loss", ["regression", "importance"])
+def test_a_whole_epoch_is_alike_sparse_and_dense(loss: str) -> None:
+    sparse = bag_of_words(WORDS, ARMS)
+    dense = Model(sparse.init, sparse.scores)
+    rng = np.random.default_rng(2)
+    log = Log(
+        bags(40), jnp.asarray(rng.integers(0, ARMS, 40)), jnp.asarray(rng.random(40), jnp.float32),
+        jnp.asarray(rng.uniform(0.1, 1, 40), jnp.float32), jnp.asarray(np.arange(40) < 37, jnp.float32),
+    )  # fmt: skip
+    key = jax.random.key(5)
+    one, other = (learn(model, drawn_params(), log, 0.2, key, loss=loss) for model in (sparse, dense))
+    close(one, other)
+    assert np.abs(np.asarray(one["w"])).max() > 0.01
+
+
+def test_a_supervised_epoch_is_alike_sparse_and_dense() -> None:
+    sparse = bag_of_words(WORDS, ARMS)
+    dense = Model(sparse.init, sparse.scores)
+    labels = jnp.asarray(np.random.default_rng(4).integers(0, ARMS, 40))
+    mask, key, seen = (jnp.arange(40) < 33).astype(jnp.float32), jax.random.key(6), jnp.asarray([1, 1, 0, 1, 0])
+    one, other = (
+        study(model, drawn_params(), lambda y: jnp.eye(ARMS)[y], bags(40), labels, mask, 0.4, key, seen=seen)
+        for model in (sparse, dense)
+    )
+    close(one, other)
+    assert not np.asarray(one["w"])[:, [2, 4]].any()  # arms that were not seen do not move
+
+
+def native(params: dict[str, dict[str, jax.Array]], images: jax.Array) -> jax.Array:
+    """The network of `cnn`, with JAX's own convolution and maximum."""
+    x = images.astype(jnp.float32)[..., None] / 255
+    for name, channels in (("conv1", 1), ("conv2", 4)):
+        kernel = params[name]["w"].reshape(3, 3, channels, -1)
+        x = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        x = jax.nn.relu(x + params[name]["b"])
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").reshape(len(x), -1)
+    x = jax.nn.relu(x @ params["dense"]["w"] + params["dense"]["b"])
+    return x @ params["out"]["w"] + params["out"]["b"]
+
+
+def test_the_network_is_the_one_of_native_convolutions_and_so_is_its_gradient() -> None:
+    model = cnn(7, side=10, hidden=6, channels=(4, 8))
+    params = jax.tree.map(lambda leaf: leaf + 0.01, jax.jit(model.init)(jax.random.key(0)))
+    images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 10, 10)), jnp.uint8)
+    close(jax.jit(model.scores)(params, images), jax.jit(native)(params, images), 1e-5)
+    slope, expected = (
+        jax.jit(jax.grad(lambda p, f=f: (f(p, images) ** 2).sum()))(params) for f in (model.scores, native)
+    )
+    close(slope, expected, 1e-5)
+
+
+def test_the_published_network_has_its_number_of_parameters() -> None:
+    shapes = jax.eval_shape(cnn(62).init, jax.random.key(0))
+    # 3x3x1x32 + 32, 3x3x32x64 + 64, 9216x128 + 128, 128x62 + 62
+    assert sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes)) == 1_206_590
+
+
+def test_images_that_do_not_halve_are_refused() -> None:
+    with pytest.raises(ValueError, match="even and at least 6, got 9"):
+        cnn(3, side=9)
+
+
+def test_bytes_are_fractions_of_255() -> None:
+    model = linear(4, 2)
+    params = {"w": jnp.ones((4, 2)), "b": jnp.zeros(2)}
+    assert model.scores(params, jnp.full((1, 2, 2), 255, jnp.uint8)).tolist() == [[4.0, 4.0]]
+    assert model.scores(params, jnp.full((1, 4), 2.0)).tolist() == [[8.0, 8.0]]
+
+
+def test_a_users_own_pair_of_functions_learns() -> None:
+    own = Model(lambda key: jnp.zeros(2), lambda params, x: jnp.outer(x, params))
+    contexts, labels = jnp.ones(64), jnp.ones(64, jnp.int32)
+    mask = jnp.ones(64)
+
+    def pay(y: jax.Array, arms: jax.Array) -> jax.Array:
+        return (arms == y).astype(jnp.float32)
+
+    params = own.init(jax.random.key(0))
+    for round_ in range(3):
+        log = act(own, params, lambda s: jnp.full_like(s, 0.5), pay, contexts, labels, mask, jax.random.key(round_))
+        params = params + learn(own, params, log, 0.3, jax.random.key(round_))
+    assert np.allclose(params, [0, 1], atol=0.1)
+    assert greedy(own.scores(params, contexts))[0].tolist() == [0, 1]

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.prepared import save
+from posse.protocols.fed_contextual import study
+from posse.protocols.fed_contextual.bench import Bench, Run, _side_by_side, device_of
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read_jobs
+from posse.protocols.fed_contextual.results import average_rewards, read
+from posse.protocols.fed_contextual.rounds import Measured, begin
+from posse.protocols.fed_contextual.training import joined, train
+from tests.protocols.fed_contextual.toys import close, population, questions, same
+
+BASE = Job(
+    "base", rounds=6, cohort=4, deploy_every=2, batch=4, client_rate=0.2, server_rate=0.05,
+    pretraining=Pretraining(rounds=20, clients=6, client_rate=0.3, server_rate=1.0),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench(population())
+
+
+def test_arrays_are_over_rates_seeds_and_rounds(bench: Bench) -> None:
+    job = replace(BASE, client_rate=(0.1, 0.2), server_rate=(0.05, 0.1), seeds=(0, 3))
+    told: list[tuple[int, int]] = []
+    result = bench.run(job, lambda job, done, total, rate: told.append((done, total)))
+    assert result.seen.reward.shape == (4, 2, 6)
+    assert told[-1] == (48, 48)
+    alone = bench.run(replace(BASE, client_rate=0.2, server_rate=0.05, seeds=(3,)))
+    assert job.pairs[2] == (0.2, 0.05)
+    same(alone.seen.reward[0, 0], result.seen.reward[2, 1])
+    running = average_rewards(result)
+    assert running.shape == (4, 2, 6)
+    assert np.allclose(running[..., 0], result.seen.reward[..., 0] / result.seen.samples[..., 0])
+
+
+def test_runs_side_by_side_are_the_runs_alone(bench: Bench) -> None:
+    task, schedule = bench._task(BASE), bench._schedule(BASE)
+    rates = bench._rates(BASE, study_rewards(bench))
+    source = bench.source(BASE.cap, schedule.samples)
+    runs = [Run(0.1, 0.05, 0), Run(0.2, 0.1, 3)]
+    together: list[Measured] = list(_side_by_side(task, rates, runs, source, schedule, 3, None))  # type: ignore[arg-type]
+    for at, run in enumerate(runs):
+        own = rates._replace(client=run.client, server=run.server)
+        parts = [seen for _, seen in train(task, own, begin(task, run.seed), source, schedule, run.seed, together=3)]
+        side = joined([jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], part) for part in together])
+        close(side, joined(parts), 1e-4)
+
+
+def study_rewards(bench: Bench) -> Any:
+    from posse.problems.scenarios import scenario
+
+    return scenario("scratch", bench.population).rewards
+
+
+def test_pre_training_helps_and_the_first_model_can_be_left_as_it_is(bench: Bench) -> None:
+    first = bench.run(replace(BASE, scenario="init", policy="greedy", learns=False, seeds=(0, 1)))
+    scratch = bench.run(replace(BASE, policy="greedy", learns=False, seeds=(0, 1)))
+    assert average_rewards(first)[..., -1].mean() > 0.8
+    assert average_rewards(scratch)[..., -1].mean() < 0.6
+    assert (first.seen.moved == 0).all()
+    assert len(bench._pretrained) == 2  # kept for jobs that pre-train alike
+    bench.run(replace(BASE, scenario="init", seeds=(1,)))
+    assert len(bench._pretrained) == 2
+
+
+def test_shift_drift_absence_and_noise_run(bench: Bench) -> None:
+    changed = bench.run(
+        replace(
+            BASE, scenario="init-shift", policy="epsilon-greedy", noise=0.01, quantile=0.0, sampling="poisson",
+            drift={"kind": "labels", "every": 3}, availability={"missing": 0.3},
+        )
+    )  # fmt: skip
+    still = bench.run(replace(BASE, scenario="init-shift", policy="epsilon-greedy", learns=False))
+    drifted = bench.run(
+        replace(
+            BASE, scenario="init-shift", policy="epsilon-greedy", learns=False, drift={"kind": "labels", "every": 3}
+        )
+    )
+    assert changed.seen.clients.std() > 0
+    same(still.seen.reward[..., :3], drifted.seen.reward[..., :3])
+    assert drifted.seen.reward[..., 3:].sum() < 0.7 * still.seen.reward[..., 3:].sum()  # labels mean other arms now
+
+
+def test_bags_of_words_with_tags_pay_by_rarity() -> None:
+    tags = Bench(questions())
+    result = tags.run(replace(BASE, scenario="init-shift", policy="falcon", parameters={"gamma": 10.0}))
+    assert (result.seen.reward >= 0).all()
+    assert result.seen.reward.max() > 0
+
+
+def test_a_study_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(population(), tmp_path / "toy.npz")
+    job: dict[str, Any] = {
+        "name": "line", "rounds": 4, "cohort": 4, "batch": 4, "seeds": [0, 1], "policy": "softmax",
+        "parameters": {"beta": 0.1}, "pretraining": {"rounds": 5},
+    }  # fmt: skip
+    (tmp_path / "jobs.json").write_text(json.dumps([job]))
+    command = [
+        "--data",
+        str(tmp_path / "toy.npz"),
+        "--jobs",
+        str(tmp_path / "jobs.json"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert study.main(command) == 0
+    first = capsys.readouterr().out
+    assert "rounds/s" in first
+    written = (tmp_path / "out" / "line.npz").stat().st_mtime_ns
+    result = read(tmp_path / "out" / "line.npz")
+    assert result.seen.reward.shape == (1, 2, 4)
+    assert result.job["parameters"] == {"beta": 0.1}
+    assert study.main(command) == 0
+    assert "rounds/s" not in capsys.readouterr().out
+    assert (tmp_path / "out" / "line.npz").stat().st_mtime_ns == written
+    (tmp_path / "jobs.json").write_text(json.dumps([job | {"rounds": 5}]))
+    assert study.main(command) == 2
+    assert "another job of that name" in capsys.readouterr().err
+    assert study.main([*command, "--device", "tpu"]) == 2
+    assert "device must be one of cpu, gpu, got 'tpu'" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(kind: str) -> list[object]:
+        raise RuntimeError("Unknown backend")
+
+    monkeypatch.setattr(jax, "devices", none)
+    with pytest.raises(ConfigError, match=r"sees no gpu here.*Use --device cpu"):
+        device_of("gpu")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "a/b"}, "letters, digits"),
+        ({"round": 4}, "unknown key 'round' of job. Did you mean 'rounds'?"),
+        ({"parameters": {"betta": 1}}, "unknown key 'betta' of policy. Did you mean 'beta'?"),
+        ({"pretraining": {"epochs": 1}}, "unknown key 'epochs' of pretraining"),
+        ({"noise": 0.5}, "not accounted for under noise, got quantile 0.8 and noise 0.5"),
+        ({"centralised": True, "levels": 9}, "no clients to protect"),
+        ({"seeds": [-1]}, "seeds must be in"),
+        ({"policy": "ucb"}, "unknown policy 'ucb'"),
+        ({"drift": {"kind": "slow"}}, "unknown drift 'slow'"),
+    ],
+)
+def test_wrong_jobs_are_refused(wrong: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        job_of({"name": "line"} | dict(wrong)).drifts(3)
+
+
+def test_files_of_jobs_are_lists_of_different_names(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.json"
+    for text, message in (("{}", "a JSON list"), ("[", "a JSON list"), ('[{"name":"a"},{"name":"a"}]', "'a' twice")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            read_jobs(path)
+    path.write_text('[{"name": "a", "client_rate": [0.1, 0.2], "seeds": [1, 2]}]')
+    assert read_jobs(path)[0].runs == ((0.1, 0.002, 1), (0.1, 0.002, 2), (0.2, 0.002, 1), (0.2, 0.002, 2))
+    assert job_of(json.loads(read_jobs(path)[0].to_json())) == read_jobs(path)[0]
+
+
+def test_a_result_that_is_not_whole_is_named(tmp_path: Path) -> None:
+    (tmp_path / "half.npz").write_bytes(b"PK")
+    with pytest.raises(DataError, match="no whole result"):
+        read(tmp_path / "half.npz")
