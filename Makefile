@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench bench-network bench-mpc reproduce clean
+.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-devices reproduce clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench-network: $(READY)  ## steps a second over loopback mutual TLS
 
 bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and memory as processes
 	@$(BIN)/python -m benchmarks.mpc
+
+bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
+	@$(BIN)/python -m benchmarks.devices
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
 	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \

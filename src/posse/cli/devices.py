@@ -52,11 +52,10 @@ def up(
     json_: options.Json = False,
 ) -> None:
     """Try a fleet on this machine: a SuperLink, nodes with keys of their own, TLS; the same command goes on."""
-    _needs("flwr.superlink")
-    at_least(1, nodes=nodes)
     if nodes > MOST:
         raise ConfigError(f"nodes on one machine must be at most {MOST}, got {nodes}. Try 'posse devices simulate'.")
     trial = _trial(context, config, nodes, folder)
+    _needs("flwr")
     with _stopping(trial):
         trial.start()
         trial.submit()
@@ -72,10 +71,9 @@ def simulate(
     json_: options.Json = False,
 ) -> None:
     """Simulate a fleet with Flower's own engine, which spreads it over a cluster; no TLS and no keys."""
-    _needs("flwr.superlink")
-    _needs("ray", "flower-simulation")
-    at_least(1, nodes=nodes)
     trial = _trial(context, config, nodes, folder)
+    _needs("flwr")
+    _needs("ray", "flower-simulation")
     if trial.settings.secure:
         raise ConfigError("a simulation has no keys, so that its sums cannot be secure. Take 'posse devices up'.")
     with _stopping(trial):
@@ -104,6 +102,7 @@ def _trial(context: typer.Context, config: Path | None, nodes: int, folder: Path
     from posse.core.settings import read_toml
     from posse.protocols.fed_contextual.flower.trial import Trial
 
+    at_least(1, nodes=nodes)
     given = {**(read_toml(config) if config is not None else {}), **flags_given(context)}
     given = {**{"cohort": min(nodes, 64), "seed": TRIAL_SEED}, **_fitting(given), **given}
     settings = device_settings().make(given).checked()
@@ -168,10 +167,10 @@ def _show(trial: Trial, as_json: bool) -> None:
         print_json({**result, "nodes": trial.nodes, "folder": str(trial.folder)})
         return
     say(f"{result['rounds']} rounds on {trial.nodes} devices: average reward {result['average_reward']:.4f}", "bold")
-    protected = (
-        "sums were secure: the server saw no single update"
-        if result["secure"]
-        else "the server saw every device's update; --secure hides them in sums"
-    )
+    protected = "sums were secure: the server saw no single update"
+    if not result["secure"]:
+        protected = "the server saw every device's update; --secure hides them in sums"
+    if trial.link is None:
+        protected = "a simulation: nothing was protected"
     seeded = ["run from a seed, for repeating it: no protection of what devices drew"] if result["reproducible"] else []
-    bullets([f"model: {result['model']}", protected, *seeded, f"keys and logs: {trial.folder}"])
+    bullets([f"model: {result['model']}", protected, *seeded, f"logs, and keys: {trial.folder}"])

@@ -10,7 +10,6 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def _compile_quickly() -> Iterator[None]:
-    before = jax.config.jax_disable_most_optimizations
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    jax.config.update("jax_disable_most_optimizations", False)

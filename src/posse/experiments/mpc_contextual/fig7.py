@@ -128,9 +128,9 @@ def _sign(found: Found) -> str:
     if all(one.high < 0 for one in ends):
         return (
             f"At the end models earn MORE on held-out rows than on those they learnt from ({_range(ends)} percent "
-            "points): a difference between the two sets of images, no memory of rows. It is what makes the published "
-            "curve rise late (the paper: 'the model slightly underfits'). Against later rows of the same set "
-            "(`same source`) nothing of it is left."
+            "points): a difference between the two sets of images, no memory of rows, and the absolute value counts it "
+            "as an advantage. It would explain why the published curve rises late (the paper: 'the model slightly "
+            "underfits'). `same source` compares with later rows of the set that was learnt from."
         )
     return f"At the end the reward on learnt rows less that on held-out rows is {_range(ends)} percent points."
 

@@ -29,8 +29,8 @@ NEVER_COVERED = (
     "rewards, which the payee sees as they are, and the learnt weights, should they be opened: neither carries noise",
     "what the puller sees besides the arms, such as whom it serves and what came of it",
     "contexts, scores and weights as shares: their secrecy rests on a dealer that colludes with nobody, not on noise",
-    "against whoever knows which rounds explore: a dealer of the coins together with the puller",
-    "several rows of one person at once",
+    "against whoever knows which rounds explore: a dealer of the coins together with a party",
+    "other runs on the same rows, which spend for themselves",
     "a simulation: its coins come from the recorded world seed, and whoever has the record can take them off",
 )
 """What no unit covers."""
@@ -103,7 +103,8 @@ class ArmLedger:
             Guarantee(
                 total.epsilon, total.delta, "context", "replace: another row in one round, all other rows as they are",
                 self._rounds, SEQUENTIAL, total.accountant,
-                "one row, features and reward, in its own round and all later ones, against whoever sees the arms",
+                "one row, its features and what every arm would pay, in its own round and all later ones, against "
+                "whoever sees the arms",
                 NEVER_COVERED,
             ),
         )  # fmt: skip

@@ -85,8 +85,9 @@ def bag_of_words(words: int, arms: int) -> Model:
 def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] = (32, 64)) -> Model:
     """Two 3x3 convolutions, a 2x2 maximum, a hidden layer: the network of Reddi et al. (ICLR 2021) without dropout.
 
-    Contexts are (batch, side, side) bytes. Convolutions are shifted slices and one matrix product (im2col): several
-    times faster than the native ones on a CPU, and faster under `vmap` on a GPU.
+    Contexts are (batch, side, side) bytes. Convolutions are matrix products, which stay so under `vmap`: the first of
+    shifted slices (im2col), the second, where nearly all the work is, by Winograd's way, which takes 4/9 of the
+    multiplications.
     """
     if side < 6 or side % 2:
         raise ValueError(f"the side of an image must be even and at least 6, got {side}. Pad it.")
@@ -103,7 +104,7 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
         x = _floats(contexts)[..., None]
         x = jax.nn.relu(_convolve(x, params["conv1"]))
-        x = jax.nn.relu(_convolve(x, params["conv2"]))
+        x = jax.nn.relu(_winograd(x, params["conv2"]))
         n, height, width, depth = x.shape
         x = x.reshape(n, height // 2, 2, width // 2, 2, depth).max(axis=(2, 4)).reshape(n, -1)
         x = jax.nn.relu(_apply(x, params["dense"]))
@@ -132,4 +133,39 @@ def _convolve(x: jax.Array, layer: Tree) -> jax.Array:
     """A 3x3 convolution without padding: nine shifted slices side by side, and one product."""
     height, width = x.shape[1] - 2, x.shape[2] - 2
     patches = [x[:, i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
-    return _apply(jnp.concatenate(patches, axis=-1), layer)
+    flat = jnp.concatenate(patches, axis=-1).reshape(-1, 9 * x.shape[-1])
+    return _apply(flat, layer).reshape(x.shape[0], height, width, -1)
+
+
+_TAPS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
+
+
+def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
+    """A 3x3 convolution without padding of images with even sides: F(2x2, 3x3).
+
+    Of every 4x4 tile d come the 2x2 outputs A^T ((G g G^T) * (B^T d B)) A: sixteen products over channels where there
+    were thirty-six. Lavin, Gray: Fast algorithms for convolutional neural networks, CVPR 2016.
+    """
+    n, height, width, channels = x.shape
+    high, wide = height // 2 - 1, width // 2 - 1
+    taps = jnp.asarray(_TAPS)
+    kernels = jnp.einsum("ia,jb,abco->ijco", taps, taps, layer["w"].reshape(3, 3, channels, -1))
+    tiles = [[x[:, i : i + 2 * high : 2, j : j + 2 * wide : 2] for j in range(4)] for i in range(4)]
+    columns = [_tile(*(row[j] for row in tiles)) for j in range(4)]
+    inputs = [_tile(*(column[i] for column in columns)) for i in range(4)]
+    products = [[inputs[i][j].reshape(-1, channels) @ kernels[i, j] for j in range(4)] for i in range(4)]
+    halves = [_outputs(*(row[j] for row in products)) for j in range(4)]
+    pixels = [jnp.stack(_outputs(*(halves[j][i] for j in range(4))), axis=1) for i in range(2)]
+    out = jnp.stack(pixels, axis=1).reshape(n, high, wide, 2, 2, -1).transpose(0, 1, 3, 2, 4, 5)
+    convolved: jax.Array = out.reshape(n, 2 * high, 2 * wide, -1) + layer["b"]
+    return convolved
+
+
+def _tile(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """B^T of a column."""
+    return a - c, b + c, c - b, b - d
+
+
+def _outputs(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A^T of a column."""
+    return a + b + c, b - c - d

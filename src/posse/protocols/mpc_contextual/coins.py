@@ -1,4 +1,4 @@
-"""Exploration coins and tie orders that nobody knows, the dealer included.
+"""Exploration coins that nobody knows, the dealer included, and tie orders.
 
 For every step the dealer shares a table of coins in random order, of which exactly the exploration rate says explore,
 each with a random arm, and a random order of the arms for ties. The parties read the table at a place, and rotate arms

@@ -6,7 +6,6 @@ roster, which is the parties, the puller, the payee and the dealer; so the deale
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -187,10 +186,10 @@ def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan)
     if kind == DEALER:
         return DealerRole(terms, planned, place.secrets), None
     features = features_of(options, terms, place.identity.name, place.folder)
-    _check_unchanged(place.journal, features)
     role = Party(
         place.identity.name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every
     )
+    _check_unchanged(place.journal, role.inputs_digest)
     return role, None
 
 
@@ -212,16 +211,16 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps])
 
 
-def _check_unchanged(journal: Path, features: Words) -> None:
+def _check_unchanged(journal: Path, digest: str) -> None:
     """Refuse features that changed since the run began: one mask would hide two numbers, and show their difference."""
-    path, digest = journal / FEATURES, hashlib.sha256(features.tobytes()).hexdigest()
+    path = journal / FEATURES
     begun = any(each.stat().st_size for each in (*journal.glob("journal-*.log"), *journal.glob("snapshot-*")))
     if not begun:
         files.write_whole(path, digest.encode(), mode=files.PRIVATE)
     elif not path.exists() or path.read_text() != digest:
         raise DataError(
-            f"the features are not those with which this run began ({path.name} says so). Put them back, or begin "
-            "another run."
+            f"the features, or this version of posse, are not those with which this run began ({path.name} says so). "
+            "Put them back, or begin another run."
         )
 
 

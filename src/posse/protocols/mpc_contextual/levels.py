@@ -28,8 +28,7 @@ def leaks(terms: Terms) -> tuple[str, ...]:
     """What is not protected, one sentence each."""
     out = [
         "All of it holds for roles that follow the protocol: one that sends wrong shares can falsify what is learnt.",
-        "The dealer together with any one party can read everything; the dealer together with the puller voids the "
-        "guarantee for the arm.",
+        "The dealer together with any one party can read everything.",
         "Parties may pool what they saw, all but one of them, and learn nothing of the last one's features; with the "
         "puller among them they hold every arm, which tells about all features through what was learnt.",
         "Puller and payee together hold every arm with its reward.",

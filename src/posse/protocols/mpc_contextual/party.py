@@ -64,7 +64,7 @@ class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
 def inputs_digest(features: Words, plan: Plan) -> str:
     """Digest of what a party masks and of how tapes are used: with another of either, masks would be used twice."""
     made = hashlib.sha256(repr(plan.sizes).encode() + str(features.shape).encode())
-    made.update(np.ascontiguousarray(features).view(np.uint8))
+    made.update(features.tobytes())
     return made.hexdigest()
 
 

@@ -88,10 +88,11 @@ def run_contextual(settings: ContextualSettings, *, watch: Watch | None = None) 
 
 def warm_up() -> None:
     """Compile what the twins call, so that compiling is not counted as running."""
-    terms = Terms("warm up", ("a", "b"), (1, 1), 2, 2, (1, 2))
-    coins, units = coins_of(terms, 0), np.zeros((2, 2), np.int64)
-    keys = list(DealerKeys(terms, seeded(0, DEALER)).tapes.values())
-    run_fixed(terms, plan(terms), np.zeros((2, 2), np.uint64), units, coins, keys)
+    for batch in (1, 2):
+        terms = Terms("warm up", ("a", "b"), (1, 1), 2, 2, (1, 2), batch=batch)
+        coins, units = coins_of(terms, 0), np.zeros((2, 2), np.int64)
+        keys = list(DealerKeys(terms, seeded(0, DEALER)).tapes.values())
+        run_fixed(terms, plan(terms), np.zeros((2, 2), np.uint64), units, coins, keys)
     floats.run(np.zeros((2, 2)), np.zeros((2, 2)), coins)
 
 
@@ -114,7 +115,8 @@ def _parties(
                 watch(Progress(number, settings.runs, done))
     finally:
         outcomes.append(Outcome(seed, rows, puller.arms[: payee.step], payee.rewards))
-        spent.add(run)
+        if payee.finished or len(outcomes) == 1:  # of an interrupted record only whole runs count, if there are any
+            spent.add(run)
 
 
 def _twin(path: str, setup: Setup, seed: int) -> Outcome:
@@ -189,6 +191,7 @@ def _config(settings: ContextualSettings, setup: Setup) -> dict[str, JSON]:
     return {
         **settings.resolved(),
         **settings.used(setup.contexts),
+        "arms": setup.terms.arms,
         "budget": setup.terms.steps,
         "steps": setup.terms.steps,
         "policy": _policy(settings, setup),

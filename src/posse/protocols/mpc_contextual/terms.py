@@ -73,7 +73,8 @@ class Terms(msgspec.Struct, frozen=True):
         if self.steps > largest_steps(self.bits):
             raise ConfigError(
                 f"with {self.bits} fraction bits rounding can break the model after more than "
-                f"{largest_steps(self.bits):,} steps, got {self.steps:,}. Take more bits or fewer steps."
+                f"{largest_steps(self.bits):,} steps, got {self.steps:,}. Take fewer steps"
+                f"{'' if self.bits == MOST_BITS else ', or more bits'}."
             )
         if self.bonus and self.bonus_bits < 10:
             raise ConfigError(

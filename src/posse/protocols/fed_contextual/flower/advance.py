@@ -27,12 +27,13 @@ def total_of(updates: Sequence[Leaves]) -> Leaves:
     return total
 
 
-def advanced(task: Task, rates: Rates, state: State, total: Tree, told: NDArray[np.float32]) -> tuple[State, Measured]:
+def advanced(task: Task, rates: Rates, state: State, total: Tree, told: jax.Array) -> tuple[State, Measured]:
     """Take the unweighted mean, the optimiser's step, and the next norm.
 
     `told` holds sums over clients: rewards, samples, probabilities, clients, updates within the norm.
     """
-    return _advanced(task, rates, state, total, told)
+    found: tuple[State, Measured] = _advanced(task, rates, state, total, told)
+    return found
 
 
 @partial(jax.jit, static_argnames="task")

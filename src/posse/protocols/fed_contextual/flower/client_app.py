@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -67,7 +68,8 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     from posse.protocols.fed_contextual.flower.tasks import rates_of, task_of
 
     task, rates = task_of(settings), rates_of(settings)
-    like, told = carry.shape_of(settings), sent[carry.ROUND]
+    like = carry.shape_of(settings)
+    told: Any = sent[carry.ROUND]
     params = carry.tree_of(carry.unpacked(sent[carry.PARAMS]), like)
     deployed = carry.tree_of(carry.unpacked(sent[carry.DEPLOYED]), like) if carry.DEPLOYED in sent else params
     seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
@@ -82,17 +84,21 @@ def _log(
     settings: DeviceSettings, task: Task, rates: Rates, deployed: Tree, deployment: int, who: Who, context: Context
 ) -> Log:  # fmt: skip
     """Return the log to learn from: the application's own, one kept since the deployment, or one made now."""
+    import jax
+    import jax.numpy as jnp
+
     from posse.protocols.fed_contextual.client import Log
     from posse.protocols.fed_contextual.flower import carry, device
     from posse.protocols.fed_contextual.flower.samples import log_of, samples_of
 
     if "log" in context.node_config:
-        return Log(*log_of(settings, Path(str(context.node_config["log"])).expanduser()))
+        own = log_of(settings, Path(str(context.node_config["log"])).expanduser())
+        return Log(*(jax.tree.map(jnp.asarray, part) for part in own))
     samples = samples_of(settings, context.node_config, context.node_id)
-    kept = context.state.get(carry.LOG)
+    kept: Any = context.state.get(carry.LOG)
     if settings.keep_log and kept is not None and int(kept["deployment"].numpy()) == deployment:
-        arms, rewards, probabilities = (kept[name].numpy() for name in ("arms", "rewards", "probabilities"))
-        return Log(samples.contexts, arms, rewards, probabilities, samples.mask)
+        again = [kept[name].numpy() for name in ("arms", "rewards", "probabilities")]
+        return Log(*(jax.tree.map(jnp.asarray, part) for part in (samples.contexts, *again, samples.mask)))
     log = device.acted(task, rates, deployed, samples, who)
     context.state[carry.LOG] = ArrayRecord({
         "deployment": Array(np.array(deployment)), "arms": Array(np.asarray(log.arms)),
@@ -129,6 +135,7 @@ def keep_compiled() -> None:
     import jax
 
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr") / "posse-compiled"
-    jax.config.update("jax_compilation_cache_dir", str(home))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    update: Callable[[str, object], None] = jax.config.update
+    update("jax_compilation_cache_dir", str(home))
+    update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -41,12 +41,14 @@ class Learnt(NamedTuple):
 
 def acted(task: Task, rates: Rates, deployed: Tree, samples: Samples, who: Who) -> Log:
     """Act on the device's samples with the deployed model, and log it."""
-    return _acted(task, rates, deployed, *samples, who)
+    log: Log = _acted(task, rates, deployed, *samples, who)
+    return log
 
 
 def learnt(task: Task, rates: Rates, params: Tree, log: Log, limit: float, who: Who) -> Learnt:
     """Learn from the log: the clipped update, and what is measured."""
-    return _learnt(task, rates, params, log, jnp.float32(limit), who)
+    found: Learnt = _learnt(task, rates, params, log, jnp.float32(limit), who)
+    return found
 
 
 @partial(jax.jit, static_argnames="task")

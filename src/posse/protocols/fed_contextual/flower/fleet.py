@@ -36,12 +36,19 @@ class Node:
 
 @dataclass
 class Fleet:
-    """The nodes of a run; `say` is told what goes wrong."""
+    """The nodes of a run; `told` is called with what goes wrong."""
 
     grid: Any
     settings: DeviceSettings
-    say: Callable[[str], None]
+    told: Callable[[str], None]
+    last: str = ""
+    """The last thing that went wrong."""
     _silent: dict[int, int] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """Tell what went wrong, and remember it."""
+        self.last = text
+        self.told(text)
 
     def cohort(self, round_: int) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""

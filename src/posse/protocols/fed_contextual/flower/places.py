@@ -1,3 +1,3 @@
 """Names of files in the folder of a run."""
 
-PROGRESS, RESULT, FAILED = "progress.jsonl", "result.json", "failed.txt"
+STATE, PROGRESS, RESULT, FAILED = "state.npz", "progress.jsonl", "result.json", "failed.txt"

@@ -99,7 +99,7 @@ def fitting(data: str) -> dict[str, int | str]:
     found = _population(data, 1)
     if found.bags:
         return {"model": "bag", "features": len(found.vocabulary), "arms": len(found.arms)}
-    shape = np.shape(found.inputs)[1:]
+    shape = np.asarray(found.inputs).shape[1:]
     return {"features": int(np.prod(shape)), "arms": len(found.arms)}
 
 

@@ -54,7 +54,7 @@ LEAST_HONEST = 2
 
 def answer(sent: RecordDict, context: Context) -> RecordDict:
     """Answer one stage."""
-    told = sent[STAGE]
+    told: Any = sent[STAGE]
     identity = identity_from(context.node_config)
     if TERMS in told:
         terms, secrets = decode_terms(told[TERMS]), Secrets.fresh()
@@ -120,7 +120,7 @@ def _known(told: Plan) -> bool:
 
 
 def _restored(context: Context, identity: Identity) -> tuple[Terms, Secrets, Client]:
-    kept = context.state.get(STATE)
+    kept: Any = context.state.get(STATE)
     if kept is None:
         raise ProtocolError("this device is in no secure round; it drops out.")
     terms, secrets = decode_terms(kept["terms"]), Secrets(kept["root"])

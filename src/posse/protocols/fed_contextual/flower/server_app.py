@@ -26,13 +26,13 @@ from posse.core.errors import PosseError, ProtocolError
 from posse.protocols.fed_contextual.flower import carry
 from posse.protocols.fed_contextual.flower.advance import advanced, total_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet
-from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT
+from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT, STATE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.flower.tasks import rates_of, task_of
 from posse.protocols.fed_contextual.rounds import Measured, State, Task, begin, deploy
 from posse.protocols.fed_contextual.training import average_reward, joined, load, save
 
-STATE, MODEL = "state.npz", "model.npz"
+MODEL = "model.npz"
 TRIES = 5
 """How often a round is done again before the run is given up."""
 
@@ -104,8 +104,8 @@ def _round(fleet: Fleet, task: Task, state: State, run_id: str) -> tuple[State, 
             total, told, who = found
             after, measured = advanced(task, rates_of(settings), state, total, jnp.asarray(told, jnp.float32))
             return after, measured, who
-        fleet.say(f"round {number + 1} had too few answers and is done again")
-    raise ProtocolError(f"round {number + 1} had too few answers {TRIES} times. Look at the devices' logs.")
+        log(WARNING, "round %d had too few answers and is done again", number + 1)
+    raise ProtocolError(f"round {number + 1} had too few answers {TRIES} times; the last trouble was: {fleet.last}")
 
 
 def _plain_sum(fleet: Fleet, nodes: Any, number: int, sent: Any) -> tuple[Any, list[float], list[Any]] | None:
@@ -116,10 +116,11 @@ def _plain_sum(fleet: Fleet, nodes: Any, number: int, sent: Any) -> tuple[Any, l
         try:
             update = carry.unpacked(reply[carry.UPDATE])
             carry.tree_of(update, like)
-            metrics = reply[carry.TOLD]
+            metrics: Any = reply[carry.TOLD]
+            known: Any = reply[carry.ROUND]
             said = [float(metrics[name]) for name in ("reward", "samples", "probability")]
             told += np.array([*said, 1.0, float(metrics["within"])], np.float32)
-            who.append(int(reply[carry.ROUND]["client"]))
+            who.append(int(known["client"]))
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             fleet.say(f"round {number + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
@@ -110,4 +111,4 @@ class DeviceSettings(Settings):
     @property
     def side(self) -> int:
         """Side of an image."""
-        return round(self.features**0.5)
+        return math.isqrt(self.features)

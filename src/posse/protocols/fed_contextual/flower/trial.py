@@ -27,7 +27,7 @@ from urllib.request import urlopen
 
 from posse.core.errors import DataError, LinkError, PosseError
 from posse.protocols.fed_contextual.flower.identities import LinkFiles, NodeKeys, make_link, make_node
-from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT
+from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT, STATE
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import write_project
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
@@ -52,7 +52,7 @@ class Trial:
         self.settings = settings.model_copy(update={"out": str(self.out)}).checked()
         self.nodes, self._say = nodes, say
         self.crew, self.port = Crew(), 0
-        self.run_id = ""
+        self.run_id, self._done = "", 0
         self.link: LinkFiles | None = None
         self.keys: list[NodeKeys] = []
         self._data = ""
@@ -159,7 +159,10 @@ class Trial:
                 raise LinkError(f"a node was not registered: {process.last_words()} (log: {process.log})")
 
     def submit(self, *flags: str) -> None:
-        """Start the run."""
+        """Start the run; rounds that a run before it did are not told again."""
+        if not (self.out / STATE).exists():
+            (self.out / PROGRESS).unlink(missing_ok=True)
+        self._done = len(self._progress())
         started = self._flwr("submit", "run", str(self.folder / "app"), CONNECTION, "--format", "json", *flags)
         if self._ended(started):
             raise LinkError(f"the run was not started: {started.last_words()} (log: {started.log})")
@@ -171,7 +174,7 @@ class Trial:
 
     def follow(self) -> Iterator[dict[str, Any]]:
         """Yield what is told of every round, until the run is over; raise where it failed."""
-        at, news = 0, time.monotonic()
+        at, news = self._done, time.monotonic()
         while not self.told:
             over = (self.out / RESULT).exists()
             lines = self._progress()

@@ -1,0 +1,237 @@
+"""Federated rounds of one reward model on many devices: seconds a round, and memory. `make bench-devices`.
+
+    python -m benchmarks.devices [linear] [memory] [cnn] [gpu]
+
+Times on a CPU are CPU seconds of the process over all its threads, so that they are those of one core on any machine.
+Figures of other frameworks were measured on one core for the same round (64 clients, one epoch, batches of 16): pfl 3.0 s
+for the linear model. A loop in PyTorch is timed beside the network where PyTorch is installed.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posse.problems.populations import Population
+from posse.problems.prepared import load
+from posse.problems.prepared_writer import Writer
+from posse.problems.ragged import Ragged
+from posse.protocols.fed_contextual import sources
+from posse.protocols.fed_contextual.aggregation import Clipping
+from posse.protocols.fed_contextual.bench import Bench
+from posse.protocols.fed_contextual.jobs import Job
+from posse.protocols.fed_contextual.models import bag_of_words, cnn
+from posse.protocols.fed_contextual.rounds import Cohort, Rates, State, Task, bandit_round, begin
+from posse.protocols.fed_contextual.server import adam
+
+PFL_LINEAR = 3.0
+WORDS, TAGS, WIDTH = 10_000, 50, 32
+STACKOVERFLOW = 342_477
+EMNIST_CLIENTS, EMNIST_SAMPLES = 3400, 197
+
+
+def one_round(task: Task, rates: Rates, cohort: Cohort, repeat: int) -> float:
+    """Least CPU seconds of a round, after it was compiled."""
+    do = jax.jit(bandit_round, static_argnames="task")
+    state: State = begin(task, 0)
+    state, _ = jax.block_until_ready(do(task, rates, state, cohort, jnp.uint32(0)))
+    best = float("inf")
+    for _ in range(repeat):
+        began = time.process_time()
+        state, _ = jax.block_until_ready(do(task, rates, state, cohort, jnp.uint32(0)))
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def linear() -> None:
+    rng = np.random.default_rng(0)
+    clients, samples = 64, 256
+    words = rng.integers(0, WORDS, (clients, samples, WIDTH)).astype(np.int32)
+    weights = np.full(words.shape, WIDTH**-0.5, np.float32)
+    tags = (rng.random((clients, samples, TAGS)) < 0.04).astype(np.uint8)
+    ones = np.ones
+    cohort = Cohort(
+        (jnp.asarray(words), jnp.asarray(weights)), jnp.asarray(tags), jnp.asarray(ones((clients, samples), np.float32)),
+        jnp.arange(clients), jnp.asarray(ones(clients, np.float32)),
+    )  # fmt: skip
+    task = Task(bag_of_words(WORDS, TAGS), sources.softmax, sources.pay, adam(), Clipping(1.0, 0.8), batch=16)
+    took = one_round(task, Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)), cohort, 5)
+    print(f"\nLinear, {clients} clients x {samples} texts of {WIDTH} words, {WORDS} words x {TAGS} tags")
+    print(f"  {took:.3f} s a round (inference included); pfl {PFL_LINEAR} s: {PFL_LINEAR / took:.0f} times as fast")
+
+
+def memory() -> None:
+    """Rounds over populations of two sizes, each in a process of its own that maps it from disk."""
+    print("\nMemory: rounds of 64 clients gathered from a mapped folder")
+    print("  clients     samples   folder MB   peak MB   s/round")
+    peaks = []
+    for clients in (STACKOVERFLOW // 100, STACKOVERFLOW):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place, "population")
+            samples = synthetic_texts(folder, clients)
+            size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+            told = subprocess.run(
+                [sys.executable, "-m", "benchmarks.devices", "--rounds-of", str(folder)],
+                capture_output=True, text=True, check=True,
+            ).stdout.split()  # fmt: skip
+        peaks.append(float(told[0]))
+        print(f"  {clients:>7} {samples:>11} {size:>11.0f} {peaks[-1]:>9.0f} {float(told[1]):>9.2f}")
+    print(f"  100 times the clients: {peaks[1] / peaks[0]:.2f} times the memory")
+
+
+def synthetic_texts(folder: Path, clients: int, samples: int = 10, words: int = 12) -> int:
+    """Write clients of so many texts each; the whole never lies in memory."""
+    rng = np.random.default_rng(0)
+    tags = tuple(f"tag-{k}" for k in range(TAGS))
+    with Writer(folder, "synthetic", tags, tuple(f"word-{k}" for k in range(WORDS))) as out:
+        for low in range(0, clients, 4096):
+            count = min(4096, clients - low)
+            rows = count * samples
+            bags = Ragged(np.arange(rows + 1) * words, rng.integers(0, WORDS, rows * words).astype(np.int32))
+            labels = Ragged(np.arange(rows + 1), rng.integers(0, TAGS, rows).astype(np.int32))
+            out.add(np.full(count, samples), bags, labels)
+    return clients * samples
+
+
+def rounds_of(folder: str) -> None:
+    """Print the peak of memory in MB and the seconds a round."""
+    bench = Bench(load(folder))
+    bench.source = lambda cap, samples: sources.host(bench.population, samples, cap)  # type: ignore[method-assign]
+    rounds = 40
+    began = time.perf_counter()
+    bench.run(Job("rounds", rounds=rounds))
+    took = (time.perf_counter() - began) / rounds
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, took)
+
+
+def network() -> None:
+    clients, part = 64, 2
+    samples = -(-EMNIST_SAMPLES // 16) * 16
+    images = np.random.default_rng(0).integers(0, 256, (part, samples, 28, 28)).astype(np.uint8)
+    mask = np.tile(np.arange(samples) < EMNIST_SAMPLES, (part, 1)).astype(np.float32)
+    cohort = Cohort(
+        jnp.asarray(images), jnp.zeros((part, samples), jnp.int32), jnp.asarray(mask), jnp.arange(part), jnp.ones(part)
+    )
+    task = Task(cnn(62), sources.softmax, sources.pay, adam(), Clipping(1.0, 0.8), batch=16)
+    rates = Rates(0.1, 0.002, explore=(0.05,), pays=(jnp.eye(62),))
+    scale = clients / part
+    took = one_round(task, rates, cohort, 3) * scale
+    only = one_round(task._replace(learns=False), rates, cohort, 3) * scale
+    print(
+        f"\nNetwork of 1.2 million parameters, {clients} clients x {EMNIST_SAMPLES} images: {part} clients timed, times {scale:.0f}"
+    )
+    print(f"  Posse    {took:5.1f} s a round: {only:.1f} s of inference, {took - only:.1f} s of training")
+    try:
+        act, train = torch_loop(images[:, :EMNIST_SAMPLES])
+    except ImportError:
+        print("  PyTorch is not installed")
+        return
+    act, train = act * scale, train * scale
+    print(f"  PyTorch  {act + train:5.1f} s a round: {act:.1f} s of inference, {train:.1f} s of training")
+    print(f"  {(act + train) / took:.2f} times as fast as PyTorch; training alone {train / (took - only):.2f} times")
+
+
+def torch_loop(images: Any) -> tuple[float, float]:
+    """CPU seconds of inference and of training for some clients, as one would write it."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    net = nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 62),
+    )  # fmt: skip
+    net = net.to(memory_format=torch.channels_last)
+    start = [leaf.detach().clone() for leaf in net.parameters()]
+    data = [torch.from_numpy(one).float().div(255)[:, None].to(memory_format=torch.channels_last) for one in images]
+
+    def act() -> None:
+        with torch.no_grad():
+            for one in data:
+                for low in range(0, len(one), 64):
+                    torch.softmax(net(one[low : low + 64]) / 0.05, dim=1).multinomial(1)
+
+    def train() -> None:
+        for one in data:
+            with torch.no_grad():
+                for leaf, first in zip(net.parameters(), start, strict=True):
+                    leaf.copy_(first)
+            optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+            for at in torch.randperm(len(one)).split(16):
+                optimiser.zero_grad()
+                torch.square(net(one[at])[:, 0] - 1).mean().backward()
+                optimiser.step()
+
+    return timed(act), timed(train)
+
+
+def timed(work: Callable[[], object], repeat: int = 3) -> float:
+    """Least CPU seconds, after a first call."""
+    work()
+    best = float("inf")
+    for _ in range(repeat):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def gpu() -> None:
+    try:
+        name = jax.devices("gpu")[0].device_kind
+    except RuntimeError:
+        print("\nGPU: JAX sees none here")
+        return
+    rng = np.random.default_rng(0)
+    sizes = np.clip(rng.normal(EMNIST_SAMPLES, 60, EMNIST_CLIENTS), 20, 256).astype(int)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    images = rng.integers(0, 256, (offsets[-1], 28, 28)).astype(np.uint8)
+    labels = rng.integers(0, 62, offsets[-1]).astype(np.int32)
+    arms = tuple(f"arm-{k}" for k in range(62))
+    bench = Bench(Population("synthetic", arms, offsets, images, labels, checked=True), "gpu")
+    print(
+        f"\n{name}: the network, {EMNIST_CLIENTS} clients, 64 a round, up to {sizes.max()} images each, inference included"
+    )
+    for seeds in ((0,), (0, 1, 2, 3)):
+        marks: list[tuple[float, int]] = []
+        began = time.perf_counter()
+        bench.run(
+            Job("gpu", rounds=800, seeds=seeds),
+            lambda job, done, total, rate: marks.append((time.perf_counter(), done)),  # noqa: B023
+        )
+        took = time.perf_counter() - began
+        (first, early), (last, done) = marks[0], marks[-1]
+        rate = (done - early) / (last - first)
+        print(
+            f"  {len(seeds)} seeds side by side: 800 rounds in {took:.1f} s, compilation included; {rate:.1f} rounds/s"
+        )
+
+
+PARTS = {"linear": linear, "memory": memory, "cnn": network, "gpu": gpu}
+
+
+def main() -> None:
+    asked = sys.argv[1:]
+    if asked[:1] == ["--rounds-of"]:
+        rounds_of(asked[1])
+        return
+    for name in asked or PARTS:
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Real processes over TLS on this machine: the simulator's model, strangers refused, a killed node survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+
+from posse.protocols.fed_contextual.flower.identities import make_node
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.trial import Trial
+
+from .grids import leaves
+from .simulator import simulated
+
+NODES = 3
+PATIENCE = 300.0
+"""Seconds that a busy machine may take for anything here."""
+
+
+def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not until():
+        assert time.monotonic() < end, f"{what} did not happen in {patience:g} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """A fleet that has done its first run."""
+    settings = DeviceSettings(rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE)
+    trial = Trial(tmp_path_factory.mktemp("fleet"), settings, NODES, lambda text: None)
+    try:
+        trial.start()
+        trial.submit()
+        for _ in trial.follow():
+            pass
+        yield trial
+    finally:
+        trial.stop()
+        assert not trial.crew.others()
+
+
+def test_model_over_tls_is_the_simulators(fleet: Trial) -> None:
+    for ours, theirs in zip(leaves(fleet.out), simulated(fleet.settings, NODES), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+        assert np.abs(ours).max() > 1e-3
+
+
+def test_link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
+    address = f"127.0.0.1:{fleet.port}/health"
+    assert fleet.link is not None
+    with urlopen(f"https://{address}", context=ssl.create_default_context(cafile=fleet.link.authority)) as page:
+        assert page.status == 200
+    with pytest.raises((URLError, ssl.SSLError)):
+        urlopen(f"https://{address}", context=ssl.create_default_context())
+    with pytest.raises((URLError, OSError)):
+        urlopen(f"http://{address}")
+
+
+def test_keys_are_private(fleet: Trial) -> None:
+    assert fleet.link is not None
+    for path in (fleet.link.key, *(keys.private for keys in fleet.keys)):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_unregistered_node_is_refused(fleet: Trial) -> None:
+    stranger = fleet.start_node(NODES, make_node(fleet.folder / f"node-{NODES + 1:04d}"))
+    wait(lambda: not stranger.alive, "the refusal")
+    said = stranger.log.read_text()
+    assert stranger.handle.returncode != 0
+    assert "Failed to activate SuperNode" in said
+    assert "SuperNode ID" not in said
+
+
+def test_killed_node_does_not_end_the_run(fleet: Trial, tmp_path: Path) -> None:
+    victim = next(process for process in fleet.crew.processes if process.name == "node-0003")
+    fleet.out = tmp_path / "second"
+    before = victim.log.read_text().count("Receiving:")
+    config = f'out="{fleet.out}" rounds=2 cohort={NODES} timeout=30.0'
+    fleet.submit("--run-config", config)
+    wait(lambda: victim.log.read_text().count("Receiving:") > before, "the first round")
+    os.kill(victim.handle.pid, signal.SIGKILL)
+    told = list(fleet.follow())
+    assert [line["round"] for line in told] == [1, 2]
+    assert fleet.result()["rounds"] == 2
+    assert all(2 not in line["clients"] for line in told)
+
+
+def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    command = [
+        sys.executable,
+        "-m",
+        "posse",
+        "devices",
+        "up",
+        "--nodes",
+        "2",
+        "--rounds",
+        "50",
+        "--folder",
+        str(folder),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        log = folder / "node-0002" / "supernode.log"
+        wait(lambda: log.exists() and "SuperNode ID" in log.read_text(), "the start of the nodes")
+        assert len(homes(folder)) >= 3
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "stopped; the same command goes on" in said
+    assert "Traceback" not in said
+    assert homes(folder) == set()
+
+
+@pytest.mark.long
+def test_secure_run_over_tls(tmp_path: Path) -> None:
+    settings = DeviceSettings(rounds=2, cohort=NODES, seed=7, secure=True, samples=64, timeout=PATIENCE)
+    trial = Trial(tmp_path / "fleet", settings, NODES, lambda text: None)
+    try:
+        trial.start()
+        trial.submit()
+        told = list(trial.follow())
+    finally:
+        trial.stop()
+    assert [len(line["clients"]) for line in told] == [NODES] * 2
+    for ours, theirs in zip(leaves(trial.out), simulated(trial.settings, NODES), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+def test_simulation_on_flowers_engine(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'posse[flower-simulation]'")
+    command = [
+        sys.executable, "-m", "posse", "devices", "simulate", "--nodes", "8", "--cohort", "4", "--rounds", "2",
+        "--samples", "64", "--folder", str(tmp_path / "fleet"), "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 2
+    assert homes(tmp_path / "fleet") == set()
+
+
+def homes(folder: Path) -> set[int]:
+    """Ids of processes whose Flower home is in a folder."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("needs /proc to find processes")
+    found, mark = set(), f"FLWR_HOME={folder}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(one.startswith(mark) for one in variables):
+                found.add(int(entry.name))
+    return found
