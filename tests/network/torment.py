@@ -81,7 +81,7 @@ class Torment:
             self.until(size)
             time.sleep(self.rng.uniform(0, 0.05))
             turn += self.rng.sample(names, len(names)) if len(turn) < at_once else []
-            victims, turn = turn[:at_once], turn[at_once:]
+            victims, turn = list(dict.fromkeys(turn[:at_once])), turn[at_once:]  # one dies once
             victims = [name for name in victims if self.kill(name)]
             for name in victims:
                 self.start(name)
