@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("flwr") else ["src/posse/protocols/fed_contextual/flower/*"]
+_FLOWER = ["src/posse/protocols/fed_contextual/flower/*", "tests/devices/grids.py", "tests/devices/simulator.py"]
+
+collect_ignore_glob = [] if find_spec("flwr") else _FLOWER

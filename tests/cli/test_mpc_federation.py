@@ -98,7 +98,8 @@ def test_files_and_systems_of_their_own(tmp_path: Path, process: Start) -> None:
         assert running.returncode == 0, err
     assert json.loads(out)["total"] == 7.5
     lines = (tmp_path / "pulled.csv").read_text().splitlines()
-    assert lines == (tmp_path / "fed" / "puller" / "journal" / "arms.csv").read_text().splitlines()
+    kept = (tmp_path / "fed" / "puller" / "journal" / "arms.csv").read_text().splitlines()
+    assert [line.partition(",")[2] for line in lines] == kept
     assert len(lines) == 21
     assert (tmp_path / "fed" / "clinic-2" / "journal" / "model-20.share").exists()
 
@@ -112,7 +113,7 @@ def test_files_and_systems_of_their_own(tmp_path: Path, process: Start) -> None:
         ('name = "clinic-2"', 'name = "clinic-1"', "every party needs a name of its own"),
         ('name = "clinic-2"', 'name = "authority"', "cannot be called 'authority'"),
         ('name = "clinic-2"', 'name = "Clinic 2"', "name must be 1 to 63 of a-z"),
-        ("epsilon = 0.25", "epsilon = 0", "epsilon = 0 gives no guarantee"),
+        ("epsilon = 0.25", "epsilon = 0", "epsilon 0 gives the arm no differential privacy"),
         ("epsilon = 0.25", "epsilon = 1.5", "epsilon must be in [0, 1]"),
         ("bound = 0.707", "bound = 0.5", "must have a norm of at most the bound 0.5"),
         ("bound = 0.707", "bound = 0.9", "must add up to at most 1"),
@@ -163,7 +164,7 @@ def test_bad_features_are_one_line_and_nothing_is_written(tmp_path: Path, posse:
     [
         ("clinic-1", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1"]', "at least 2 parties, got 1"),
         ("dealer", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "dealer"]', "the dealer must not be"),
-        ("dealer", "epsilon = 0.25", "epsilon = 0", "epsilon = 0 gives no guarantee"),
+        ("dealer", "epsilon = 0.25", "epsilon = 0", "epsilon 0 gives the arm no differential privacy"),
         ("clinic-2", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "x"]', "'clinic-2' is not among"),
         ("clinic-2", 'rows = "', 'rows = "0', "clinic-2.csv have the digest"),
         ("clinic-2", "columns = [2, 2]", "columns = [2, 3]", "has 2 features, the terms say 3"),
@@ -218,7 +219,7 @@ def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -
 
 
 def test_no_guarantee_must_be_said_and_is_told(tmp_path: Path, process: Start) -> None:
-    file = written(tmp_path, WORLD.replace('"1/5"', "0\nno_guarantee = true"), steps=4)
+    file = written(tmp_path, WORLD.replace('"1/5"', "0\nwithout_guarantee = true"), steps=4)
     with stopped(process("up", str(file))) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err

@@ -91,7 +91,7 @@ def test_killed_node_does_not_end_the_run(fleet: Trial, tmp_path: Path) -> None:
     victim = next(process for process in fleet.crew.processes if process.name == "node-0003")
     fleet.out = tmp_path / "second"
     before = victim.log.read_text().count("Receiving:")
-    config = f'out="{fleet.out}" rounds=2 cohort={NODES} timeout=30.0'
+    config = f'out="{fleet.out}" rounds=2 cohort={NODES} timeout=20.0'
     fleet.submit("--run-config", config)
     wait(lambda: victim.log.read_text().count("Receiving:") > before, "the first round")
     os.kill(victim.handle.pid, signal.SIGKILL)

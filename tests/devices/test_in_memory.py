@@ -139,6 +139,38 @@ def test_lost_failing_and_lying_devices_are_left_out(tmp_path: Path) -> None:
     assert sorted(rounds_told(tmp_path)[0]["clients"]) == [3, 4]
 
 
+@pytest.mark.parametrize("lie", [np.nan, np.inf, 1e6, 0.2], ids=["nan", "inf", "huge", "beyond the norm"])
+@pytest.mark.parametrize("levels", [0, 1000])
+def test_update_beyond_the_norm_is_not_added(tmp_path: Path, lie: float, levels: int) -> None:
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        assert reply is not None
+        if node == 1:
+            record = reply.content["update"]
+            big = np.full(record["1"].numpy().shape, lie * max(1, levels))
+            record["1"] = Array(
+                big.astype(np.float32) if not np.isfinite(lie) else big.astype(record["1"].numpy().dtype)
+            )
+        return reply
+
+    play(settings(tmp_path, rounds=1, levels=levels), tmp_path, nodes=3, meddle=meddle)
+    assert sorted(rounds_told(tmp_path)[0]["clients"]) == [0, 2]
+    assert all(np.isfinite(leaf).all() for leaf in leaves(tmp_path / "out"))
+
+
+def test_first_round_waits_for_the_fleet(tmp_path: Path) -> None:
+    made = settings(tmp_path, rounds=1, cohort=2, start_with=4, timeout=5.0)
+    grid, asked = FakeGrid(made, 4, tmp_path), []
+    whole = grid.nodes
+
+    def come_one_by_one() -> list[Any]:
+        asked.append(None)
+        return whole[: len(asked)]
+
+    grid.get_nodes = come_one_by_one  # type: ignore[method-assign]
+    server_app.run(grid, made, "1")
+    assert len(asked) == 4
+
+
 def test_silent_device_is_left_out_of_the_next_rounds(tmp_path: Path) -> None:
     asked: list[int] = []
 
@@ -213,6 +245,7 @@ def test_without_a_seed_runs_differ(tmp_path: Path) -> None:
         ({"secure": True, "cohort": 10_000}, "below 2\\^31"),
         ({"model": "cnn", "features": 65}, "square number"),
         ({"rate": 1}, "unknown setting 'rate'"),
+        ({"policy": "epsilon-greedy", "explore": 2.0}, "must be at most 1"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(tmp_path: Path, values: dict[str, Any], words: str) -> None:

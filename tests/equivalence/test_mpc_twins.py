@@ -194,9 +194,7 @@ def test_sixty_thousand_rows_of_mnist(bits: int, data_dir: object) -> None:
         coins_of(setup.terms, SEED),
     )
     gap = abs(free.rewards.mean() - twin.rewards.mean() / REWARD_ONE)
-    print(
-        f"\n{bits} bits: differs in {differs.mean():.4%}, largest weight error {error:.1e}, average reward off {gap:.5f}"
-    )
+    print(f"\n{bits} bits: differs in {differs.mean():.4%}, weights by {error:.1e}, average reward by {gap:.5f}")
     assert differs.mean() < 0.001
     assert (followed.margins[differs] < 10 * error).all()
     assert gap < 0.002

@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from posse.core.errors import DataError, LinkError
+from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.fixed import REWARD_ONE
 from posse.protocols.mpc_contextual.shares import read_shares
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
@@ -46,7 +46,7 @@ def test_features_stay_as_they_were_when_the_run_began(tmp_path):
     own.write_text("\n".join([lines[0], *(f"{line.split(',')[0]},0.1,0.2" for line in lines[1:]), ""]))
     run(paths)
     own.write_text(text)
-    with pytest.raises(DataError, match="are not those with which this run began"):
+    with pytest.raises(JournalError, match="is not what it began with"):
         opened(paths[0])
 
 

@@ -15,6 +15,7 @@ from posse.cli import (
     demo,
     devices,
     enrol,
+    fed,
     federation,
     market,
     policies,
@@ -22,6 +23,7 @@ from posse.cli import (
     reproduce,
     run,
     runs,
+    sampled,
 )
 from posse.cli.compare import compare
 from posse.cli.flags import settings_command
@@ -79,6 +81,7 @@ def _help_when_alone(context: typer.Context) -> None:
 app.command("demo")(demo.demo)
 run.app.command("dp-combinatorial", cls=settings_command(market.market_settings))(market.dp_combinatorial)
 run.app.command("mpc-contextual", cls=settings_command(contextual.contextual_settings))(contextual.mpc_contextual)
+run.app.command("fed-contextual", cls=settings_command(fed.fed_settings))(fed.fed_contextual)
 app.add_typer(run.app, name="run")
 app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
 app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)
@@ -86,15 +89,17 @@ app.add_typer(runs.app, name="runs")
 app.command("policies")(policies.policies)
 app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
 budget.app.command("arms", cls=settings_command(arms.arm_settings))(arms.arms)
+budget.app.command("sampled", cls=settings_command(sampled.sampled_settings))(sampled.sampled)
 app.add_typer(budget.app, name="budget")
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(enrol.enrol)
-devices.app.command("up", cls=settings_command(devices.device_settings, skip=["out"], seed=devices.TRIAL_SEED))(
-    devices.up
-)
 devices.app.command(
-    "simulate", cls=settings_command(devices.device_settings, skip=["out", "secure"], seed=devices.TRIAL_SEED)
+    "up", cls=settings_command(devices.device_settings, skip=["out", "start_with"], seed=devices.TRIAL_SEED)
+)(devices.up)
+devices.app.command(
+    "simulate",
+    cls=settings_command(devices.device_settings, skip=["out", "start_with", "secure"], seed=devices.TRIAL_SEED),
 )(devices.simulate)
 devices.app.command("app", cls=settings_command(devices.device_settings))(devices.write)
 app.add_typer(devices.app, name="devices")

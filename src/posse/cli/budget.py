@@ -1,4 +1,7 @@
-"""`posse budget`: what an epsilon costs in noise, and what noise proves; no run is needed. `arms` is beside it."""
+"""`posse budget`: what an epsilon costs in noise, and what noise proves; no run is needed.
+
+`arms` and `sampled` are beside it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ app = typer.Typer(cls=settings_group(budget_settings), invoke_without_command=Tr
 
 @app.callback()
 def budget(context: typer.Context, config: options.Config = None, json: options.Json = False) -> None:
-    """Plan the noise of a privacy budget, or see what given noise proves; 'arms' tells what arms give away."""
+    """Plan the noise of a privacy budget, or see what given noise proves.
+
+    'arms' tells what arms give away, 'sampled' what rounds of federated training cost.
+    """
     if context.invoked_subcommand is not None:
         if flags_given(context) or config is not None or json:
             raise ConfigError(

@@ -162,11 +162,14 @@ def _follow(trial: Trial) -> None:
 
 
 def _show(trial: Trial, as_json: bool) -> None:
+    from posse.results.words import count
+
     result = trial.result()
     if as_json:
         print_json({**result, "nodes": trial.nodes, "folder": str(trial.folder)})
         return
-    say(f"{result['rounds']} rounds on {trial.nodes} devices: average reward {result['average_reward']:.4f}", "bold")
+    rounds, devices = count(result["rounds"], "round"), count(trial.nodes, "device")
+    say(f"{rounds} on {devices}: average reward {result['average_reward']:.4f}", "bold")
     protected = "sums were secure: the server saw no single update"
     if not result["secure"]:
         protected = "the server saw every device's update; --secure hides them in sums"

@@ -82,6 +82,8 @@ def _reachable(place: Place, made: Deployment) -> Deployment:
         raise ConfigError(
             f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or listen where it calls."
         )
+    for told in made.remarks:
+        remark(told)
     return made
 
 

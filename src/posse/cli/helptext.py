@@ -13,13 +13,16 @@ from posse.policies.registry import POLICIES
 
 _PANELS = {
     "ProblemSettings": "What is learnt", "ContextSettings": "What is learnt", "PolicySettings": "How to choose",
-    "MarketSettings": "The market",
+    "MarketSettings": "The market", "PopulationSettings": "What is learnt",
 }  # fmt: skip
 _PROTECTION = (
     "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
-    "start", "stop", "without_guarantee", "limit",
+    "start", "stop", "without_guarantee", "limit", "clip", "quantile", "levels", "sampling",
 )  # fmt: skip
-_CHOICE = {"ContextualSettings": ("policy", "width", "batch")}
+_CHOICE = {
+    "ContextualSettings": ("policy", "width", "batch"),
+    "FedSettings": ("policy", "epsilon", "beta", "mu", "gamma", "model", "loss", "evaluate"),
+}
 
 
 def help_of(model: type[Settings], name: str) -> str:
@@ -30,11 +33,11 @@ def help_of(model: type[Settings], name: str) -> str:
 
 def panel_of(model: type[Settings], name: str) -> str:
     """Give the heading under which a flag is listed: what it is about."""
-    if name in _PROTECTION:
-        return "Who may learn what"
     owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
     if name in _CHOICE.get(owner.__name__, ()):
         return "How to choose"
+    if name in _PROTECTION:
+        return "Who may learn what"
     return _PANELS.get(owner.__name__, "The run")
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.core.errors import ConfigError, MissingExtraError, PosseError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.settings import Settings, read_toml
 
 if TYPE_CHECKING:
     from posse.protocols.dp_combinatorial.deploy import MarketFederation
-    from posse.protocols.mpc_contextual.terms import Terms
     from posse.protocols.samba.deploy import FederationFile
     from posse.runtime.network.deployment import Build
 
@@ -78,7 +77,13 @@ def _samba(values: dict[str, Any], here: Path) -> Layout:
 
 
 def _contextual(values: dict[str, Any], here: Path) -> Layout:
-    from posse.protocols.mpc_contextual.deploy import OUTSIDE, ContextualFederation, check_federation, lay_out
+    from posse.protocols.mpc_contextual.deploy import (
+        OUTSIDE,
+        ContextualFederation,
+        arm_figures,
+        check_federation,
+        lay_out,
+    )
     from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
 
     values = _each(values, "party", lambda party: _beside(party, here, "features"))
@@ -88,31 +93,13 @@ def _contextual(values: dict[str, Any], here: Path) -> Layout:
     if isinstance(values.get("world"), dict):
         values = {**values, "world": _world_beside(values["world"], here)}
     federation = ContextualFederation.make(values)
-    terms = check_federation(federation).terms(federation.run)
+    options = check_federation(federation)
     roles = ("party", *OUTSIDE)
     return Layout(
         federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, roles,
         lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
-        _guarantee(terms),
+        arm_figures(options, options.terms(federation.run)),
     )  # fmt: skip
-
-
-def _guarantee(terms: Terms) -> tuple[str, ...]:
-    """Say what an arm shows, for one step and for all: never one without the other."""
-    from posse.privacy.dp.arm_ledger import ArmLedger
-
-    if not terms.rate:
-        return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
-    try:
-        ledger = ArmLedger(terms.arms, terms.rate)
-        ledger.spend(terms.steps)
-        once, total = ledger.guarantees()
-    except MissingExtraError as error:
-        return (f"what the arms show of the contexts is not told: {_plain(error)}",)
-    return (
-        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
-        f"{terms.steps:,} steps; rewards and weights carry no noise.",
-    )
 
 
 def _market(values: dict[str, Any], here: Path) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from posse.cli.progress import Doing
 if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey
     from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+    from posse.protocols.fed_contextual.settings import FedSettings, Setup
     from posse.protocols.mpc_contextual.settings import ContextualSettings
     from posse.protocols.samba.run import SambaSettings
     from posse.results.record import RunRecord
@@ -101,6 +103,26 @@ def contextual(settings: ContextualSettings) -> RunRecord:
             spent += run_contextual(settings).seconds
             times += 1
     return replace(record, seconds=spent / times, summary={**record.summary, "times_measured": times})
+
+
+def fed(settings: FedSettings, setup: Setup) -> RunRecord:
+    """Run a federated contextual bandit on simulated devices."""
+    from posse.protocols.fed_contextual.run import run_fed
+    from posse.results.progress import Progress
+
+    name, whole = f"{settings.policy} on {setup.population.clients:,} devices", settings.runs * setup.rounds
+    with Doing(f"{name}, compiling") as doing:
+        first: list[tuple[float, float]] = []
+
+        def watch(progress: Progress) -> None:
+            # Rates are told from the first report on: what a run took up from a folder is not counted as done now.
+            first[:] = first or [(time.monotonic(), progress.fraction)]
+            elapsed, done = time.monotonic() - first[0][0], (progress.fraction - first[0][1]) * whole
+            rate = f", {done / elapsed:.3g} rounds/s" if done > 0 and elapsed > 0 else ""
+            what = f"{name}, run {progress.run + 1} of {progress.runs}" if progress.runs > 1 else name
+            doing.at(progress.fraction, what + rate)
+
+        return run_fed(settings, watch=watch, setup=setup)
 
 
 def _compile(settings: SambaSettings, *, secure: bool = False) -> None:

@@ -89,16 +89,11 @@ def test_an_empty_client_gives_nothing() -> None:
     for alone, loss in ((False, "importance"), (True, "regression")):
         update = learn(MODEL, params_of(), log, 0.5, jax.random.key(0), batch=4, loss=loss, alone=alone)
         assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(update))
-    kept = act(
-        MODEL,
-        params_of(),
-        sources.greedy,
-        lambda y, a: jnp.ones(N),
-        log.contexts,
-        log.arms,
-        log.mask,
-        jax.random.key(0),
-    )
+    kept = jax.jit(
+        lambda key: act(
+            MODEL, params_of(), sources.greedy, lambda y, a: jnp.ones(N), log.contexts, log.arms, log.mask, key
+        )
+    )(jax.random.key(0))
     assert not np.asarray(kept.rewards).any()
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 
 from posse.protocols.fed_contextual import client
 from posse.protocols.fed_contextual.client import Log, act
-from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear
+from posse.protocols.fed_contextual.models import Model, _convolve, _winograd, bag_of_words, cnn, linear
 from posse.protocols.fed_contextual.sources import greedy
 from tests.protocols.fed_contextual.toys import close
 
+Convolution = Callable[[jax.Array, dict[str, jax.Array]], jax.Array]
 WORDS, ARMS, WIDTH = 30, 5, 4
 learn = jax.jit(client.learn, static_argnames=("model", "batch", "loss", "alone"))
 study = jax.jit(client.study, static_argnames=("model", "pay_all", "batch", "alone"))
@@ -44,7 +47,7 @@ def test_sparse_step_is_the_step_down_the_dense_gradient() -> None:
 
     expected = jax.tree.map(lambda leaf, slope: leaf - 0.3 * slope, params, jax.jit(jax.grad(loss))(params))
     assert model.descend is not None
-    close(model.descend(params, contexts, arms, rewards, weights, 0.3), expected)
+    close(jax.jit(model.descend)(params, contexts, arms, rewards, weights, 0.3), expected)
 
 
 @pytest.mark.parametrize("loss", ["regression", "importance"])
@@ -75,27 +78,43 @@ def test_a_supervised_epoch_is_alike_sparse_and_dense() -> None:
     assert not np.asarray(one["w"])[:, [2, 4]].any()  # arms that were not seen do not move
 
 
-def native(params: dict[str, dict[str, jax.Array]], images: jax.Array) -> jax.Array:
-    """The network of `cnn`, with JAX's own convolution and maximum."""
-    x = images.astype(jnp.float32)[..., None] / 255
-    for name, channels in (("conv1", 1), ("conv2", 4)):
-        kernel = params[name]["w"].reshape(3, 3, channels, -1)
-        x = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        x = jax.nn.relu(x + params[name]["b"])
-    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").reshape(len(x), -1)
-    x = jax.nn.relu(x @ params["dense"]["w"] + params["dense"]["b"])
-    return x @ params["out"]["w"] + params["out"]["b"]
+def native(x: jax.Array, layer: dict[str, jax.Array]) -> jax.Array:
+    """JAX's own convolution."""
+    kernel = layer["w"].reshape(3, 3, x.shape[-1], -1)
+    out = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return out + layer["b"]
 
 
-def test_the_network_is_the_one_of_native_convolutions_and_so_is_its_gradient() -> None:
+@pytest.mark.parametrize("convolve", [_convolve, _winograd])
+def test_convolutions_are_the_native_ones_and_so_are_their_gradients(convolve: Convolution) -> None:
+    rng = np.random.default_rng(0)
+    x, w, b, out = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 8, 6, 3), (27, 4), (4,), (2, 6, 4, 4)))
+
+    def both(how: Convolution) -> tuple[jax.Array, object]:
+        def against(x: jax.Array, layer: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            convolved = how(x, layer)
+            return (convolved * out).sum(), convolved
+
+        slopes, convolved = jax.jit(jax.grad(against, argnums=(0, 1), has_aux=True))(x, {"w": w, "b": b})
+        return convolved, slopes
+
+    close(both(convolve), both(native), 1e-5)
+
+
+def test_the_network_is_the_one_of_native_convolutions() -> None:
     model = cnn(7, side=10, hidden=6, channels=(4, 8))
     params = jax.tree.map(lambda leaf: leaf + 0.01, jax.jit(model.init)(jax.random.key(0)))
     images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 10, 10)), jnp.uint8)
-    close(jax.jit(model.scores)(params, images), jax.jit(native)(params, images), 1e-5)
-    slope, expected = (
-        jax.jit(jax.grad(lambda p, f=f: (f(p, images) ** 2).sum()))(params) for f in (model.scores, native)
-    )
-    close(slope, expected, 1e-5)
+
+    def expected(params: dict[str, dict[str, jax.Array]]) -> jax.Array:
+        x = images.astype(jnp.float32)[..., None] / 255
+        for name in ("conv1", "conv2"):
+            x = jax.nn.relu(native(x, params[name]))
+        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").reshape(len(x), -1)
+        x = jax.nn.relu(x @ params["dense"]["w"] + params["dense"]["b"])
+        return x @ params["out"]["w"] + params["out"]["b"]
+
+    close(jax.jit(model.scores)(params, images), jax.jit(expected)(params), 1e-5)
 
 
 def test_the_published_network_has_its_number_of_parameters() -> None:
@@ -124,9 +143,13 @@ def test_a_users_own_pair_of_functions_learns() -> None:
     def pay(y: jax.Array, arms: jax.Array) -> jax.Array:
         return (arms == y).astype(jnp.float32)
 
+    @jax.jit
+    def acted(params: jax.Array, key: jax.Array) -> Log:
+        return act(own, params, lambda s: jnp.full_like(s, 0.5), pay, contexts, labels, mask, key)
+
     params = own.init(jax.random.key(0))
     for round_ in range(3):
-        log = act(own, params, lambda s: jnp.full_like(s, 0.5), pay, contexts, labels, mask, jax.random.key(round_))
+        log = acted(params, jax.random.key(round_))
         params = params + learn(own, params, log, 0.3, jax.random.key(round_))
     assert np.allclose(params, [0, 1], atol=0.1)
     assert greedy(own.scores(params, contexts))[0].tolist() == [0, 1]

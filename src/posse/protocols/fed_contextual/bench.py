@@ -59,6 +59,8 @@ class Bench:
     """Runs side by side on a GPU."""
     lanes: int | None = None
     """Clients side by side; a cohort on a GPU, 1 on a CPU."""
+    resident: bool | None = None
+    """Whether the population is put on the device whole; if left out, where it is small enough."""
     _sources: dict[tuple[int, int], Source] = field(default_factory=dict)
     _pretrained: dict[tuple[Any, ...], Tree] = field(default_factory=dict)
     _optimisers: dict[str, Optimiser] = field(default_factory=dict)
@@ -69,8 +71,9 @@ class Bench:
     def source(self, cap: int, samples: int) -> Source:
         """Return where cohorts come from: the device's memory, or the host's disk if that is too small."""
         if (cap, samples) not in self._sources:
-            fits = sources.resident_bytes(self.population, cap) <= _MEMORY[self.device]
-            made = sources.resident(self.population, cap) if fits else sources.host(self.population, samples, cap)
+            small = sources.resident_bytes(self.population, cap) <= _MEMORY[self.device]
+            whole = small if self.resident is None else self.resident
+            made = sources.resident(self.population, cap) if whole else sources.host(self.population, samples, cap)
             self._sources[cap, samples] = made
         return self._sources[cap, samples]
 

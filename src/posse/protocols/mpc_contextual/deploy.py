@@ -15,9 +15,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from posse.core import check
-from posse.core.errors import ConfigError, DataError, DisagreementError
+from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.core.settings import Settings
+from posse.privacy.dp.arm_ledger import ArmLedger
+from posse.privacy.dp.budget import Budget
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.context_settings import ContextSettings
@@ -30,8 +32,10 @@ from posse.protocols.mpc_contextual.needs import needs
 from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated
 from posse.protocols.mpc_contextual.party import CHECKPOINT, STEP_OVER, Party
 from posse.protocols.mpc_contextual.payee import Payee
+from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.ranges import check_ranges
+from posse.protocols.mpc_contextual.settings import BONUS, check_guarantee
 from posse.protocols.mpc_contextual.shares import write_share
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms, check_parties, exploration
 from posse.runtime.certificates import files
@@ -55,8 +59,6 @@ WORLD_ARMS = "world.arms"
 """Beside the files of a simulated federation: the arm of every step."""
 ARMS = "arms.csv"
 """Beside the puller's journal, for its own eyes: the arm of every step, written at the end."""
-FEATURES = "features.sha256"
-"""Beside a party's journal: digest of the features that its run began with."""
 _HEAD = 1024
 """Bytes of a message beside its data, at most."""
 
@@ -87,18 +89,22 @@ class ContextualOptions(Settings):
     """Number of steps."""
     epsilon: float | str = 0.1
     """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
-    no_guarantee: bool = False
+    without_guarantee: bool = False
     """Say aloud that epsilon = 0 is wanted: the arm then shows what the scores were, without any privacy guarantee."""
+    delta: float = 1e-5
+    """Delta of the figure for all steps together."""
+    limit: float | None = None
+    """Largest epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
     bits: int = 26
     """Fraction bits of everything shared."""
     newton: int = 2
     """Newton steps of the reciprocal."""
     batch: int = 1
     """Contexts that are chosen for, and then learnt from, together."""
-    bonus: Literal["", "ucb", "thompson"] = ""
-    """What is added to a score: nothing, ucb or thompson."""
+    policy: Literal["epsilon-greedy", "linucb", "thompson"] = "epsilon-greedy"
+    """How an arm is chosen where it is not drawn by epsilon."""
     width: float = 1.0
-    """Factor of the bonus."""
+    """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
     rows: str = ""
     """Digest of the row identifiers of the parties' files, which must be the same in all of them."""
     features: Path | None = None
@@ -114,11 +120,7 @@ class ContextualOptions(Settings):
         """Make the terms, or say in one line what is wrong with them."""
         check.at_least(0, checkpoint_every=self.checkpoint_every)
         explore = exploration(self.epsilon)
-        if explore[0] == 0 and not self.no_guarantee:
-            raise ConfigError(
-                "epsilon = 0 gives no guarantee: the arm then shows which score was the largest. Explore, such as "
-                "epsilon = 0.1, or say no_guarantee = true."
-            )
+        check_guarantee(explore, self.without_guarantee)
         given = self._of_world() if self.world is not None and not self.parties else self
         check_parties(given.parties)
         if given.arms < 2 or given.steps < 1:
@@ -127,7 +129,8 @@ class ContextualOptions(Settings):
             )
         terms = Terms(
             run, given.parties, given.columns, given.arms, given.steps, explore, given.bits, given.newton, given.batch,
-            given.bonus, round(given.width * 2**WIDTH_BITS), f"{given.rows} {given.norms()}" if given.rows else "",
+            BONUS[given.policy], round(given.width * 2**WIDTH_BITS),
+            f"{given.rows} {given.norms()}" if given.rows else "",
         )  # fmt: skip
         check_ranges(terms)
         return terms
@@ -166,14 +169,14 @@ def build(place: Place) -> Deployment:
         raise ConfigError(
             f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or enrol under its name."
         )
-    planned = plan(terms)
-    _check_size(planned)
+    told = arm_figures(options, terms)
+    planned = _checked_plan(terms)
     role, source = _role(place, options, terms, planned)
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     peers = {each: part for each, part in everyone.items() if each != name}
     return Deployment(
         role, VOCABULARY, peers, source, watch=partial(_note, place, terms, role),
-        needs=lambda: needs(role, planned),
+        needs=lambda: needs(role, planned), remarks=told if kind == PULLER else (),
     )  # fmt: skip
 
 
@@ -189,7 +192,6 @@ def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan)
     role = Party(
         place.identity.name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every
     )
-    _check_unchanged(place.journal, role.inputs_digest)
     return role, None
 
 
@@ -209,19 +211,6 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
     block = read_block(folder / options.features, bound, scale=options.scale)
     _check_block(block, options.rows, terms.features[number], terms.steps)
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps])
-
-
-def _check_unchanged(journal: Path, digest: str) -> None:
-    """Refuse features that changed since the run began: one mask would hide two numbers, and show their difference."""
-    path = journal / FEATURES
-    begun = any(each.stat().st_size for each in (*journal.glob("journal-*.log"), *journal.glob("snapshot-*")))
-    if not begun:
-        files.write_whole(path, digest.encode(), mode=files.PRIVATE)
-    elif not path.exists() or path.read_text() != digest:
-        raise DataError(
-            f"the features, or this version of posse, are not those with which this run began ({path.name} says so). "
-            "Put them back, or begin another run."
-        )
 
 
 def _check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:
@@ -251,15 +240,40 @@ def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
     return contexts
 
 
-def _check_size(planned: Plan) -> None:
-    """Refuse terms whose messages no party would take."""
+def _checked_plan(terms: Terms) -> Plan:
+    """Make the plan; refuse terms whose messages no party would take, as far as can be told before making it."""
+    _check_size(8 * terms.arms * Layout(terms.dimension).size)
+    planned = plan(terms)
     rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
-    largest = max(*rounds, planned.passes * planned.sizes.dealt_bytes) + _HEAD
+    _check_size(max(*rounds, planned.passes * planned.sizes.dealt_bytes) + _HEAD)
+    return planned
+
+
+def _check_size(largest: int) -> None:
     if largest > LARGEST_FRAME:
         raise ConfigError(
             f"so many arms and features need messages of {largest / 2**20:.0f} MiB, the largest allowed is "
             f"{LARGEST_FRAME >> 20}. Take fewer arms or features."
         )
+
+
+def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
+    """Say what the arms show, of one step and of all: never one without the other; refuses a run beyond the limit."""
+    budget = None if options.limit is None else Budget(options.limit, options.delta)
+    if not terms.rate and budget is None:
+        return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
+    try:
+        ledger = ArmLedger(terms.arms, terms.rate, budget, delta=options.delta)
+        ledger.spend(terms.steps)
+        once, total = ledger.guarantees()
+    except MissingExtraError as error:
+        if budget is not None:
+            raise
+        return (f"what the arms show of the contexts is not told: {str(error).removeprefix(f'[{error.code}] ')}",)
+    return (
+        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
+        f"{terms.steps:,} steps; rewards and weights carry no noise.",
+    )
 
 
 def _pulls(place: Place, options: ContextualOptions) -> Source:
@@ -357,7 +371,7 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
         raise ConfigError(f"addresses names '{unknown[0]}', which has no part here.")
     for text in _addresses(federation, terms).values():
         address(text)
-    _check_size(plan(terms))
+    _checked_plan(terms)
     return made
 
 

@@ -30,7 +30,7 @@ Pull = Callable[[int, int], Awaitable[None]]
 """Pulls an arm (second) for the context of a step (first)."""
 
 ARM_BYTES = 2
-_HEADER = b"step,arm\n"
+_HEADER = b"run,step,arm\n"
 
 
 class ActSettings(Settings):
@@ -40,7 +40,7 @@ class ActSettings(Settings):
     function: str = ""
     """python: module:function, called with (run, step, arm); it may be async."""
     file: Path | None = None
-    """csv: a line step,arm is appended for every pull, once."""
+    """csv: a line run,step,arm is appended for every pull, once."""
     url: str = ""
     """http: POST of {"run": ..., "step": ..., "arm": ...}."""
     timeout: float = 30.0
@@ -60,28 +60,36 @@ class ActSettings(Settings):
             return call
         if self.kind == "csv":
             assert self.file is not None
-            return ArmLog(folder / self.file)
+            return ArmLog(folder / self.file, run)
         return ArmPost(self.url, self.timeout, run)
 
 
 class ArmLog:
-    """A file with a line for every pull; a step that is there is not written again."""
+    """A file with a line for every pull of one run, on the disk before it is answered; a step is written once."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, run: str) -> None:
+        self._path, self._run = path, run
         self._file: int | None = None
         self._next = 0
+        self._last = -1
 
     async def __call__(self, step: int, arm: int) -> None:
-        """Write the line of a step."""
+        """Write the line of a step, and wait for the disk."""
+        await asyncio.get_running_loop().run_in_executor(None, self._write, step, arm)
+
+    def _write(self, step: int, arm: int) -> None:
         file = self._open() if self._file is None else self._file
-        if step >= self._next:
-            line = f"{step},{arm}\n".encode()
-            if os.write(file, line) != len(line):
-                self._file = None  # the line is torn: it is cut off when the file is opened again
-                os.close(file)
-                raise DataError(f"{self._path} cannot be written to its end: the disk is full. Make room.")
-            self._next = step + 1
+        if step < self._next - 1 or (step == self._next - 1 and arm == self._last):
+            return
+        if step == self._next - 1:
+            raise DataError(f"{self._path} has arm {self._last} for step {step}, and {arm} is to be pulled. Mend it.")
+        line = f"{self._run},{step},{arm}\n".encode()
+        if os.write(file, line) != len(line):
+            self._file = None  # the line is torn: it is cut off when the file is opened again
+            os.close(file)
+            raise DataError(f"{self._path} cannot be written to its end: the disk is full. Make room.")
+        os.fdatasync(file)
+        self._next, self._last = step + 1, arm
 
     def _open(self) -> int:
         try:
@@ -93,8 +101,14 @@ class ArmLog:
         os.ftruncate(file, len(whole))
         if not whole:
             os.write(file, _HEADER)
-        last = whole.rstrip(b"\n").rpartition(b"\n")[2].partition(b",")[0]
-        self._next = int(last) + 1 if last.isdigit() else 0
+        last = whole.decode(errors="replace").rstrip("\n").rpartition("\n")[2].split(",")
+        if len(last) == 3 and last[1].isdigit() and last[2].isdigit():
+            if last[0] != self._run:
+                os.close(file)
+                raise DataError(
+                    f"{self._path} has the arms of run '{last[0]}', this is '{self._run}'. Give another file."
+                )
+            self._next, self._last = int(last[1]) + 1, int(last[2])
         self._file = file
         return file
 

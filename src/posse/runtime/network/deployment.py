@@ -73,6 +73,8 @@ class Deployment:
     """Told what the role wants known; after a crash the last note of each kind comes again."""
     needs: Callable[[], Collection[str]] | None = None
     """Names the peers without which this party cannot finish; all of them if not given (see `PartyFile.give_up`)."""
+    remarks: tuple[str, ...] = ()
+    """What the operator of this role is told before it begins."""
 
 
 @dataclass(frozen=True)

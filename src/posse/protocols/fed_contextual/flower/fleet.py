@@ -44,6 +44,7 @@ class Fleet:
     last: str = ""
     """The last thing that went wrong."""
     _silent: dict[int, int] = field(default_factory=dict)
+    _begun: bool = False
 
     def say(self, text: str) -> None:
         """Tell what went wrong, and remember it."""
@@ -53,9 +54,10 @@ class Fleet:
     def cohort(self, round_: int) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
         want, end = self.settings.cohort, time.monotonic() + self.settings.timeout
+        awaited = want if self._begun else max(want, self.settings.start_with)
         while True:
             nodes = self._present()
-            if len(nodes) >= want:
+            if len(nodes) >= awaited:
                 break
             if time.monotonic() > end:
                 if len(nodes) >= self.settings.enough:
@@ -65,6 +67,7 @@ class Fleet:
                     "Start more SuperNodes, or look at their logs."
                 )
             time.sleep(LOOK)
+        self._begun = True
         awake = [node for node in nodes if self._silent.get(node.id, -REST) + REST <= round_]
         nodes = awake if len(awake) >= self.settings.enough else nodes
         count = min(want, len(nodes))

@@ -8,8 +8,10 @@ device.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
 from pathlib import Path
@@ -18,14 +20,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flwr.app import Context
+from flwr.app import Context, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
+from numpy.typing import NDArray
 
 from posse.core.errors import PosseError, ProtocolError
 from posse.protocols.fed_contextual.flower import carry
-from posse.protocols.fed_contextual.flower.advance import advanced, total_of
-from posse.protocols.fed_contextual.flower.fleet import Fleet
+from posse.protocols.fed_contextual.flower.advance import Leaves, advanced, check_update, total_of
+from posse.protocols.fed_contextual.flower.fleet import Fleet, Node
 from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT, STATE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.flower.tasks import rates_of, task_of
@@ -99,7 +102,7 @@ def _round(fleet: Fleet, task: Task, state: State, run_id: str) -> tuple[State, 
 
             found = secure_sum(fleet, nodes, number, sent, run_id, carry.shape_of(settings))
         else:
-            found = _plain_sum(fleet, nodes, number, sent)
+            found = _plain_sum(fleet, nodes, state, sent)
         if found is not None:
             total, told, who = found
             after, measured = advanced(task, rates_of(settings), state, total, jnp.asarray(told, jnp.float32))
@@ -108,26 +111,40 @@ def _round(fleet: Fleet, task: Task, state: State, run_id: str) -> tuple[State, 
     raise ProtocolError(f"round {number + 1} had too few answers {TRIES} times; the last trouble was: {fleet.last}")
 
 
-def _plain_sum(fleet: Fleet, nodes: Any, number: int, sent: Any) -> tuple[Any, list[float], list[Any]] | None:
+def _plain_sum(
+    fleet: Fleet, nodes: Sequence[Node], state: State, sent: RecordDict
+) -> tuple[Any, list[float], list[Any]] | None:
     """Ask devices for their updates and add them in the order of the draw; None where too few answered."""
-    like = carry.shape_of(fleet.settings)
+    like, number = carry.shape_of(fleet.settings), int(state.round)
     updates, told, who = [], np.zeros(5, np.float32), []
     for node, reply in fleet.ask(dict.fromkeys(nodes, sent), number).items():
         try:
-            update = carry.unpacked(reply[carry.UPDATE])
-            carry.tree_of(update, like)
-            metrics: Any = reply[carry.TOLD]
-            known: Any = reply[carry.ROUND]
-            said = [float(metrics[name]) for name in ("reward", "samples", "probability")]
-            told += np.array([*said, 1.0, float(metrics["within"])], np.float32)
-            who.append(int(known["client"]))
+            update, said, client = _read(reply, fleet.settings, jax.tree.leaves(like), float(state.limit))
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             fleet.say(f"round {number + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
             continue
         updates.append(update)
+        who.append(client)
+        told += said
     if len(updates) < fleet.settings.least:
         return None
     return carry.tree_of(total_of(updates), like), told.tolist(), who
+
+
+def _read(
+    reply: RecordDict, settings: DeviceSettings, like: list[Any], limit: float
+) -> tuple[Leaves, NDArray[np.float32], int]:
+    """Read a device's answer: its update, what it measured, its number; what no honest device sends is refused."""
+    metrics: Any = reply[carry.TOLD]
+    known: Any = reply[carry.ROUND]
+    update = carry.unpacked(reply[carry.UPDATE])
+    check_update(update, like, limit, settings.rounded_to)
+    reward, samples, probability, within = (
+        float(metrics[name]) for name in ("reward", "samples", "probability", "within")
+    )
+    if not (0 <= probability <= samples + 1 <= settings.samples + 1 and 0 <= within <= 1 and math.isfinite(reward)):
+        raise ProtocolError("what is measured must be of at most as many samples as a device has.")
+    return update, np.array([reward, samples, probability, 1.0, within], np.float32), int(known["client"])
 
 
 def _tell(

@@ -31,14 +31,16 @@ class DeviceSettings(Settings):
     """Arms of the bandit."""
     policy: Literal["greedy", "epsilon-greedy", "softmax", "falcon"] = "softmax"
     """How devices explore."""
-    explore: Positive = 0.05
-    """Epsilon of epsilon-greedy, temperature of softmax, gamma of FALCON."""
+    explore: Annotated[float, Field(ge=0)] = 0.0
+    """Epsilon of epsilon-greedy, temperature of softmax, gamma of FALCON; 0: as published, .05, .05 and 1000."""
     loss: Literal["regression", "importance"] = "regression"
     """Loss of a device's own log."""
     rounds: Count = 3
     """Federated rounds."""
     cohort: Count = 3
     """Devices of a round."""
+    start_with: Annotated[int, Field(ge=0)] = 0
+    """Devices to wait for before the first round; 0: those of a cohort."""
     least: Count = 1
     """Answers without which a round is done again."""
     deploy_every: Count = 1
@@ -90,6 +92,8 @@ class DeviceSettings(Settings):
             )
         if self.least > self.cohort:
             raise ConfigError(f"least must be at most cohort = {self.cohort}, got {self.least}. Lower it.")
+        if self.policy == "epsilon-greedy" and self.explore > 1:
+            raise ConfigError(f"explore, the epsilon of epsilon-greedy, must be at most 1, got {self.explore}.")
         if self.model == "cnn" and self.side**2 != self.features:
             raise ConfigError(f"features of a cnn must be a square number of pixels, got {self.features}.")
         if self.secure and self.cohort < FEWEST:

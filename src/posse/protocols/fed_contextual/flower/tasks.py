@@ -39,8 +39,8 @@ def rates_of(settings: DeviceSettings) -> Rates:
 
     FALCON's mu is a fifth of the arms, as published.
     """
-    falcon = (settings.arms / 5, settings.explore)
-    explore = {"greedy": (), "falcon": falcon}.get(settings.policy, (settings.explore,))
+    value = settings.explore or {"falcon": 1000.0}.get(settings.policy, 0.05)
+    explore = {"greedy": (), "falcon": (settings.arms / 5, value)}.get(settings.policy, (value,))
     Exploration(settings.policy, **dict(zip(_PARAMETERS[settings.policy], explore, strict=True)))  # checks them
     return Rates(settings.client_rate, settings.server_rate, explore=explore, pays=(jnp.eye(settings.arms),))
 

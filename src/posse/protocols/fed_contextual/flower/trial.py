@@ -49,7 +49,7 @@ class Trial:
     def __init__(self, folder: Path, settings: DeviceSettings, nodes: int, say: Say) -> None:
         self.folder = folder.resolve()
         self.out = self.folder / "run"
-        self.settings = settings.model_copy(update={"out": str(self.out)}).checked()
+        self.settings = settings.model_copy(update={"out": str(self.out), "start_with": nodes}).checked()
         self.nodes, self._say = nodes, say
         self.crew, self.port = Crew(), 0
         self.run_id, self._done = "", 0

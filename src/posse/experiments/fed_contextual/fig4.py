@@ -1,0 +1,123 @@
+"""Figure 4: clipping and noise, reward and probability of the chosen arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posse.experiments.base import Analysis, Table, Watch
+from posse.experiments.fed_contextual.forms import Form
+from posse.experiments.fed_contextual.lines import private_lines
+from posse.experiments.fed_contextual.pictures import NOTE, band, curves, smoothed
+from posse.experiments.fed_contextual.published import CLIPS, PRIVATE, Printed
+from posse.experiments.fed_contextual.runs import Floats, Found, opened
+from posse.experiments.fed_contextual.settings import KINDS
+from posse.experiments.fed_contextual.statements import Statement, better, counts, no_worse, statement_table
+from posse.experiments.fed_contextual.tables import protocol_note, rate_table, reward_table, rows_of
+from posse.experiments.mpc_contextual.statistics import mean_of
+from posse.experiments.output import write_figure, write_rows
+from posse.results import theme
+from posse.results.palette import INK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Lines = Mapping[str, Sequence[Found]]
+"""By population."""
+
+
+def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
+    """Run or read Softmax from scratch without privacy, clipped, and with two noises."""
+    with opened(small, out, watch) as runs:
+        lines = [line for kind in KINDS for line in private_lines(runs.form, kind)]
+        ran = list(runs.of(lines).values())
+        watch("figure and analysis", 1.0)
+        return analyse(runs.form, {kind: [one for one in ran if one.line.kind == kind] for kind in KINDS}, out)
+
+
+def chances(one: Found, *, late: bool) -> Floats:
+    """Mean probability of the chosen arm in the last, or the first, tenth of the rounds; one a seed."""
+    tenth = max(1, one.probabilities.shape[1] // 10)
+    part = one.probabilities[:, -tenth:] if late else one.probabilities[:, :tenth]
+    mean: Floats = part.mean(axis=1)
+    return mean
+
+
+def claims(kind: str, found: Sequence[Found]) -> list[Statement]:
+    """Tell what the paper says: clipping alone costs nothing, noise does, and Softmax explores less and less."""
+    plain, clipped, little, much = (one.ends for one in found)
+    first = found[0]
+    return [
+        no_worse(f"{kind}: clipping alone costs nothing", clipped, plain),
+        no_worse(f"{kind}: {found[2].line.label} costs nothing", little, clipped),
+        better(f"{kind}: {found[3].line.label} earns less than {found[2].line.label}", little, much),
+        better(
+            f"{kind}: the probability of the chosen arm grows, without DP", chances(first, late=True),
+            chances(first, late=False),
+        ),
+    ]  # fmt: skip
+
+
+def analyse(form: Form, found: Lines, out: Path) -> Analysis:
+    """Write rows and picture, and say what clipping and noise cost."""
+    every = [one for some in found.values() for one in some]
+    files = (write_rows(out / "fig4.csv", rows_of(every)), *write_figure(picture(found), out, "fig4"))
+    told = [statement for kind, some in found.items() for statement in claims(kind, some)]
+    tables = [statement_table(told)]
+    for kind, some in found.items():
+        rewards = reward_table(some, some[0])
+        tables.append(Table(f"{kind}: {rewards.title}", rewards.columns, rewards.rows))
+        tables.append(chance_table(kind, some))
+        rates = rate_table(some, _printed(form, kind), "table 9")
+        tables.append(Table(f"{kind}: {rates.title}", rates.columns, rates.rows))
+    notes = (
+        *(one.words for one in told),
+        f"Clipping norms are fixed, {form.images.clip:g} for images and {form.tags.clip:g} for tags (paper: "
+        f"{CLIPS['images']:g} and {CLIPS['tags']:g}); without DP the norm follows the 0.8 quantile. Noise is "
+        "multiplier x norm on the sum of a round, so that fewer clients a round feel it more.",
+        "No epsilon is claimed: a population of hundreds of clients of which many take part in every round has none "
+        "that means anything, and rounds here are of a fixed number of clients. The paper's own figures, for 342,477 "
+        "clients, are test vectors of the accountant.",
+        *(protocol_note(form, kind) for kind in KINDS),
+    )
+    costs = ", ".join(
+        f"{mean_of(some[3].ends - some[0].ends).text(3, sign=True)} for {kind} at {some[3].line.label}"
+        for kind, some in found.items()
+    )
+    return Analysis(f"What clipping with the larger noise changes: {costs}; {counts(told)}.", tuple(tables), notes, files)
+
+
+def chance_table(kind: str, found: Sequence[Found]) -> Table:
+    """Probability of the chosen arm at both ends of training."""
+    rows = tuple(
+        (one.line.label, *(mean_of(chances(one, late=late)).text(3) for late in (False, True))) for one in found
+    )
+    return Table(
+        f"{kind}: probability of the chosen arm, mean over seeds ± 95 % t interval",
+        ("line", "first tenth of rounds", "last tenth of rounds"), rows,
+    )  # fmt: skip
+
+
+def _printed(form: Form, kind: str) -> dict[str, Printed]:
+    """Give table 9 by the names of lines: clipping alone, small and large noise, each beside its own."""
+    own = (0.0, *form.size(kind).noises)
+    return {
+        f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, PRIVATE[kind].values(), strict=True)
+    }
+
+
+def picture(found: Lines) -> Figure:
+    """Draw reward and probability side by side, images above tags."""
+    figure = theme.blank(7.2, width=9.0)
+    axes = figure.subplots(len(found), 2, squeeze=False)
+    for (left, right), (kind, some) in zip(axes, found.items(), strict=True):
+        curves(left, some)
+        theme.style(right, x="round", y="probability of the chosen arm")
+        for number, one in enumerate(some):
+            band(right, smoothed(one.probabilities), number, one.line.label)
+        left.set_title(f"{kind}: reward", loc="left", color=INK, fontsize=9.5)
+        right.set_title(f"{kind}: how sure Softmax is", loc="left", color=INK, fontsize=9.5)
+        left.legend(frameon=False, fontsize=8, labelcolor=INK)
+    figure.supxlabel(NOTE.format(len(found[KINDS[0]][0].ends)), x=0.01, ha="left", color=INK, fontsize=8.5)
+    return figure

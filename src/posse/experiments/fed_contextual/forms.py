@@ -1,0 +1,146 @@
+"""Sizes at which the figures are made: small for continuous integration, brief for one GPU, and the paper's own.
+
+The grid of a size is the same for every policy: rates of clients times rates of the server times values of what its
+exploration depends on (Greedy has none). Hyper-parameters are chosen on seeds that are not reported.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from posse.core import check
+from posse.core.errors import ConfigError
+from posse.experiments.fed_contextual.published import CLIPS, NOISES
+
+FORM = "POSSE_FED_CONTEXTUAL_FORM"
+"""Environment variable that names the size of a full run: brief (if unset) or paper."""
+
+Supervised = tuple[float, float, str]
+"""Pre-training: rate of clients, rate of the server, its optimiser."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long, with how many clients, with which model and over which rates."""
+
+    data: str
+    """The population, as settings name it, or a stand-in."""
+    arms: int
+    rounds: int
+    """Of both phases together, as the paper counts them."""
+    before: int
+    """Of pre-training, where there is some."""
+    pretrained: int
+    """Clients of pre-training."""
+    cohort: int
+    seldom: int
+    """Rounds between deployments."""
+    often: int
+    """The same where models are deployed five times as often."""
+    client_rates: tuple[float, ...]
+    server_rates: tuple[float, ...]
+    sgd_rates: tuple[float, ...]
+    """Of the server, where it descends without Adam."""
+    supervised: dict[str, Supervised]
+    """By scenario."""
+    clip: float
+    noises: tuple[float, float]
+    model: str = "auto"
+    hidden: int = 128
+    channels: tuple[int, int] = (32, 64)
+
+    def phase(self, scenario: str) -> int:
+        """Rounds of the bandit phase."""
+        return self.rounds if scenario == "scratch" else self.rounds - self.before
+
+
+@dataclass(frozen=True)
+class Form:
+    """A size for images and one for tags, the exploration that is tried, and the seeds."""
+
+    name: str
+    images: Size
+    tags: Size
+    choose: tuple[int, ...]
+    """Seeds on which hyper-parameters are chosen."""
+    report: tuple[int, ...]
+    """Seeds that are reported."""
+    epsilons: tuple[float, ...] = (0.05, 0.1)
+    betas: tuple[float, ...] = (0.05, 0.1)
+    falcons: tuple[tuple[float, float], ...] = ((1, 1000), (1, 5000))
+    """(mu in units of K / 5, gamma)"""
+
+    def __post_init__(self) -> None:
+        both = set(self.choose) & set(self.report)
+        if both or not self.choose or len(self.report) < 2:
+            raise ConfigError(
+                f"hyper-parameters are chosen on other seeds than the two or more that are reported, got {sorted(both)} "
+                "in both. Take others."
+            )
+
+    def size(self, kind: str) -> Size:
+        """Give the size for images or for tags."""
+        return {"images": self.images, "tags": self.tags}[kind]
+
+    def explorations(self, policy: str, arms: int) -> tuple[dict[str, float], ...]:
+        """Give the values of a policy's exploration that are tried.
+
+        >>> SMALL.explorations("falcon", 50)
+        ({'mu': 10.0, 'gamma': 1000}, {'mu': 10.0, 'gamma': 5000})
+        """
+        tried: dict[str, tuple[dict[str, float], ...]] = {
+            "greedy": ({},),
+            "epsilon-greedy": tuple({"epsilon": epsilon} for epsilon in self.epsilons),
+            "softmax": tuple({"beta": beta} for beta in self.betas),
+            "falcon": tuple({"mu": times * arms / 5, "gamma": gamma} for times, gamma in self.falcons),
+        }
+        return tried[policy]
+
+
+_IMAGES: dict[str, Supervised] = {"init": (0.5, 0.5, "sgd"), "init-shift": (0.5, 0.5, "sgd")}
+_TAGS: dict[str, Supervised] = {"init": (0.2, 0.05, "adam"), "init-shift": (0.05, 0.05, "adam")}
+
+SMALL = Form(
+    "small",
+    Size("letters", 10, 40, 10, 15, 10, 10, 2, (0.1,), (0.01, 0.03), (1.0, 3.0),
+         {"init": (0.2, 0.05, "adam"), "init-shift": (0.2, 0.05, "adam")}, 0.1, (0.1, 1.0), "linear"),
+    Size("bags", 20, 40, 10, 15, 10, 10, 2, (0.5,), (0.02, 0.05), (1.0, 3.0), _TAGS, 0.8, (0.3, 0.7)),
+    choose=(101,), report=(1, 2, 3),
+)  # fmt: skip
+"""Digits and made-up texts, a linear model, few rounds: for checking that everything runs."""
+
+BRIEF = Form(
+    "brief",
+    Size("emnist", 62, 400, 100, 100, 32, 100, 20, (0.1, 0.2), (0.002, 0.005, 0.01), (0.5, 1.0, 2.0), _IMAGES,
+         CLIPS["images"], NOISES["images"], hidden=64, channels=(16, 32)),
+    Size("stackexchange", 50, 400, 100, 100, 32, 100, 20, (0.2, 1.0), (0.01, 0.02, 0.05), (0.5, 1.0, 2.0), _TAGS,
+         CLIPS["tags"], NOISES["tags"]),
+    choose=(101,), report=(1, 2, 3, 4, 5),
+)  # fmt: skip
+"""For about twenty minutes of one GPU: half the paper's clients a round and rounds (a quarter for tags), as many
+deployments, a convolutional network of half its width, and six pairs of rates."""
+
+PAPER = Form(
+    "paper",
+    Size("emnist", 62, 800, 100, 100, 64, 200, 40, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+         (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), _IMAGES, CLIPS["images"],
+         NOISES["images"]),
+    Size("stackexchange", 50, 1600, 100, 100, 64, 200, 40, (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+         (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), _TAGS, CLIPS["tags"],
+         NOISES["tags"]),
+    choose=(101, 102), report=(1, 2, 3, 4, 5), betas=(0.02, 0.05, 0.1),
+    falcons=tuple((times, gamma) for times in (1, 10, 100) for gamma in (1000, 5000)),
+)  # fmt: skip
+"""The paper's rounds, clients a round, network and grids (its appendix A)."""
+
+FULL = {"brief": BRIEF, "paper": PAPER}
+
+
+def form_of(small: bool) -> Form:
+    """Give the small form, or the full one that the environment names."""
+    if small:
+        return SMALL
+    name = os.environ.get(FORM, "brief")
+    check.one_of(tuple(FULL), **{FORM: name})
+    return FULL[name]

@@ -1,0 +1,149 @@
+"""Section 5.2: how often models are deployed, the server's optimiser, and importance weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posse.experiments.base import Analysis, Table, Watch
+from posse.experiments.fed_contextual.forms import Form
+from posse.experiments.fed_contextual.lines import LABELS, choice_lines, line_of
+from posse.experiments.fed_contextual.pictures import NOTE, curves
+from posse.experiments.fed_contextual.published import OPTIMISER, TABLES, WEIGHTED
+from posse.experiments.fed_contextual.runs import Found, opened
+from posse.experiments.fed_contextual.settings import KINDS
+from posse.experiments.fed_contextual.statements import Statement, alike, better, counts, statement_table
+from posse.experiments.fed_contextual.tables import protocol_note, rate_table, rows_of
+from posse.experiments.mpc_contextual.statistics import mean_of
+from posse.experiments.output import write_figure, write_rows
+from posse.policies.probabilities import EXPLORATIONS
+from posse.results import theme
+from posse.results.palette import INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SELDOM, OFTEN = {"images": "fig1c", "tags": "fig2c"}, {"images": "fig1d", "tags": "fig2d"}
+Ran = Mapping[str, Found]
+"""By name of line."""
+
+
+def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
+    """Run or read all policies in init-shift at both frequencies, and the lines of this section."""
+    with opened(small, out, watch) as runs:
+        lines = [
+            line
+            for kind in KINDS
+            for line in (
+                *(line_of(figure, policy) for figure in (SELDOM[kind], OFTEN[kind]) for policy in EXPLORATIONS),
+                *choice_lines(kind),
+            )
+        ]
+        found = runs.of(lines)
+        watch("figure and analysis", 1.0)
+        return analyse(runs.form, found, out)
+
+
+def frequency_claims(form: Form, kind: str, found: Ran) -> list[Statement]:
+    """Tell of every policy whether deploying often earns more."""
+    size = form.size(kind)
+    return [
+        better(
+            f"{kind}: {LABELS[policy]} earns more when deployed every {size.often} rounds than every {size.seldom}",
+            found[f"{OFTEN[kind]}-{policy}"].ends, found[f"{SELDOM[kind]}-{policy}"].ends,
+        )
+        for policy in EXPLORATIONS
+    ]  # fmt: skip
+
+
+def choice_claims(kind: str, found: Ran) -> list[Statement]:
+    """Tell what SGD at the server and importance weights change."""
+    adam, plain = (found[f"{SELDOM[kind]}-{policy}"].ends for policy in ("softmax", "epsilon-greedy"))
+    sgd, weighted = (found[f"sec5_2-{kind}-{what}"].ends for what in ("sgd", "weighted"))
+    compared = (
+        alike(f"{kind}: Softmax earns the same with Adam and SGD at the server", adam, sgd)
+        if kind == "images"
+        else better(f"{kind}: Softmax earns more with Adam at the server than with SGD", adam, sgd)
+    )
+    return [compared, better(f"{kind}: ε-Greedy earns less with importance weights", plain, weighted)]
+
+
+def analyse(form: Form, found: Ran, out: Path) -> Analysis:
+    """Write rows and picture, and say what holds."""
+    files = (
+        write_rows(out / "sec5_2.csv", rows_of(list(found.values()))),
+        *write_figure(picture(form, found), out, "sec5_2"),
+    )
+    often = [one for kind in KINDS for one in frequency_claims(form, kind, found)]
+    choices = [one for kind in KINDS for one in choice_claims(kind, found)]
+    own = [one for name, one in found.items() if name.startswith("sec5_2")]
+    plain = [found[f"{SELDOM[kind]}-{policy}"] for kind in KINDS for policy in ("softmax", "epsilon-greedy")]
+    printed = {f"{figure}-{policy}": row for figure, rows in TABLES.items() for policy, row in rows.items()}
+    tables = (
+        statement_table([*often, *choices]), frequency_table(form, found), choice_table(found),
+        rate_table([*plain, *own], printed, "tables 3 and 7"),
+    )  # fmt: skip
+    notes = (
+        *(one.words for one in (*often, *choices)),
+        "Hyper-parameters of every line, these among them, are chosen on a grid of their own; SGD has larger rates at "
+        "the server. Weights are 1 / probability, scaled so that the largest of a client is 1.",
+        *(protocol_note(form, kind) for kind in KINDS),
+    )
+    headline = f"Deploying often: {counts(often)}. Optimiser and weights: {counts(choices)}."
+    return Analysis(headline, tables, notes, files)
+
+
+def frequency_table(form: Form, found: Ran) -> Table:
+    """Rewards at both frequencies."""
+    rows = tuple(
+        (
+            kind, LABELS[policy], mean_of(seldom.ends).text(), mean_of(often.ends).text(),
+            mean_of(often.ends - seldom.ends).text(sign=True),
+        )
+        for kind in KINDS
+        for policy in EXPLORATIONS
+        for seldom, often in [(found[f"{SELDOM[kind]}-{policy}"], found[f"{OFTEN[kind]}-{policy}"])]
+    )  # fmt: skip
+    columns = ("population", "policy", f"every {form.images.seldom}", f"every {form.images.often}", "difference")
+    return Table("Average reward in init-shift by rounds between deployments, ± 95 % t interval", columns, rows)
+
+
+def choice_table(found: Ran) -> Table:
+    """Rewards with and without, beside the paper's."""
+    rows = []
+    for kind in KINDS:
+        for what, policy, paper, words in (
+            ("sgd", "softmax", OPTIMISER, "SGD for Adam, Softmax"),
+            ("weighted", "epsilon-greedy", WEIGHTED, "importance weights, ε-Greedy"),
+        ):
+            one, other = found[f"{SELDOM[kind]}-{policy}"].ends, found[f"sec5_2-{kind}-{what}"].ends
+            told = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
+            rows.append((
+                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), told,
+            ))  # fmt: skip
+    columns = ("population", "change", "before", "after", "difference", "paper")
+    return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))
+
+
+def picture(form: Form, found: Ran) -> Figure:
+    """Draw Softmax at both frequencies and with SGD, and epsilon-Greedy with and without weights."""
+    figure = theme.blank(7.2, width=9.0)
+    axes = figure.subplots(len(KINDS), 2, squeeze=False)
+    for (left, right), kind in zip(axes, KINDS, strict=True):
+        size = form.size(kind)
+        soft = [found[f"{SELDOM[kind]}-softmax"], found[f"{OFTEN[kind]}-softmax"], found[f"sec5_2-{kind}-sgd"]]
+        words = (f"Adam, every {size.seldom} rounds", f"Adam, every {size.often} rounds", f"SGD, every {size.seldom}")
+        plain = [found[f"{SELDOM[kind]}-epsilon-greedy"], found[f"sec5_2-{kind}-weighted"]]
+        _panel(left, soft, words, f"{kind}, init-shift: Softmax")
+        _panel(right, plain, ("regression", "importance-weighted"), f"{kind}, init-shift: ε-Greedy")
+    seeds = len(next(iter(found.values())).ends)
+    figure.supxlabel(NOTE.format(seeds), x=0.01, ha="left", color=INK, fontsize=8.5)
+    return figure
+
+
+def _panel(ax: Axes, found: Sequence[Found], words: Sequence[str], title: str) -> None:
+    curves(ax, found, words)
+    ax.set_title(title, loc="left", color=INK, fontsize=9.5)
+    ax.legend(frameon=False, fontsize=8, labelcolor=INK)
