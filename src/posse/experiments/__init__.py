@@ -5,12 +5,17 @@
 'Samba, figure 8 (a): time against budget'
 """
 
-from posse.experiments import dp_combinatorial, mpc_contextual, samba
+from posse.experiments import dp_combinatorial, fed_contextual, mpc_contextual, samba
 from posse.experiments.base import Analysis, Experiment, Table, Watch
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.id: experiment
-    for experiment in (*samba.EXPERIMENTS, *dp_combinatorial.EXPERIMENTS, *mpc_contextual.EXPERIMENTS)
+    for experiment in (
+        *samba.EXPERIMENTS,
+        *dp_combinatorial.EXPERIMENTS,
+        *mpc_contextual.EXPERIMENTS,
+        *fed_contextual.EXPERIMENTS,
+    )
 }
 """Every experiment by its id."""
 

@@ -85,7 +85,9 @@ def analyse(form: Form, found: Lines, out: Path) -> Analysis:
         f"{mean_of(some[3].ends - some[0].ends).text(3, sign=True)} for {kind} at {some[3].line.label}"
         for kind, some in found.items()
     )
-    return Analysis(f"What clipping with the larger noise changes: {costs}; {counts(told)}.", tuple(tables), notes, files)
+    return Analysis(
+        f"What clipping with the larger noise changes: {costs}; {counts(told)}.", tuple(tables), notes, files
+    )
 
 
 def chance_table(kind: str, found: Sequence[Found]) -> Table:
@@ -102,9 +104,7 @@ def chance_table(kind: str, found: Sequence[Found]) -> Table:
 def _printed(form: Form, kind: str) -> dict[str, Printed]:
     """Give table 9 by the names of lines: clipping alone, small and large noise, each beside its own."""
     own = (0.0, *form.size(kind).noises)
-    return {
-        f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, PRIVATE[kind].values(), strict=True)
-    }
+    return {f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, PRIVATE[kind].values(), strict=True)}
 
 
 def picture(found: Lines) -> Figure:

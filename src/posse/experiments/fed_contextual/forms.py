@@ -75,8 +75,8 @@ class Form:
         both = set(self.choose) & set(self.report)
         if both or not self.choose or len(self.report) < 2:
             raise ConfigError(
-                f"hyper-parameters are chosen on other seeds than the two or more that are reported, got {sorted(both)} "
-                "in both. Take others."
+                "hyper-parameters are chosen on other seeds than those reported, of which there are two or more, got "
+                f"{self.choose} and {self.report}. Take others."
             )
 
     def size(self, kind: str) -> Size:

@@ -112,7 +112,7 @@ def private_lines(form: Form, kind: str) -> tuple[Line, ...]:
     plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,))
     noisy = tuple(
         Line(
-            f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}",
+            f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}" if noise else "clipped, no noise",
             {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,),
         )
         for noise in (0.0, *size.noises)

@@ -49,7 +49,8 @@ class Found:
     @cached_property
     def curves(self) -> Floats:
         """Running average rewards, (seeds, rounds)."""
-        return average_rewards(self.result)[0]
+        curves: Floats = average_rewards(self.result)[0]
+        return curves
 
     @property
     def ends(self) -> Floats:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SELDOM, OFTEN = {"images": "fig1c", "tags": "fig2c"}, {"images": "fig1d", "tags": "fig2d"}
+_ROOM = 0.35
+"""Below the lines, for the legend."""
 Ran = Mapping[str, Found]
 """By name of line."""
 
@@ -146,4 +148,6 @@ def picture(form: Form, found: Ran) -> Figure:
 def _panel(ax: Axes, found: Sequence[Found], words: Sequence[str], title: str) -> None:
     curves(ax, found, words)
     ax.set_title(title, loc="left", color=INK, fontsize=9.5)
-    ax.legend(frameon=False, fontsize=8, labelcolor=INK)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - _ROOM * (high - low), high)
+    ax.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)

@@ -152,8 +152,12 @@ def parameters(chosen: Exploration, arms: int) -> tuple[Number, ...]:
 
 
 def check_finite(seen: Measured, done: int, settings: FedSettings) -> None:
-    """Refuse to go on with numbers that are none."""
-    if not all(np.isfinite(np.asarray(leaf)).all() for leaf in seen):
+    """Refuse to go on with numbers that are none.
+
+    Of an update that is not finite clipping leaves nothing: where that befalls all of a round, nothing is learnt.
+    """
+    lost = (np.asarray(seen.within) == 0) & (np.asarray(seen.moved) == 0) & (np.asarray(seen.clients) > 0)
+    if lost.any() or not all(np.isfinite(np.asarray(leaf)).all() for leaf in seen):
         raise DataError(
             f"numbers stopped being finite before round {done}: the model diverged. Lower client_rate "
             f"({settings.client_rate:g}) or server_rate ({settings.server_rate:g})."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
+import numpy as np
+
 from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.sharing.fixed import Words
@@ -16,6 +18,8 @@ from posse.protocols.mpc_contextual.party import Party, common_key, part_of
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.terms import DEALER, Terms
+
+_CHUNK = 1024
 
 Pay = Callable[[int, int], int]
 """Reward of a step and arm, in units of 2^-24."""
@@ -44,9 +48,18 @@ def federation(terms: Terms, features: Words, seed: int | None = None, *, checkp
 
 def coins_of(terms: Terms, seed: int) -> Coins:
     """Return the coins of a simulated run, which nobody in it knows."""
-    dealt = DealerCoins(terms, DealerKeys(terms, seeded(seed, DEALER)).coins).at(0, terms.steps)
-    key = common_key(terms, {party: part_of(seeded(seed, party), terms) for party in terms.parties})
-    return together(dealt, PartyCoins(terms, key).at(0, terms.steps))
+    dealer = DealerCoins(terms, DealerKeys(terms, seeded(seed, DEALER)).coins)
+    parties = PartyCoins(terms, common_key(terms, {name: part_of(seeded(seed, name), terms) for name in terms.parties}))
+    parts = []
+    for first in range(0, terms.steps, _CHUNK):  # tables of coins are larger than what is read of them
+        count = min(_CHUNK, terms.steps - first)
+        parts.append(together(dealer.at(first, count), parties.at(first, count)))
+    normals = (
+        None
+        if parts[0].normals is None
+        else np.concatenate([part.normals for part in parts if part.normals is not None])
+    )
+    return Coins(*(np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True)), normals)
 
 
 class SimulatedWorld:

@@ -107,6 +107,8 @@ class ContextualSettings(ContextSettings):
         check.between(0, 64, width=self.width)
         if self.policy == "epsilon-greedy" and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
+        if self.batch > 1 and "newton" in self.model_fields_set:
+            raise ConfigError(f"newton belongs to runs without a batch, got {self.newton} for {self.batch} together.")
         rate = exploration(self.epsilon)
         check_guarantee(rate, self.without_guarantee)
         contexts = self.contexts()

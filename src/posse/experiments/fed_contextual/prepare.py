@@ -1,0 +1,123 @@
+"""Writes populations and jobs for a study on another machine, such as one with a GPU.
+
+    python -m posse.experiments.fed_contextual.prepare --out DIR [--form brief] [--data-dir FOLDER]
+
+writes `images.npz` and `tags.npz` (prepared populations, compressed), and `images-choose.json` and `tags-choose.json`:
+the jobs by which hyper-parameters are chosen. There, for images and for tags:
+
+    python -m posse.protocols.fed_contextual.study --data DIR/images.npz --jobs DIR/images-choose.json \\
+        --out DIR/results --device gpu
+
+The first command again, once `DIR/results` holds these results, writes `images-report.json` and `tags-report.json`: the
+jobs that are reported, with what was chosen. When they were run too, POSSE_FED_CONTEXTUAL_RESULTS=DIR/results before
+`posse reproduce 'fed-contextual/*'` makes the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posse.core.errors import PosseError
+from posse.experiments.fed_contextual.forms import FULL, SMALL, Form
+from posse.experiments.fed_contextual.lines import all_lines
+from posse.experiments.fed_contextual.runs import choose, population_of
+from posse.experiments.fed_contextual.settings import KINDS
+from posse.problems.population_settings import PopulationSettings
+from posse.problems.populations import Population
+from posse.problems.prepared import save
+from posse.protocols.fed_contextual.jobs import Job
+from posse.protocols.fed_contextual.results import read
+
+
+class Written(NamedTuple):
+    """A file of jobs, and how much work it is."""
+
+    path: Path
+    jobs: int
+    runs: int
+    rounds: int
+    """Of all runs together."""
+
+
+def write_jobs(out: Path, form: Form, data_dir: Path | None = None, kinds: Sequence[str] = KINDS) -> list[Written]:
+    """Write populations that are not there yet, jobs to choose by, and jobs to report where the choice can be made."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for kind in kinds:
+        path = out / f"{kind}.npz"
+        if not path.exists():
+            _save(_population(form.size(kind).data, data_dir), path)
+        written.append(_write(out / f"{kind}-choose.json", jobs_to_choose(form, kind)))
+        report = jobs_to_report(form, kind, out / "results")
+        if report is not None:
+            written.append(_write(out / f"{kind}-report.json", report))
+    return written
+
+
+def jobs_to_choose(form: Form, kind: str) -> list[Job]:
+    """Give the first stage."""
+    return [job for line in all_lines(form) if line.kind == kind for job in line.to_choose(form)]
+
+
+def jobs_to_report(form: Form, kind: str, results: Path) -> list[Job] | None:
+    """Give the second stage, or nothing while a result of the first is missing."""
+    if not all((results / f"{job.name}.npz").exists() for job in jobs_to_choose(form, kind)):
+        return None
+    jobs = []
+    for line in all_lines(form):
+        if line.kind == kind:
+            tried = line.to_choose(form)
+            found = [read(results / f"{job.name}.npz") for job in tried]
+            jobs.append(line.to_report(form, choose(form, tried, found) if tried else None))
+    return jobs
+
+
+def _population(data: str, data_dir: Path | None) -> Population:
+    if data_dir is None:
+        return population_of(data)
+    return PopulationSettings.model_validate({"data": data, "data_dir": data_dir}).population()
+
+
+def _save(population: Population, path: Path) -> None:
+    """Write a prepared population, compressed."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        with np.load(save(population, Path(folder) / "whole.npz"), allow_pickle=False) as found:
+            arrays: dict[str, Any] = {name: found[name] for name in found.files}
+        part = Path(folder) / path.name
+        np.savez_compressed(part, **arrays)
+        part.replace(path)
+
+
+def _write(path: Path, jobs: Sequence[Job]) -> Written:
+    path.write_text(json.dumps([json.loads(job.to_json()) for job in jobs], indent=1) + "\n", encoding="utf-8")
+    return Written(path, len(jobs), sum(len(j.runs) for j in jobs), sum(len(j.runs) * j.rounds for j in jobs))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write from the command line."""
+    forms = {**FULL, SMALL.name: SMALL}
+    parser = argparse.ArgumentParser(prog="python -m posse.experiments.fed_contextual.prepare", description=__doc__)
+    parser.add_argument("--out", required=True, type=Path, help="folder to write to")
+    parser.add_argument("--form", default="brief", choices=tuple(forms), help="size of the study")
+    parser.add_argument("--data-dir", type=Path, help="folder of the data sets; else the one that POSSE_DATA names")
+    parser.add_argument("--kind", choices=KINDS, help="images or tags alone")
+    given = parser.parse_args(arguments)
+    try:
+        for one in write_jobs(given.out, forms[given.form], given.data_dir, (given.kind,) if given.kind else KINDS):
+            print(f"{one.path}: {one.jobs} jobs, {one.runs} runs, {one.rounds:,} rounds in all")
+    except PosseError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""`posse run fed-contextual` and `posse budget sampled`: what a user sees, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+from posse.cli import root
+from posse.cli.helptext import help_of, panel_of
+from posse.protocols.fed_contextual.settings import FedSettings
+from posse.results import Store
+from tests.cli.conftest import Call, one_line
+from tests.results.test_report import Page
+
+RUN = ("run", "fed-contextual")
+SMALL = ("--clients", "20", "--rounds", "6", "--cohort", "5", "--deploy-every", "2")
+NOISY = (*SMALL, "--noise", "1", "--delta", "0.001")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_quickly() -> Iterator[None]:
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call) -> None:
+    outcome = posse(*RUN, *NOISY, "--limit", "3", "--report", "run.html", "--evaluate", "greedy", COLUMNS="120")
+    assert outcome.code == 0, outcome.err
+    out = " ".join(outcome.out.split())
+    for wanted in (
+        "softmax · linear · digits · 20 devices · 10 arms", "average reward", "mean probability of the chosen arm",
+        "rounds a second", "clip norm at the end", "greedy would earn", "The server learns every device's clipped",
+        "Protection: noise", "(unit client;", "Poisson, rate 0.25", "PLD", "RDP", "not covered",
+        "What is not protected", "The server adds the noise", "posse runs show",
+    ):  # fmt: skip
+        assert wanted in out, wanted
+    told = [part for part in out.split("ε = ")[1:] if part[0].isdigit()]
+    assert len(told) == 2
+    assert all(" at δ = " in part[:20] for part in told)
+    assert "stopped early: privacy budget (3, 0.001) spent after" in outcome.err
+    page = Page(Path("run.html").read_text())
+    for wanted in ("at δ = 0.001", "The server adds the noise", "cumulative reward"):
+        assert wanted in page.text or wanted in page.text.lower(), wanted
+    assert [row.level for row in Store().list()] == ["noise"]
+    shown = " ".join(posse("runs", "show", "last", COLUMNS="120").out.split())
+    assert "at δ = 0.001" in shown
+
+
+def test_one_json_document_with_the_plain_run_beside_it(posse: Call, home: Path) -> None:
+    found = json.loads(posse(*RUN, *NOISY, "--json", "--no-save", "--plain-too").out)
+    noisy, plain = found["records"]
+    assert (noisy["level"], plain["level"]) == ("noise", "plain")
+    assert found["stopped"] is None
+    assert noisy["steps"] == plain["steps"] == [1, 2, 3, 4, 5, 6]
+    assert noisy["summary"]["samples"] == plain["summary"]["samples"]  # the same cohorts
+    assert [entry["unit"] for entry in noisy["privacy"]] == ["client", "client"]
+    assert plain["privacy"] == []
+    assert not home.exists()
+
+
+def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
+    flags = (*RUN, *SMALL, "--keep", "kept", "--json", "--no-save")
+    first, again = (json.loads(posse(*flags).out)["records"][0] for _ in range(2))
+    assert first["reward"] == again["reward"]
+    assert "holds a run with cohort 5, got 4" in one_line(posse(*flags, "--cohort", "4"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        (("--noise", "1", "--quantile", "0.5"), "Fix the clip with quantile 0"),
+        (("--noise", "1", "--centralised"), "unweighted mean"),
+        (("--policy", "greedy", "--evaluate", "softmax"), "Explore, or leave it out"),
+        (("--device", "gpu"), "Use --device cpu"),
+        (("--policy", "softmx"), "policy must be"),
+        (("--rounds", "many"), "rounds must be"),
+        (("--report", "nowhere/r.html"), "does not exist"),
+    ],
+)
+def test_mistakes_are_one_line(posse: Call, flags: tuple[str, ...], what: str) -> None:
+    assert what in one_line(posse(*RUN, *SMALL, *flags))
+
+
+@pytest.mark.parametrize("name", list(FedSettings.model_fields))
+def test_every_flag_says_what_it_is(name: str) -> None:
+    assert help_of(FedSettings, name)
+    assert panel_of(FedSettings, name)
+
+
+def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]]) -> None:
+    # A handler in the parent is the default in the child; a function run between fork and exec would not suit jax.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        started = process(*RUN, *SMALL[:2], "--rounds", "1000000", "--keep", "kept")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    while not Path("kept/seed-0.npz").exists():
+        assert started.poll() is None, "ended before it was interrupted"
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (root.INTERRUPTED, "")
+    record = Store().get("last")
+    assert f"saved as {record.id}" in err
+    assert "Traceback" not in err
+    assert record.status == "interrupted"
+    assert 0 < record.steps_done < 1_000_000
+
+
+def test_figures_of_sampled_rounds(posse: Call) -> None:
+    flags = ("--clients", "342477", "--cohort", "64", "--noise", "0.7", "--rounds", "1600", "--delta", "1e-6")
+    found = json.loads(posse("budget", "sampled", *flags, "--json").out)["figures"]
+    rdp, pld, fixed = (one["epsilon"] for one in found)
+    assert rdp == pytest.approx(1.491, abs=2e-3)
+    assert pld == pytest.approx(0.193, abs=2e-3)
+    assert fixed > rdp
+    assert ["Poisson" in one["sampling"] for one in found] == [True, True, False]
+    out = " ".join(posse("budget", "sampled", *flags, COLUMNS="140").out.split())
+    for wanted in ("(1.492, 1e-06)", "Poisson", "without replacement", "add or remove", "replace", "Not covered"):
+        assert wanted in out, wanted
+
+
+def test_noise_for_an_epsilon(posse: Call) -> None:
+    flags = ("--clients", "1000", "--cohort", "10", "--rounds", "50", "--delta", "1e-5", "--epsilon", "2")
+    found = json.loads(posse("budget", "sampled", *flags, "--sampling", "poisson", "--json").out)["figures"]
+    assert all(1.9 < one["epsilon"] <= 2 for one in found)
+    assert found[0]["noise"] > found[1]["noise"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        (("--noise", "1", "--epsilon", "1"), "not both"),
+        (("--clients", "10", "--cohort", "11", "--delta", "0.01"), "cohort must be in [1, 10]"),
+        (("--delta", "0.1"), "delta must be below 1 / clients"),
+        (("--rounds", "0"), "rounds must be at least 1"),
+        (("--noise", "-1"), "noise must be in"),
+    ],
+)
+def test_mistakes_of_sampled_rounds(posse: Call, flags: tuple[str, ...], what: str) -> None:
+    assert what in one_line(posse("budget", "sampled", *flags))
