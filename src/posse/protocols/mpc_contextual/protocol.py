@@ -54,12 +54,9 @@ def coins_of(terms: Terms, seed: int) -> Coins:
     for first in range(0, terms.steps, _CHUNK):  # tables of coins are larger than what is read of them
         count = min(_CHUNK, terms.steps - first)
         parts.append(together(dealer.at(first, count), parties.at(first, count)))
-    normals = (
-        None
-        if parts[0].normals is None
-        else np.concatenate([part.normals for part in parts if part.normals is not None])
-    )
-    return Coins(*(np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True)), normals)
+    explore, arms, ties = (np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True))
+    normals = [part.normals for part in parts if part.normals is not None]
+    return Coins(explore, arms, ties, np.concatenate(normals) if normals else None)
 
 
 class SimulatedWorld:
