@@ -86,7 +86,7 @@ def _show(records: Sequence[RunRecord]) -> None:
     from posse.protocols.fed_contextual.levels import learns
 
     first = records[0]
-    heading(f"Federated contextual bandit: {_describe(first)}")
+    heading(f"Federated contextual bandit: {tables.describe(first)}")
     _results(records)
     _estimated(first)
     heading("What each role learns")
@@ -94,25 +94,12 @@ def _show(records: Sequence[RunRecord]) -> None:
     tables.protection(first)
 
 
-def _describe(record: RunRecord) -> str:
-    from posse.results import words
-
-    arms = record.problem.get("names")
-    clients = record.config.get("clients")
-    parts = (
-        record.policy, str(record.config.get("model")), record.problem_name,
-        words.count(clients if isinstance(clients, int) else 0, "device"),
-        words.count(len(arms) if isinstance(arms, list) else 0, "arm"),
-        words.count(record.budget, "round"), words.count(record.runs, "run"),
-    )  # fmt: skip
-    return " · ".join(parts if record.status == "finished" else (*parts, record.state))
-
-
 def _results(records: Sequence[RunRecord]) -> None:
     """Print what was earned, a column a record."""
     from posse.results import standard_error, words
 
-    rows = [("earned", *(words.plus_minus(one.total_mean, standard_error(one.total)) for one in records))]
+    rows = [("model", *(str(one.config.get("model")) for one in records))]
+    rows.append(("earned", *(words.plus_minus(one.total_mean, standard_error(one.total)) for one in records)))
     for name, key in _ROWS:
         found = [one.summary.get(key) for one in records]
         numbers = [value if isinstance(value, int | float) else None for value in found]

@@ -94,8 +94,9 @@ def show(id: options.One, json: options.Json = False) -> None:
     tables.earned_and_cost([record])
     tables.costs_of_a_step(record)
     tables.joining([record])
-    heading(words.plural(record.words.pull).capitalize())
-    tables.pulls(record)
+    if record.arms:
+        heading(words.plural(record.words.pull).capitalize())
+        tables.pulls(record)
     if record.traffic:
         heading("Traffic")
         rows = [(hop.hop, f"{hop.messages:,}", words.size(hop.bytes)) for hop in record.traffic]

@@ -21,6 +21,9 @@ def describe(record: RunRecord) -> str:
     # Where parties are not named, each is one arm.
     who = [words.count(len(record.party_names) or record.arms, said.party)]
     who += [words.count(record.arms, said.arm)] if record.party_names else []
+    clients, names = record.problem.get("clients"), record.problem.get("names")
+    if isinstance(clients, int) and isinstance(names, list):  # devices are counted, not named
+        who = [words.count(clients, said.party), words.count(len(names), said.arm)]
     steps, runs = words.count(record.budget, said.step), words.count(record.runs, "run")
     parts = (record.policy, record.problem_name, *who, steps, runs)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))

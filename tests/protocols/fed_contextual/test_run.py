@@ -13,6 +13,7 @@ import pytest
 from posse.core.errors import BudgetError, ConfigError, DataError, MissingExtraError, PosseError
 from posse.problems.populations import Population
 from posse.problems.prepared import save
+from posse.protocols.fed_contextual import simulation
 from posse.protocols.fed_contextual.levels import BOTH, NOISE, SUMS, learns, level_of
 from posse.protocols.fed_contextual.run import run_fed
 from posse.protocols.fed_contextual.settings import FedSettings
@@ -286,3 +287,9 @@ def test_a_record_goes_through_json(tmp_path: Path) -> None:
     save(population(), tmp_path / "toy.npz")
     record = run_fed(FedSettings(data="prepared", file=tmp_path / "toy.npz", rounds=2, cohort=4, noise=1.0))
     assert json.loads(json.dumps(record.metadata()))["kind"] == "fed-contextual"
+
+
+def test_cohorts_gathered_on_the_host_give_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(rounds=4)
+    monkeypatch.setattr(simulation, "_MEMORY", {"cpu": 0})
+    assert run(rounds=4).reward.tobytes() == whole.reward.tobytes()

@@ -10,7 +10,7 @@ the jobs by which hyper-parameters are chosen. There, for images and for tags:
 
 The first command again, once `DIR/results` holds these results, writes `images-report.json` and `tags-report.json`: the
 jobs that are reported, with what was chosen. When they were run too, POSSE_FED_CONTEXTUAL_RESULTS=DIR/results before
-`posse reproduce 'fed-contextual/*'` makes the figures.
+`posse reproduce 'fed-contextual/*'` makes the figures. `--only 'fig1[ac]-*'` writes the jobs of some lines.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.core.errors import PosseError
+from posse.core.errors import ConfigError, PosseError
 from posse.experiments.fed_contextual.forms import FULL, SMALL, Form
-from posse.experiments.fed_contextual.lines import all_lines
+from posse.experiments.fed_contextual.lines import Line, all_lines
 from posse.experiments.fed_contextual.runs import choose, population_of
 from posse.experiments.fed_contextual.settings import KINDS
 from posse.problems.population_settings import PopulationSettings
@@ -47,36 +48,40 @@ class Written(NamedTuple):
     """Of all runs together."""
 
 
-def write_jobs(out: Path, form: Form, data_dir: Path | None = None, kinds: Sequence[str] = KINDS) -> list[Written]:
-    """Write populations that are not there yet, jobs to choose by, and jobs to report where the choice can be made."""
+def write_jobs(
+    out: Path, form: Form, data_dir: Path | None = None, kinds: Sequence[str] = KINDS, only: Sequence[str] = ("*",)
+) -> list[Written]:
+    """Write populations that are not there yet, jobs to choose by, and jobs to report where the choice can be made.
+
+    `only` are patterns of lines' names, such as `fig1a-*`, `fig4-images-*` or `sec5_2-*`.
+    """
     out.mkdir(parents=True, exist_ok=True)
+    wanted = [line for line in all_lines(form) if line.kind in kinds and any(fnmatch(line.name, p) for p in only)]
+    if not wanted:
+        raise ConfigError(f"no line of {', '.join(kinds)} has a name like {', '.join(only)}. Try 'fig1a-*'.")
     written = []
-    for kind in kinds:
+    for kind in dict.fromkeys(line.kind for line in wanted):
         path = out / f"{kind}.npz"
         if not path.exists():
             _save(_population(form.size(kind).data, data_dir), path)
-        written.append(_write(out / f"{kind}-choose.json", jobs_to_choose(form, kind)))
-        report = jobs_to_report(form, kind, out / "results")
+        lines = [line for line in wanted if line.kind == kind]
+        written.append(_write(out / f"{kind}-choose.json", [job for line in lines for job in line.to_choose(form)]))
+        report = jobs_to_report(form, lines, out / "results")
         if report is not None:
             written.append(_write(out / f"{kind}-report.json", report))
     return written
 
 
-def jobs_to_choose(form: Form, kind: str) -> list[Job]:
-    """Give the first stage."""
-    return [job for line in all_lines(form) if line.kind == kind for job in line.to_choose(form)]
-
-
-def jobs_to_report(form: Form, kind: str, results: Path) -> list[Job] | None:
+def jobs_to_report(form: Form, lines: Sequence[Line], results: Path) -> list[Job] | None:
     """Give the second stage, or nothing while a result of the first is missing."""
-    if not all((results / f"{job.name}.npz").exists() for job in jobs_to_choose(form, kind)):
-        return None
     jobs = []
-    for line in all_lines(form):
-        if line.kind == kind:
-            tried = line.to_choose(form)
-            found = [read(results / f"{job.name}.npz") for job in tried]
-            jobs.append(line.to_report(form, choose(form, tried, found) if tried else None))
+    for line in lines:
+        tried = line.to_choose(form)
+        paths = [results / f"{job.name}.npz" for job in tried]
+        if not all(path.exists() for path in paths):
+            return None
+        chosen = choose(form, tried, [read(path) for path in paths]) if tried else None
+        jobs.append(line.to_report(form, chosen))
     return jobs
 
 
@@ -109,9 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--form", default="brief", choices=tuple(forms), help="size of the study")
     parser.add_argument("--data-dir", type=Path, help="folder of the data sets; else the one that POSSE_DATA names")
     parser.add_argument("--kind", choices=KINDS, help="images or tags alone")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="lines, such as 'fig1[ac]-*'")
     given = parser.parse_args(arguments)
+    kinds = (given.kind,) if given.kind else KINDS
     try:
-        for one in write_jobs(given.out, forms[given.form], given.data_dir, (given.kind,) if given.kind else KINDS):
+        for one in write_jobs(given.out, forms[given.form], given.data_dir, kinds, given.only):
             print(f"{one.path}: {one.jobs} jobs, {one.runs} runs, {one.rounds:,} rounds in all")
     except PosseError as error:
         print(error, file=sys.stderr)

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-REFERENCE = (
-    "Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, TMLR 2023 "
-    "(arXiv:2303.10218)"
-)
+REFERENCE = "Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023"
 
 
 class Printed(NamedTuple):

@@ -85,14 +85,18 @@ def protocol_note(form: Form, kind: str) -> str:
         "342,477 users of StackOverflow), so that every client is met many times",
     }[size.data]
     paper = {"images": 800, "tags": 1600}[kind]
-    grid = f"{len(size.client_rates)} client rates x {len(size.server_rates)} server rates"
+    clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))
     return (
         f"Population: {what}. {size.rounds:,} rounds with pre-training (paper: {paper:,}), {size.cohort} clients a "
         f"round (paper: 64), models deployed every {size.seldom} rounds, or {size.often} where often (paper: 200, 40). "
-        f"Every policy has the same grid, {grid} x {len(form.betas)} values of exploration (FALCON "
-        f"{len(form.falcons)}, ε-Greedy {len(form.epsilons)}, Greedy none), chosen on seeds "
-        f"{', '.join(map(str, form.choose))}; reported are seeds {', '.join(map(str, form.report))}."
+        f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
+        f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
+        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}."
     )
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def setting_words(form: Form, figure: str) -> str:
