@@ -140,7 +140,7 @@ def test_spread_over_seeds(ran: Ran) -> None:
 def test_clipping_and_noise(ran: Ran) -> None:
     analysis, rows = ran("fig4")
     assert {row["line"] for row in rows} == {line.name for kind in KINDS for line in private_lines(SMALL, kind)}
-    assert len(table_of(analysis, "What the paper says").rows) == 8
+    assert len(table_of(analysis, "What the paper says").rows) == 7
     for kind in KINDS:
         rates = table_of(analysis, f"{kind}: Hyper-parameters")
         assert column(rates, "paper: client") == ["-", *(f"{one.client:g}" for one in PRIVATE[kind].values())]
