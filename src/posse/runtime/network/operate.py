@@ -124,9 +124,12 @@ async def ask(folder: Path, command: str) -> Any:
     try:
         with _socket(folder) as path:
             reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
-        writer.write(command.encode() + b"\n")
-        answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
-        writer.close()
+        try:
+            writer.write(command.encode() + b"\n")
+            answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
+        finally:
+            writer.close()
+            await writer.wait_closed()
     except (OSError, ValueError, TimeoutError) as error:
         why = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error or 'no answer'})"
         raise LinkError(f"no party runs with the journal {folder}{why}. Start it with 'posse party'.") from error
