@@ -169,7 +169,8 @@ def build(place: Place) -> Deployment:
         raise ConfigError(
             f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or enrol under its name."
         )
-    told = arm_figures(options, terms)
+    # Everyone refuses a run beyond the limit; only the puller tells the figures, and loads an accountant for them.
+    told = arm_figures(options, terms) if kind == PULLER or options.limit is not None else ()
     planned = _checked_plan(terms)
     role, source = _role(place, options, terms, planned)
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
