@@ -16,14 +16,8 @@ from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.dealing import plan
-from posse.protocols.mpc_contextual.deploy import (
-    ContextualFederation,
-    ContextualOptions,
-    World,
-    build,
-    features_of,
-    lay_out,
-)
+from posse.protocols.mpc_contextual.deploy import ContextualOptions, World, build, features_of
+from posse.protocols.mpc_contextual.federation import ContextualFederation, lay_out
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.party import Party as PartyRole
 from posse.protocols.mpc_contextual.payee import Payee

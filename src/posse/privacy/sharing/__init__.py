@@ -2,8 +2,8 @@
 
 Read in this order: `fixed` (real numbers as words), `values` (shared and masked numbers), `tape` (dealt randomness,
 each word used once), `session` (what a party does: mask, multiply, truncate, look up, reveal), `rounds` (computations
-side by side), `comparison` and `argmax`, `reciprocal`, `dealing` (what the dealer does: the same program, on masks),
-`local` (all parties in one place).
+side by side), `comparison` and `argmax`, `reciprocal`, `inverse` (of a small matrix), `dealing` (what the dealer does:
+the same program, on masks), `supply` (a party's tapes), `local` (all parties in one place).
 
 A computation is a generator that yields once a communication round: everything asked to be opened since the last
 `yield` travels together. Secure against parties that follow the protocol and pool what they saw, all but one of them;
@@ -13,6 +13,7 @@ the dealer must pool with nobody.
 from posse.privacy.sharing.argmax import argmax
 from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
 from posse.privacy.sharing.fixed import FixedPoint
+from posse.privacy.sharing.inverse import inverse
 from posse.privacy.sharing.local import compute
 from posse.privacy.sharing.reciprocal import reciprocal
 from posse.privacy.sharing.rounds import together
@@ -32,6 +33,7 @@ __all__ = [
     "Tape",
     "argmax",
     "compute",
+    "inverse",
     "plan_of",
     "reciprocal",
     "together",

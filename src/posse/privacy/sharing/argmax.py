@@ -63,13 +63,9 @@ def _tournament(s: Session, x: Shared, unless: Bits | None) -> Rounds[Bits]:
     best = yield from every(s, wins)
     values = yield from choose(s, best, masked)
     group = yield from argmax(s, values, unless)
-    both = best.share | np.broadcast_to(group.share[..., None] << np.uint16(1), best.share.shape)
-    found = yield from every(s, _two_bits(s, both))
+    both = np.stack([best.share, np.broadcast_to(group.share[..., None], best.share.shape)], axis=-1)
+    found = yield from every(s, Bits(s, both))
     return Bits(s, found.share.reshape(*found.share.shape[:-2], -1))[..., :count]
-
-
-def _two_bits(s: Session, both: np.ndarray) -> Bits:
-    return Bits(s, np.stack([both & np.uint16(1), both >> np.uint16(1)], axis=-1).astype(np.uint16))
 
 
 def choose(s: Session, bits: Bits, x: Masked) -> Rounds[Shared]:

@@ -38,9 +38,8 @@ def less(s: Session, x: Masked) -> Rounds[Bits]:
     """
     assert x.wrap is None  # the dealer knows the hidden part of a plain mask only
     first, second = pairs(x.mask.shape[-1])
-    difference = x[..., first] if s.deals else None
     hidden: Words = x.mask[..., first] - x.mask[..., second]  # the dealer's own; a party has a share of it, unused
-    shown = np.zeros(1, np.uint64) if difference is not None else x.public[..., first] - x.public[..., second]
+    shown = np.zeros(1, np.uint64) if s.deals else x.public[..., first] - x.public[..., second]
     inside = hidden.shape[len(s.lead) :]
     tables = s.dealt_bytes((*inside, 16, 4), lambda: _BLOCK[_digits(~hidden & _LOW)])
     if s.deals:

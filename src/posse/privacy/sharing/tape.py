@@ -47,12 +47,12 @@ class Sizes:
     @property
     def free_bytes(self) -> int:
         """Bytes of the free tracks."""
-        return _padded(8 * self.mask) + _padded(self.bits)
+        return padded(8 * self.mask) + padded(self.bits)
 
     @property
     def dealt_bytes(self) -> int:
         """Bytes of the computed tracks: what one party receives a pass."""
-        return _padded(8 * self.wide) + _padded(4 * self.narrow) + _padded(self.table)
+        return padded(8 * self.wide) + padded(4 * self.narrow) + padded(self.table)
 
     def cut(self, data: NDArray[np.uint8]) -> dict[str, NDArray[np.unsignedinteger]]:
         """Cut whole tapes, one a row, into their tracks."""
@@ -67,11 +67,12 @@ class Sizes:
         for name in names:
             width = np.dtype(_TYPES[name]).itemsize * getattr(self, name)
             tracks[name] = np.ascontiguousarray(data[..., at : at + width]).view(_TYPES[name])
-            at += _padded(width)
+            at += padded(width)
         return tracks
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """Return a number of bytes rounded up to whole AES blocks."""
     return -(-size // 16) * 16
 
 

@@ -216,6 +216,8 @@ class Party:
             try:
                 self.engine.receive(peer, frame.number, frame.body)
             except DisagreementError as error:
+                self.engine.commit()  # the peer must hear this party's terms too, or it would wait for who has stopped
+                self._send(peer, self.connections[peer])
                 self.stop(error)
                 raise
         except PosseError:
