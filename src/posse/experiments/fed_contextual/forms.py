@@ -116,7 +116,7 @@ BRIEF = Form(
          CLIPS["images"], NOISES["images"], hidden=64, channels=(16, 32)),
     Size("stackexchange", 50, 400, 100, 100, 32, 100, 20, (0.2, 1.0), (0.01, 0.02, 0.05), (0.5, 1.0, 2.0), _TAGS,
          CLIPS["tags"], NOISES["tags"]),
-    choose=(101,), report=(1, 2, 3, 4, 5),
+    choose=(101,), report=(1, 2, 3, 4, 5), betas=(0.05, 0.1, 0.02), falcons=((1, 1000), (1, 5000), (10, 1000)),
 )  # fmt: skip
 """For about twenty minutes of one GPU: half the paper's clients a round and rounds (a quarter for tags), as many
 deployments, a convolutional network of half its width, and six pairs of rates."""
