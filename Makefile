@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-devices reproduce clean
+.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-devices reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names
 		dp-combinatorial/order dp-combinatorial/overlap \
 		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/fig2 mpc-contextual/fig3 \
 		mpc-contextual/fig6 mpc-contextual/fig7 mpc-contextual/fig8 mpc-contextual/fig9
+
+reproduce-devices: $(READY)  ## figures of federated contextual bandits (needs a GPU, or POSSE_FED_CONTEXTUAL_RESULTS of a study made on one)
+	@$(BIN)/posse reproduce 'fed-contextual/*'
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

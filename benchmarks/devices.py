@@ -36,7 +36,7 @@ from posse.protocols.fed_contextual.bench import Bench
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.models import bag_of_words, cnn
 from posse.protocols.fed_contextual.rounds import Cohort, Rates, State, Task, bandit_round, begin
-from posse.protocols.fed_contextual.server import adam
+from posse.protocols.fed_contextual.server import adam, sgd
 
 PFL_LINEAR = 3.0
 WORDS, TAGS, WIDTH = 10_000, 50, 32
@@ -114,16 +114,23 @@ def rounds_of(folder: str) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, took)
 
 
-def network() -> None:
-    clients, part = 64, 2
+def images_round(clients: int) -> tuple[Task, Rates, Cohort]:
+    """A round of the network with clients of random images."""
     samples = -(-EMNIST_SAMPLES // 16) * 16
-    images = np.random.default_rng(0).integers(0, 256, (part, samples, 28, 28)).astype(np.uint8)
-    mask = np.tile(np.arange(samples) < EMNIST_SAMPLES, (part, 1)).astype(np.float32)
-    cohort = Cohort(
-        jnp.asarray(images), jnp.zeros((part, samples), jnp.int32), jnp.asarray(mask), jnp.arange(part), jnp.ones(part)
-    )
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (clients, samples, 28, 28)).astype(np.uint8)
+    labels = rng.integers(0, 62, (clients, samples)).astype(np.int32)
+    mask = np.tile(np.arange(samples) < EMNIST_SAMPLES, (clients, 1)).astype(np.float32)
     task = Task(cnn(62), sources.softmax, sources.pay, adam(), Clipping(1.0, 0.8), batch=16)
     rates = Rates(0.1, 0.002, explore=(0.05,), pays=(jnp.eye(62),))
+    numbers = jnp.arange(clients), jnp.ones(clients)
+    return task, rates, Cohort(jnp.asarray(images), jnp.asarray(labels), jnp.asarray(mask), *numbers)
+
+
+def network() -> None:
+    clients, part = 64, 2
+    task, rates, cohort = images_round(part)
+    images = np.asarray(cohort.contexts)
     scale = clients / part
     took = one_round(task, rates, cohort, 3) * scale
     only = one_round(task._replace(learns=False), rates, cohort, 3) * scale
@@ -212,6 +219,29 @@ def gpu() -> None:
         print(
             f"  {len(seeds)} seeds side by side: {rounds} rounds in {took:.1f} s with compilation; {rate:.1f} rounds/s"
         )
+    agreement()
+
+
+def agreement(device: str = "gpu") -> None:
+    """One round from one state on a GPU, against the same on a CPU."""
+    task, rates, cohort = images_round(8)
+    task = task._replace(optimiser=sgd(), lanes=8)
+    rates = rates._replace(server=1.0)
+    do = jax.jit(bandit_round, static_argnames="task")
+
+    def moved(where: str, precision: str) -> tuple[Any, float]:
+        with jax.default_device(jax.devices(where)[0]), jax.default_matmul_precision(precision):
+            before = begin(task, 0)
+            after, seen = do(task, *jax.device_put((rates, before, cohort), jax.devices(where)[0]), jnp.uint32(0))
+            pairs = zip(jax.tree.leaves(after.params), jax.tree.leaves(before.params), strict=True)
+            return np.concatenate([np.ravel(one) - np.ravel(other) for one, other in pairs]), float(seen.reward)
+
+    exact, earned = moved("cpu", "highest")
+    for precision in ("default", "highest"):
+        own, reward = moved(device, precision)
+        apart = float(np.linalg.norm(own - exact) / np.linalg.norm(exact))
+        print(f"  {device}, precision {precision}: the update is {apart:.1e} of its size from the CPU's", end="; ")
+        print(f"rewards {reward:g} and {earned:g}")
 
 
 PARTS = {"linear": linear, "memory": memory, "cnn": network, "gpu": gpu}

@@ -44,7 +44,7 @@ def test_example_programs_run(path: Path) -> None:
 
 
 def test_the_readme_has_examples() -> None:
-    assert len(blocks("python")) == 5
+    assert len(blocks("python")) == 6
 
 
 def commands_of(text: str) -> list[list[str]]:
@@ -54,7 +54,7 @@ def commands_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 13), ("docs/tutorial.md", 31)])
+@pytest.mark.parametrize(("name", "count"), [("README.md", 16), ("docs/tutorial.md", 31)])
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
     assert len(commands) == count
