@@ -78,9 +78,14 @@ def test_problems(posse: Call) -> None:
     assert "POSSE_DATA" in outcome.out
     for words in ("--instance uniform", "--instance normal", "agent,supplier,cost,capacity", "supplier,quality"):
         assert words in outcome.out
-    flags = {one["name"]: one["flag"] for one in json.loads(posse("problems", "--json").out)}
+    listed = json.loads(posse("problems", "--json").out)
+    clients = {one["name"] for one in listed if one.get("of") == "fed-contextual"}
+    assert clients >= {"digits", "emnist", "stackexchange", "own"}
+    assert "--data emnist" in outcome.out
+    listed = [one for one in listed if "of" not in one]
+    flags = {one["name"]: one["flag"] for one in listed}
     assert (flags["embedded:jester"], flags["uniform"], flags["normal"]) == ("--data", "--instance", "--instance")
-    ready = {one["name"]: one["ready"] for one in json.loads(posse("problems", "--json").out)}
+    ready = {one["name"]: one["ready"] for one in listed}
     assert ready["embedded:jester"]
     assert not ready["steam"]
     for name in ("digits", "mnist", "clusters", "own"):

@@ -232,3 +232,18 @@ def test_weights_are_cut() -> None:
 def test_effective_size() -> None:
     assert effective_size(np.ones(7)) == 7
     assert effective_size(np.zeros(7)) == 0
+
+
+def test_a_log_of_lists_is_a_log() -> None:
+    found = evaluate(Log([0, 1, 1], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5]), np.tile([0.0, 1.0], (3, 1)))  # type: ignore[arg-type]
+    assert found.value == 0.5
+
+
+def test_chances_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(DataError, match=r"those of the logged arms, got 0.3 beside 0.5 in row 2"):
+        Log(np.array([0, 1]), np.ones(2), np.array([0.5, 0.3]), np.full((2, 2), 0.5))
+
+
+def test_no_weight_at_all_is_no_number() -> None:
+    log = Log(np.array([0, 0]), np.ones(2), np.full(2, 0.5), np.full((2, 2), 0.5))
+    assert np.isnan(evaluate(log, np.tile([0.0, 1.0], (2, 1))).value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -136,3 +137,5 @@ def _check_place(path: Path | None) -> None:
         raise DataError(f"cannot write {path}: the folder {folder} does not exist. Create it first.")
     if path.is_dir():
         raise DataError(f"cannot write {path}: it is a folder. Give the name of a file.")
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"cannot write {path}: {folder} is not yours to write. Choose another place.")

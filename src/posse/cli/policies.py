@@ -40,6 +40,8 @@ def policies(check: Check = None, json: options.Json = False) -> None:
         "\nSelection: the best score, or an arm drawn by its probability; +explore: some steps take any arm.",
         style="dim",
     )
+    say("With contexts: epsilon-greedy, linucb, thompson (mpc-contextual); greedy, epsilon-greedy, softmax, falcon "
+        "(fed-contextual).", style="dim")  # fmt: skip
     say("Your own: subclass posse.policies.Policy, then: posse policies --check file.py:Class", style="dim")
 
 

@@ -1,4 +1,4 @@
-"""`posse problems`: where arms, contexts and markets can come from, and whether the files are there."""
+"""`posse problems`: where arms, contexts, markets and clients can come from, and whether the files are there."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
     from posse.problems.datasets import DATASETS
     from posse.problems.datasets.embedded import EMBEDDED, SIZE
     from posse.problems.instances import INSTANCES
+    from posse.problems.population_settings import POPULATIONS
 
     folder = flags_given(context).get("data_dir")
     found: list[dict[str, Any]] = [
@@ -59,7 +60,9 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
             {"name": name, "ready": True, "what": f"random market: {what}", "needs": "", "flag": "--instance"}
             for name, what in INSTANCES.items()
         ]
-        print_json([*({**one, "flag": "--data"} for one in found), *markets, *rows])
+        clients = [{"name": name, "what": what, "of": "fed-contextual", "flag": "--data"} for name, what in
+                   POPULATIONS.items()]  # fmt: skip
+        print_json([*({**one, "flag": "--data"} for one in found), *markets, *rows, *clients])
         return
     table(("--data", "ready", "what it is"), _arms(found))
     away = [one for one in (*found, *contexts) if one.get("reason")]
@@ -71,6 +74,8 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
     table(("", "ready", "what it is"), [(f"--problem {one['name']}", _ready(one), one["what"]) for one in contexts])
     heading("Markets")
     table(("", "ready", "what it is"), _markets(INSTANCES))
+    heading("Clients, for fed-contextual")
+    table(("", "what it is"), [(f"--data {name}", what) for name, what in POPULATIONS.items()])
     say("\nSee the arms: posse problems --show embedded:jester --owners 5", style="dim")
 
 

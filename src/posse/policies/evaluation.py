@@ -16,6 +16,7 @@ self-normalized estimator for counterfactual learning, 2015. numpy alone is need
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -45,6 +46,12 @@ class Log:
     clients: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (
+            ("arms", np.int64), ("rewards", np.float64), ("probabilities", np.float64), ("logging", np.float64),
+            ("clients", np.int64),
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
         rows = len(self.arms)
         if not rows:
             raise DataError("a log needs a row, got none. Log some decisions first.")
@@ -59,6 +66,21 @@ class Log:
             raise DataError(
                 f"logged probabilities must be in (0, 1], got {self.probabilities[wrong[0]]} in row {wrong[0] + 1}. An "
                 "arm of probability 0 cannot have been drawn: correct the log."
+            )
+        self._check_logging()
+
+    def _check_logging(self) -> None:
+        """Refuse chances of every arm that are not those with which the arms were drawn."""
+        if self.logging is None:
+            return
+        known = np.flatnonzero((self.arms >= 0) & (self.arms < self.logging.shape[1]))
+        chances = self.logging[known, self.arms[known]]
+        wrong = known[np.abs(chances - self.probabilities[known]) > 1e-3]
+        if len(wrong):
+            row = int(wrong[0])
+            raise DataError(
+                f"logged probabilities must be those of the logged arms, got {self.probabilities[row]:g} beside "
+                f"{self.logging[row, self.arms[row]]:g} in row {row + 1}. Correct one of them."
             )
 
     def __len__(self) -> int:
@@ -107,7 +129,7 @@ def evaluate(
     check_support(log.arms, log.probabilities, target, log.logging, tolerance)
     weights = importance(log, target)
     totals = by_client(log, terms(log, target, method, predictions))
-    value = totals[:, 0].sum() / totals[:, 1].sum() if totals[:, 1].sum() > 0 else 0.0
+    value = totals[:, 0].sum() / totals[:, 1].sum() if totals[:, 1].sum() > 0 else math.nan
     return interval(method, float(value), totals, level, len(log), effective_size(weights))
 
 

@@ -75,6 +75,9 @@ class Population:
     """Contents were checked before, when they were written; else every value is looked at now."""
 
     def __post_init__(self) -> None:
+        for name in ("offsets", "inputs", "labels"):
+            if isinstance(found := getattr(self, name), list):
+                object.__setattr__(self, name, np.asarray(found))
         check_sizes(self.arms, self.offsets, len(self.inputs), len(self.labels), self.bags, len(self.vocabulary))
         if self.names is not None and len(self.names) != self.clients:
             raise DataError(f"names must be one a client, got {len(self.names)} for {self.clients}. Match them.")
