@@ -109,3 +109,12 @@ def test_a_sparse_round_in_which_a_client_lost_its_neighbours_fails_closed():
 def test_a_plan_for_other_numbers_is_refused():
     with pytest.raises(ConfigError, match="expected 6 clients with an identity each"):
         cohort(5).terms(complete_plan(6, corrupt=0, dropouts=1), LENGTH)
+
+
+def test_whoever_shared_and_is_gone_needs_holders_too():
+    """Its masking key is wanted, so a stage does not close without enough holders of it."""
+    here = cohort(12)
+    terms = here.terms(Plan(12, 1, 4, 4, 3, 0, -1.0, -1.0), LENGTH)
+    gone = dict.fromkeys(sorted(terms.neighbours("c000"))[:3], Stage.SURVIVORS)
+    with pytest.raises(ProtocolError, match="the secrets of c000 need 3 holders at stage survivors, 1 are left"):
+        simulate(here, terms, vectors(terms.clients), {"c000": Stage.MASKED, **gone})

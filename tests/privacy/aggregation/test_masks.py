@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import WORLD
 from posse.privacy.aggregation import Stage, complete_plan
-from posse.privacy.aggregation.masks import RoundKeys, add_streams, pair_stream, self_stream
-from posse.privacy.aggregation.messages import MESSAGES, Contribution
+from posse.privacy.aggregation.masks import PURPOSE_KEYS, RoundKeys, _signed, add_streams, pair_stream, self_stream
+from posse.privacy.aggregation.messages import MESSAGES, Advertise, Complaint, Contribution
 from posse.privacy.aggregation.shamir import PRIME, reconstruct
 from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.crypto.streams import keystream
@@ -62,6 +62,7 @@ def test_masks_of_two_ends_cancel_and_of_two_rounds_differ():
     keys = [RoundKeys("c000", terms, roots["c000"]) for terms in (first, second)]
     assert keys[0].self_seed != keys[1].self_seed
     assert keys[0]._masking.public != keys[1]._masking.public
+    assert keys[0]._sealing.public != keys[1]._sealing.public
     assert keys[0]._sealing.public != keys[0]._masking.public
 
 
@@ -117,9 +118,10 @@ def test_terms_have_one_digest_for_one_round():
             {"identities": terms.identities[::-1]},
             {"plan": complete_plan(3, corrupt=1, dropouts=0)},
             {"clients": ("c000", "c001", "c003")},
+            {"subject": b"s" * 32},
         )
     }
-    assert len(digests) == 8
+    assert len(digests) == 9
     for wrong in (
         {"clients": ("c001", "c000", "c002")},
         {"clients": ("", "c000", "c002")},
@@ -142,6 +144,7 @@ def test_every_message_travels():
         game.deliver()
         game.close()
         game.answer()
+    assert decoder.decode(msgspec.msgpack.encode(Complaint(b"t", ("c001",)))) == Complaint(b"t", ("c001",))
     assert seen == {"Advertise", "Keys", "Shares", "Delivery", "Masked", "Survivors", "Signed", "Unmask", "Shown"}
 
 
@@ -154,3 +157,35 @@ def test_the_two_secrets_of_a_client_have_polynomials_of_their_own():
     seeds, privates = ({place: pair[at] for place, pair in enumerate(pairs, 1)} for at in range(2))
     assert reconstruct(seeds, 4) == keys.self_seed
     assert reconstruct(privates, 4) == keys._masking.private.private_bytes_raw()
+
+
+def test_polynomials_of_two_rounds_have_nothing_in_common():
+    """With one polynomial, two shares would differ by the same in both rounds whatever the secrets."""
+    here, root = cohort(3), Secrets.fresh()
+    apart = []
+    for at in range(2):
+        terms = here.terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH, round=at)
+        one, other, _ = RoundKeys("c000", terms, root).shares(terms.clients).values()
+        apart += [(int.from_bytes(one[cut], "big") - int.from_bytes(other[cut], "big")) % PRIME for cut in (HALF, REST)]
+    assert len(set(apart)) == 4
+
+
+HALF, REST = slice(33), slice(33, None)
+SMALL_ORDER = [
+    bytes(32),
+    (1).to_bytes(32, "little"),
+    (2**255 - 20).to_bytes(32, "little"),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+]
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER)
+@pytest.mark.parametrize("which", [0, 1])
+def test_keys_of_small_order_are_refused_though_they_are_signed(point, which):
+    game = Round(3, complete_plan(3, corrupt=0, dropouts=0))
+    keys, identity = game.sent["c001"], game.cohort.identities["c001"]
+    public = [point if at == which else part for at, part in enumerate((keys.sealing, keys.masking))]
+    signature = identity.sign(PURPOSE_KEYS, _signed(game.terms, "c001", *public, keys.commitment))
+    with pytest.raises(ProtocolError, match="a key of c001 is a point of small order"):
+        game.server.receive("c001", Advertise(keys.terms, *public, keys.commitment, signature))

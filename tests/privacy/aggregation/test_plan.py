@@ -148,3 +148,15 @@ def test_the_second_term_of_a_leak_bounds_falling_apart():
         apart += seen != left
     bound = Fraction(12 * 12, 2) * Fraction(math.comb(6, 4), math.comb(12, 4))
     assert 0 < Fraction(apart, 924) <= bound
+
+
+def test_vector_where_falling_apart_decides():
+    """4 corrupt and 120 lost of 200: no client has five corrupt neighbours, so all of the leak is the second term."""
+    found = plan(200, corrupt=0.02, dropout=0.6, security=20, correctness=4)
+
+    def apart(k: int) -> float:
+        return math.log2(Fraction(200**2, 2) * Fraction(math.comb(124, k // 2 * 2), math.comb(200, k // 2 * 2)))
+
+    assert (found.corrupt, found.dropouts, found.degree, found.threshold) == (4, 120, 44, 5)
+    assert found.leak == pytest.approx(apart(44)) == pytest.approx(-21.26, abs=0.005)
+    assert apart(43) > -20

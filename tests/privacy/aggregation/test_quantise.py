@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
 from posse.privacy.aggregation import NoisePlan, Quantiser, discrete_gaussian, from_ring, ring_sum, to_ring
-from posse.privacy.aggregation.quantise import CAPACITY, clip_l2, round_at_random
+from posse.privacy.aggregation.quantise import CAPACITY, _squares, clip_l2, round_at_random
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))
@@ -126,3 +126,35 @@ def test_noise_passes_its_allowance_in_no_coordinate():
     total = ring_sum([np.zeros(2000)] * 10, quantiser, [np.random.default_rng(0)] * 10, drawn) * 100
     assert np.abs(total).max() < quantiser.tail
     assert 500 < total.std() < 600  # ten clients add more than the eight it is sized for: 177 sqrt(10) = 560
+
+
+def test_the_tail_is_over_all_coordinates():
+    """sigma sqrt(2 n ln(2 d 2^40)), written out."""
+    quantiser = Quantiser(clip=1.0, scale=100.0, length=2000, clients=10, sigma=177)
+    assert quantiser.tail == math.ceil(177 * math.sqrt(20 * (math.log(4000) + 40 * math.log(2)))) == 4751
+
+
+def test_a_fractional_step_counts_as_a_whole_one():
+    assert Quantiser(clip=1.5, scale=7.0, length=3, clients=4).largest == 4 * 11
+
+
+def test_no_coordinate_is_larger_than_the_norm():
+    """12 alone is within Delta = 14.3, and beyond what a sum has room for."""
+    quantiser = Quantiser(clip=1.0, scale=10.0, length=100, clients=4)
+    z = np.zeros(100, np.int64)
+    for size, within in ((10, True), (-10, True), (12, False), (-12, False), (-(2**63), False)):
+        z[0] = size
+        assert quantiser.within(z) == within
+    assert quantiser.sensitivity > 12
+
+
+def test_norms_beyond_63_bits_are_exact():
+    top = 2**31 - 2
+    quantiser = Quantiser(clip=1.0, scale=float(top), length=4, clients=1)
+    assert not quantiser.within(np.full(4, top, np.int64))  # its squares add up to 2^64 - 2^35 + 16, cut: below Delta^2
+    assert quantiser.within(np.array([top, 0, 0, 0]))
+    assert quantiser.within(np.array([top // 2] * 4))
+    generator = np.random.default_rng(2)
+    for most in (top, 1000):
+        z = generator.integers(-most, most, 50)
+        assert _squares(z, most) == sum(int(one) ** 2 for one in z)

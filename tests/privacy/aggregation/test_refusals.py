@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 
-from posse.core.errors import ConfigError, FrameError, JournalError, ProtocolError
+from posse.core.errors import ConfigError, JournalError, ProtocolError
 from posse.core.roles import WORLD
 from posse.privacy.aggregation import Client, Stage, complete_plan
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys
-from posse.privacy.aggregation.messages import Contribution, Delivery, Keys, Signed, Survivors, Unmask
+from posse.privacy.aggregation.messages import Complaint, Contribution, Delivery, Keys, Signed, Survivors, Unmask
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.secrets import Secrets
 from tests.privacy.aggregation.rounds import LENGTH, Round
@@ -32,6 +34,7 @@ def test_a_second_unmask_request_is_refused():
     game.say(ME, asked)
     _refuse(game, asked, "takes one Unmask a round")
     assert game.clients[ME].finished
+    assert game.clients[ME].save()["held"] == [], "shares are not kept"
 
 
 def test_a_request_for_both_shares_is_refused():
@@ -166,17 +169,64 @@ def test_keys_with_a_wrong_signature_are_refused():
     game.say(ME, game.told[ME])
 
 
-def test_shares_that_were_altered_or_moved_are_refused():
+def _complains(game: Round, *bad: tuple[str, bytes]) -> None:
+    """These frames among the right ones end the client's part, which says whose they are and keeps nothing."""
+    frames = {**dict(game.told[ME].frames), **dict(bad)}
+    answer = game.say(ME, Delivery(game.terms.digest, tuple(sorted(frames.items()))))
+    assert answer == Complaint(game.terms.digest, tuple(sorted(name for name, _ in bad)))
+    assert game.clients[ME].finished
+    assert game.clients[ME].save()["held"] == []
+
+
+def test_shares_that_were_altered_or_moved_end_the_clients_part():
     game = Round().until(Stage.MASKED)
-    (name, frame), (second, another), *rest = game.told[ME].frames
-    terms = game.terms.digest
-    altered = frame[:-1] + bytes([frame[-1] ^ 1])
-    _refuse(game, Delivery(terms, ((name, altered), (second, another), *rest)), "do not open", error=FrameError)
-    _refuse(game, Delivery(terms, ((name, another), (second, frame), *rest)), "do not open", error=FrameError)
-    elsewhere = dict(game.told["c004"].frames)[name]  # what the same client sealed for someone else
-    _refuse(game, Delivery(terms, ((name, elsewhere), (second, another), *rest)), "do not open", error=FrameError)
-    _refuse(game, Delivery(terms, ((name, frame), (second, another))), "needs 4 holders")
+    (name, frame), (second, _), *_ = game.told[ME].frames
+    _complains(game, (name, frame[:-1] + bytes([frame[-1] ^ 1])))
+    game = Round().until(Stage.MASKED)
+    frames = dict(game.told[ME].frames)
+    _complains(game, (name, frames[second]), (second, frames[name]))
+    game = Round().until(Stage.MASKED)
+    _complains(game, (name, dict(game.told["c004"].frames)[name]))  # what the same client sealed for someone else
+
+
+def test_shares_that_go_back_to_their_sender_do_not_open():
+    """Each direction has a key of its own."""
+    game = Round().until(Stage.SHARES)
+    game.answer()
+    mine = dict(game.sent[ME].frames)["c001"]
+    game.deliver()
+    game.close()
+    _complains(game, ("c001", mine))
+
+
+@pytest.mark.parametrize("size", [0, 65, 67])
+def test_sealed_bytes_that_are_not_two_shares_are_no_shares(size):
+    game = Round().until(Stage.MASKED)
+    other = RoundKeys("c001", game.terms, game.roots["c001"])
+    _complains(game, ("c001", other.seal(ME, _sealing(game), bytes(size))))
+
+
+def _sealing(game: Round) -> bytes:
+    return RoundKeys(ME, game.terms, game.roots[ME]).advertise(game.cohort.identities[ME]).sealing
+
+
+def test_a_delivery_of_too_few_is_refused():
+    game = Round().until(Stage.MASKED)
+    _refuse(game, Delivery(game.terms.digest, game.told[ME].frames[:2]), "needs 4 holders")
     game.say(ME, game.told[ME])
+
+
+def test_a_client_with_another_subject_is_of_another_round():
+    """What vectors are computed from is in the digest that keys and sets are signed with."""
+    game = Round().until(Stage.SHARES)
+    other = dataclasses.replace(game.terms, subject=b"s" * 32)
+    (name, _), *rest = game.told[ME].keys
+    told = RoundKeys(name, other, game.roots[name]).advertise(game.cohort.identities[name])
+    _refuse(game, Keys(game.terms.digest, ((name, told), *rest)), "of another round")
+    relabelled = replace(told, terms=game.terms.digest)
+    _refuse(game, Keys(game.terms.digest, ((name, relabelled), *rest)), "does not verify")
+    with pytest.raises(ConfigError, match="32 bytes, got 3"):
+        dataclasses.replace(game.terms, subject=b"abc")
 
 
 def test_messages_out_of_turn_and_of_strangers_are_refused():
@@ -241,6 +291,12 @@ def test_snapshots_of_others_and_damaged_ones_are_refused():
     game = Round(plan=complete_plan(5, corrupt=0, dropouts=2))
     with pytest.raises(JournalError, match="names a stage"):
         game.client(ME).load({**game.clients[ME].save(), "stage": 9})
+    game.until(Stage.MASKED)
+    saved = game.clients[ME].save()
+    stranger = {**saved, "keys": (*saved["keys"], ("mallory", saved["keys"][0][1]))}
+    with pytest.raises(JournalError, match="clients that the terms do not"):
+        game.client(ME).load(stranger)
+    game.client(ME).load(saved)
 
 
 def test_the_state_for_an_operator_holds_no_secret():

@@ -11,8 +11,8 @@ import pytest
 from posse.core.errors import ProtocolError
 from posse.core.roles import OPERATOR, Note
 from posse.privacy.aggregation import Server, Stage, complete_plan
-from posse.privacy.aggregation.masks import add_streams, self_stream
-from posse.privacy.aggregation.messages import Masked, StageOver, Survivors
+from posse.privacy.aggregation.masks import RoundKeys, add_streams, self_stream
+from posse.privacy.aggregation.messages import Complaint, Masked, StageOver, Survivors
 from posse.privacy.aggregation.unmask import leftovers
 from tests.privacy.aggregation.rounds import LENGTH, Round, plain_sum
 
@@ -164,10 +164,14 @@ def test_forged_and_misplaced_messages_are_refused():
     game.answer()
     shares = game.sent["c001"]
     _refuse(game.server, "c001", replace(shares, frames=shares.frames[1:]), "shared with others")
+    cut = tuple((name, frame[1:]) for name, frame in shares.frames)
+    _refuse(game.server, "c001", replace(shares, frames=cut), "have not 82 bytes")
     game.deliver()
     game.close()
     game.answer()
     _refuse(game.server, "c001", Masked(game.terms.digest, bytes(4)), "4 bytes for 5 words of 4")
+    for names in ((), ("c001",), ("mallory",)):
+        _refuse(game.server, "c001", Complaint(game.terms.digest, names), "complains of clients that shared nothing")
     game.deliver()
     game.close()
     game.answer()
@@ -193,7 +197,7 @@ def test_a_client_that_skipped_a_stage_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["self_masks", "mask_keys"])
-def test_a_wrong_share_ends_the_round_instead_of_spoiling_the_sum(kind):
+def test_a_wrong_share_without_one_to_spare_ends_the_round_instead_of_spoiling_the_sum(kind):
     game = Round(5).until(Stage.MASKED)
     game.answer()
     game.deliver(skip=["c004"])
@@ -212,6 +216,90 @@ def test_a_wrong_share_ends_the_round_instead_of_spoiling_the_sum(kind):
         game.close()
     assert (game.server._sum == masked).all()
     assert not game.server.finished
+    assert game.server.suspects == (), "it may have been anyone"
+
+
+def _to_the_end(game: Round, lie, liars, lost=()) -> None:
+    """Play on; liars alter their shares, the lost ones are gone before they send a vector."""
+    while not game.server.finished:
+        if game.server.stage == Stage.UNMASK:
+            game.sent |= {name: lie(game.sent[name]) for name in liars}
+        game.deliver(skip=lost if game.server.stage == Stage.MASKED else ())
+        game.close()
+        game.answer()
+
+
+def _wrong(shares):
+    return tuple((name, share[:-1] + bytes([share[-1] ^ 1])) for name, share in shares)
+
+
+@pytest.mark.parametrize("liars", [["c000"], ["c002"], ["c006"], ["c000", "c001"], ["c001", "c004"]])
+@pytest.mark.parametrize("kind", ["self_masks", "mask_keys"])
+def test_wrong_shares_are_left_out_as_long_as_some_are_to_spare(kind, liars):
+    game = Round(8, complete_plan(8, corrupt=2, dropouts=3))
+    _to_the_end(game, lambda shown: replace(shown, **{kind: _wrong(getattr(shown, kind))}), liars, lost=["c007"])
+    assert game.server.survivors == game.terms.clients[:7]
+    assert (game.server.total == plain_sum(game.vectors, game.server.survivors)).all()
+
+
+def test_shares_above_the_prime_are_left_out():
+    game = Round(5)
+    _to_the_end(
+        game, lambda shown: replace(shown, self_masks=(("c000", b"\xff" * 33), *shown.self_masks[1:])), ["c003"]
+    )
+    assert (game.server.total == plain_sum(game.vectors, game.terms.clients)).all()
+
+
+def _sealed(game: Round, sender: str, receivers, plaintext: bytes) -> None:
+    """Replace what a client sealed for some."""
+    own = RoundKeys(sender, game.terms, game.roots[sender])
+    keys = dict(game.told[sender].keys)
+    frames = {
+        **dict(game.sent[sender].frames),
+        **{name: own.seal(name, keys[name].sealing, plaintext) for name in receivers},
+    }
+    game.sent[sender] = replace(game.sent[sender], frames=tuple(sorted(frames.items())))
+
+
+def test_whoever_deals_shares_of_nothing_is_suspected():
+    game = Round(5).until(Stage.SHARES)
+    game.answer()
+    _sealed(game, "c002", ["c000", "c001", "c003", "c004"], b"\x00" + b"g" * 32 + b"\x00" + b"h" * 32)
+    with pytest.raises(ProtocolError, match=r"a secret of c002 do not give what it signed.* again without c002"):
+        _to_the_end(game, None, [])
+    assert game.server.suspects == ("c002",)
+
+
+@pytest.mark.parametrize(
+    ("garbled", "suspects"),
+    [
+        ({"c002": ["c000", "c001", "c003", "c004"]}, ("c002",)),
+        ({"c002": ["c000", "c001"]}, ("c002",)),
+        ({"c002": ["c000"]}, ("c000", "c002")),
+        ({"c001": ["c000"], "c002": ["c000"]}, ("c000",)),
+    ],
+    ids=["all say so", "more than corrupt say so", "one against one", "one against many"],
+)
+def test_of_a_complaint_whoever_can_be_at_fault_is_suspected(garbled, suspects):
+    """One corrupt of five: two who agree are right, one who accuses two is wrong; else either may be."""
+    game = Round(5).until(Stage.SHARES)
+    game.answer()
+    for sender, receivers in garbled.items():
+        frames = tuple((name, bytes(82) if name in receivers else frame) for name, frame in game.sent[sender].frames)
+        game.sent[sender] = replace(game.sent[sender], frames=frames)
+    game.deliver()
+    game.close()
+    game.answer()
+    game.deliver()
+    assert game.server.suspects == suspects
+    complained = {name for receivers in garbled.values() for name in receivers}
+    assert set(game.server.survivors) == set(game.terms.clients) - complained
+    _refuse(game.server, "c000", Masked(game.terms.digest, bytes(4 * LENGTH)), "already; a round takes one")
+    if len(complained) == 1:  # it counts as lost, and the sum is that of the others
+        game.close()
+        game.answer()
+        _to_the_end(game, None, [])
+        assert (game.server.total == plain_sum(game.vectors, game.server.survivors)).all()
 
 
 def test_an_early_close_leaves_the_stage_open():

@@ -8,10 +8,12 @@ safe hands. Its rules are what the server's honesty is not needed for:
   refuses a request that asks for anything else;
 - it wants the plan's quorum of signatures on the very set that it signed.
 
+Shares that do not open end its part: it says whose they are (`Complaint`), and nothing else.
+
 A client that stops between two messages goes on from its last snapshot and nothing older: from an older one it could
 mask a second vector with the same masks. One that has none drops out of the round.
 
-Cost for k neighbours and vectors of d words: 2k agreements, k signatures to verify and the quorum's, k + 1 streams of d
+Cost for k neighbours and vectors of d words: 4k agreements, k signatures to verify and the quorum's, k + 1 streams of d
 words. Sends about 160 bytes of keys, 82 k bytes of shares, 4 d bytes, 71 bytes, 33 k bytes.
 """
 
@@ -23,13 +25,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import ConfigError, FrameError, ProtocolError
 from posse.core.roles import WORLD, Action, Message
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys, add_streams, check_advertised
 from posse.privacy.aggregation.messages import (
     Advertise,
+    Complaint,
     Contribute,
     Contribution,
     Delivery,
@@ -112,7 +115,7 @@ class Client:
 
     @property
     def finished(self) -> bool:
-        """Whether it has answered the request to unmask."""
+        """Whether it has answered the request to unmask, or dropped out."""
         return self.stage == Stage.OVER
 
     def state(self) -> dict[str, object]:
@@ -175,13 +178,20 @@ class Client:
     def _take_shares(self, message: Delivery) -> Sequence[Action]:
         check_names(self.name, (name for name, _ in message.frames), self._keys)
         check_holders(self.name, self._terms, len(message.frames) + 1)
-        held = dict(self._held)
-        for name, frame in message.frames:
-            held[name] = self._own.open(name, self._keys[name].sealing, frame)
-            if len(held[name]) != 2 * SHARE_BYTES:
-                raise ProtocolError(f"{name} sealed {len(held[name])} bytes for {self.name}, not two shares.")
-        self._held, self._asked = held, True
+        opened = {name: self._opened(name, frame) for name, frame in message.frames}
+        bad = tuple(sorted(name for name, shares in opened.items() if len(shares) != 2 * SHARE_BYTES))
+        if bad:
+            self._held, self.stage = {}, Stage.OVER
+            return (self._send(Complaint(self._terms.digest, bad)),)
+        self._held, self._asked = {**self._held, **opened}, True
         return (Contribute(self.name, self._terms.round),)
+
+    def _opened(self, name: str, frame: bytes) -> bytes:
+        """Open two shares; what does not open is empty."""
+        try:
+            return self._own.open(name, self._keys[name].sealing, frame)
+        except FrameError:
+            return b""
 
     def _contribute(self, message: Contribution) -> Sequence[Action]:
         length, stage = 4 * self._terms.length, self.stage.name.lower()

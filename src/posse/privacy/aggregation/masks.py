@@ -20,6 +20,7 @@ Leaks: y_u is uniform to all who lack b_u or one k_uv. References: as in the pac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NoReturn
 
 import numpy as np
@@ -31,7 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from posse.core.errors import FrameError, ProtocolError
 from posse.privacy.aggregation.messages import Advertise
 from posse.privacy.aggregation.quantise import Ring
-from posse.privacy.aggregation.shamir import share
+from posse.privacy.aggregation.shamir import SHARE_BYTES, share
 from posse.privacy.aggregation.terms import Terms
 from posse.privacy.crypto.keys import Identity, RunKey, commitment, hkdf, verify
 from posse.privacy.crypto.pairwise import pair_seed
@@ -39,6 +40,8 @@ from posse.privacy.crypto.secrets import Secrets
 
 PURPOSE_KEYS = b"aggregation keys"
 PURPOSE_SURVIVORS = b"set of survivors"
+FRAME_BYTES = 2 * SHARE_BYTES + 16
+"""Two shares, sealed."""
 _CHUNK = 1 << 15
 """Bytes of stream made and added together: they stay in the cache."""
 _ZEROS = bytes(_CHUNK)
@@ -106,13 +109,28 @@ class RoundKeys:
 
 
 def check_advertised(name: str, keys: Advertise, terms: Terms) -> None:
-    """Raise unless these are keys of the right size that the client of this name signed for this round."""
+    """Raise unless these are keys that others can agree with, and the client of this name signed for this round."""
     if keys.terms != terms.digest:
         raise ProtocolError(f"the keys of {name} are of another round. Give all parties the same terms.")
     if {len(keys.sealing), len(keys.masking), len(keys.commitment)} != {32} or keys.sealing == keys.masking:
         raise ProtocolError(f"the keys and the commitment of {name} must be three different strings of 32 bytes.")
     signed = _signed(terms, name, keys.sealing, keys.masking, keys.commitment)
     verify(terms.identity(name), PURPOSE_KEYS, signed, keys.signature)
+    _check_order(name, keys.sealing)
+    _check_order(name, keys.masking)
+
+
+@cache
+def _any_key() -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(bytes(32))
+
+
+def _check_order(name: str, public: bytes) -> None:
+    """Refuse a point of small order: with every private key it agrees on zeros, so any private key shows it."""
+    try:
+        _any_key().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ProtocolError(f"a key of {name} is a point of small order, on which all agree alike.") from None
 
 
 def self_stream(seed: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """What clients and server say to each other in a round; `terms` is the digest of the round's terms.
 
-Stage by stage, client to server and back: `Advertise`, `Keys`; `Shares`, `Delivery`; `Masked`, `Survivors`; `Signed`,
-`Unmask`; `Shown`. Lists of names and pairs are in alphabetical order.
+Stage by stage, client to server and back: `Advertise`, `Keys`; `Shares`, `Delivery`; `Masked` (or `Complaint`),
+`Survivors`; `Signed`, `Unmask`; `Shown`. Lists of names and pairs are in alphabetical order.
 """
 
 from __future__ import annotations
@@ -63,6 +63,13 @@ class Masked(Message, frozen=True, array_like=True, tag=True, gc=False):
     words: bytes
 
 
+class Complaint(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """Client, instead of `Masked`: whose sealed shares do not open. It drops out of the round."""
+
+    terms: bytes
+    names: tuple[str, ...]
+
+
 class Survivors(Message, frozen=True, array_like=True, tag=True, gc=False):
     """Server: whose masked vectors are in the sum."""
 
@@ -100,5 +107,7 @@ class StageOver(Message, frozen=True, array_like=True, tag=True, gc=False):
     stage: int
 
 
-MESSAGES = (Advertise, Keys, Shares, Delivery, Contribution, Masked, Survivors, Signed, Unmask, Shown, StageOver)
+MESSAGES = (
+    Advertise, Keys, Shares, Delivery, Contribution, Masked, Complaint, Survivors, Signed, Unmask, Shown, StageOver,
+)  # fmt: skip
 """All of them, for a decoder."""

@@ -152,8 +152,18 @@ class Quantiser:
     def within(self, z: Ints) -> bool:
         """Whether the norm of z, computed in integers, is what is accounted for."""
         most = math.ceil(self.clip * self.scale)
-        return bool(np.abs(z).max(initial=0) <= most) and int(np.dot(z, z)) <= self.sensitivity_squared
+        if not -most <= int(z.min(initial=0)) <= int(z.max(initial=0)) <= most:
+            return False
+        return _squares(z, most) <= self.sensitivity_squared
 
     def decode(self, total: Ring) -> Floats:
         """Read a sum of encodings as real numbers; divide by the number of clients for their mean."""
         return from_ring(total) / self.scale
+
+
+def _squares(z: Ints, most: int) -> int:
+    """Sum of squares of integers of at most this size below 2^31, exactly: where it may pass 63 bits, in two halves."""
+    if most * most * len(z) < 1 << 63:
+        return int(np.dot(z, z))
+    squares = z * z
+    return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())

@@ -8,6 +8,9 @@ What it holds: public keys, sealed shares until they are delivered, one running 
 in the end one share kind for each client. Never one client's vector: each is added to the sum on arrival, under masks.
 A vector that comes after its stage was closed is discarded, and a note says so.
 
+A client whose shares from another do not open complains and drops out; `suspects` says whom to leave out of the round
+when it is run again.
+
 A server that stops gives its round up: clients answer one request to unmask, so it could not finish it anyway.
 
 Cost for n clients, k neighbours, d words: n k sealed shares of 82 bytes, n vectors of 4 d bytes; then `unmask`.
@@ -15,6 +18,7 @@ Cost for n clients, k neighbours, d words: n k sealed shares of 82 bytes, n vect
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -22,9 +26,10 @@ import numpy as np
 from posse.core.errors import ProtocolError
 from posse.core.roles import OPERATOR, Action, Message, Note, Send
 from posse.privacy.aggregation.client import SERVER
-from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, add_streams, check_advertised
+from posse.privacy.aggregation.masks import FRAME_BYTES, PURPOSE_SURVIVORS, add_streams, check_advertised
 from posse.privacy.aggregation.messages import (
     Advertise,
+    Complaint,
     Delivery,
     Keys,
     Masked,
@@ -39,13 +44,14 @@ from posse.privacy.aggregation.quantise import Ring
 from posse.privacy.aggregation.rules import kinds
 from posse.privacy.aggregation.shamir import SHARE_BYTES
 from posse.privacy.aggregation.terms import Stage, Terms
-from posse.privacy.aggregation.unmask import leftovers
+from posse.privacy.aggregation.unmask import WrongShares, leftovers
 from posse.privacy.crypto.keys import verify
 
 _STAGES: dict[type[Message], Stage] = {
     Advertise: Stage.KEYS,
     Shares: Stage.SHARES,
     Masked: Stage.MASKED,
+    Complaint: Stage.MASKED,
     Signed: Stage.SURVIVORS,
     Shown: Stage.UNMASK,
 }
@@ -67,6 +73,10 @@ class Server:
         self._sum: Ring = np.zeros(terms.length, np.uint32)
         self._signatures: dict[str, bytes] = {}
         self._shown: dict[str, Shown] = {}
+        self._complaints: dict[str, tuple[str, ...]] = {}
+        """Whose shares did not open, by the client that says so."""
+        self._dealers: tuple[str, ...] = ()
+        """Whose shares gave no secret though some were to spare."""
 
     def start(self) -> Sequence[Action]:
         """Wait for keys."""
@@ -79,17 +89,18 @@ class Server:
         stage = _STAGES.get(type(message))
         if stage is None or sender not in self._terms.positions:
             raise ProtocolError(f"the server got a {type(message).__name__} of '{sender}', which it expects of nobody.")
-        assert isinstance(message, Advertise | Shares | Masked | Signed | Shown)
+        assert isinstance(message, Advertise | Shares | Masked | Complaint | Signed | Shown)
         if message.terms != self._terms.digest:
             raise ProtocolError(f"{sender} sent a {type(message).__name__} of another round or other terms.")
-        if sender in self._came[stage]:
+        if sender in self._came[stage] or (stage == Stage.MASKED and sender in self._complaints):
             raise ProtocolError(f"{sender} has sent its {type(message).__name__} already; a round takes one.")
         if stage < self.stage:
             return (Note(self.name, "late", int(stage), sender),)  # declared dropped: it is discarded
         if stage > self.stage or (stage and sender not in self._came[Stage(stage - 1)]):
             raise ProtocolError(f"{sender} sent a {type(message).__name__} and has not done what comes before it.")
         self._take(sender, message)
-        self._came[stage].append(sender)
+        if not isinstance(message, Complaint):
+            self._came[stage].append(sender)
         return ()
 
     @property
@@ -108,6 +119,19 @@ class Server:
     def survivors(self) -> tuple[str, ...]:
         """Whose vectors are in the sum."""
         return tuple(sorted(self._came[Stage.MASKED]))
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Whom to leave out when the round is run again.
+
+        Of a client that complains and the one it names, one is at fault. With at most c corrupt clients, one named by
+        more than c others is, as is one that names more than c; of all other pairs both are left out.
+        """
+        most, named = self._terms.plan.corrupt, Counter(name for names in self._complaints.values() for name in names)
+        sure = {name for name, times in named.items() if times > most}
+        sure |= {name for name, names in self._complaints.items() if len(names) > most}
+        pairs = [(one, other) for one, names in self._complaints.items() for other in names]
+        return tuple(sorted(sure.union(*(pair for pair in pairs if sure.isdisjoint(pair)), self._dealers)))
 
     def state(self) -> dict[str, object]:
         """What an operator standing at the server may see."""
@@ -141,12 +165,18 @@ class Server:
                 names = [name for name, _ in message.frames]
                 if names != sorted(terms.neighbours(sender) & self._keys.keys()):
                     raise ProtocolError(f"{sender} must share with its neighbours, each once; it shared with others.")
+                if any(len(frame) != FRAME_BYTES for _, frame in message.frames):
+                    raise ProtocolError(f"{sender} sealed shares that have not {FRAME_BYTES} bytes.")
                 for name, frame in message.frames:
                     self._frames.setdefault(name, []).append((sender, frame))
             case Masked():
                 if len(message.words) != 4 * terms.length:
                     raise ProtocolError(f"{sender} sent {len(message.words)} bytes for {terms.length} words of 4.")
                 self._sum += np.frombuffer(message.words, "<u4")
+            case Complaint():
+                if not message.names or not set(message.names) <= self._held(sender) - {sender}:
+                    raise ProtocolError(f"{sender} complains of clients that shared nothing with it.")
+                self._complaints[sender] = tuple(sorted(set(message.names)))
             case Signed():
                 verify(
                     terms.identity(sender), PURPOSE_SURVIVORS, terms.survivors_digest(self.survivors), message.signature
@@ -203,7 +233,11 @@ class Server:
 
     def _finish(self, came: list[str]) -> Sequence[Action]:
         streams = leftovers(self._terms, self._keys, self._came[Stage.SHARES], self.survivors, self._shown)
-        taken_off = list(streams)  # a wrong share raises here, before the sum is touched
+        try:
+            taken_off = list(streams)  # wrong shares raise here, before the sum is touched
+        except WrongShares as error:
+            self._dealers = error.dealers
+            raise
         add_streams(self._sum, ((key, -sign) for key, sign in taken_off))
         self._shown, self._signatures = {}, {}
         return (Note(self.name, "sum", self._terms.round, len(self.survivors)),)

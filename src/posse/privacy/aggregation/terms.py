@@ -18,7 +18,7 @@ from posse.core.errors import ConfigError
 from posse.privacy.aggregation.graph import SEED_BYTES, neighbours
 from posse.privacy.aggregation.plan import Plan
 
-VERSION = 1
+VERSION = 2
 
 
 class Stage(IntEnum):
@@ -48,6 +48,12 @@ class Terms:
     plan: Plan
     seed: bytes
     """Of the graph; public, fresh every round."""
+    subject: bytes = b""
+    """SHA-256 of what the vectors are computed from; empty where they are bound to nothing.
+
+    A client takes part with those alone that signed the digest of its own terms, so all vectors of a sum are computed
+    from one subject, or the clients that were told another one are not in it.
+    """
 
     def __post_init__(self) -> None:
         check.at_least(0, round=self.round)
@@ -63,13 +69,16 @@ class Terms:
             raise ConfigError("two clients have one identity. Give every client a key of its own.")
         if len(self.seed) != SEED_BYTES:
             raise ConfigError(f"the seed of the graph must have {SEED_BYTES} bytes, got {len(self.seed)}.")
+        if len(self.subject) not in (0, 32):
+            raise ConfigError(f"the subject of a round must be a digest of 32 bytes, got {len(self.subject)}.")
 
     @cached_property
     def digest(self) -> bytes:
         """Name of the round: SHA-256 of everything above."""
         plan = self.plan
         numbers = (plan.corrupt, plan.dropouts, plan.degree, plan.threshold, plan.quorum)
-        parts = (VERSION, self.run, self.round, self.clients, self.identities, self.length, numbers, self.seed)
+        who = (self.run, self.round, self.clients, self.identities)
+        parts = (VERSION, *who, self.length, numbers, self.seed, self.subject)
         return hashlib.sha256(b"posse aggregation\x00" + msgspec.msgpack.encode(parts)).digest()
 
     @cached_property
