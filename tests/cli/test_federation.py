@@ -21,7 +21,7 @@ from posse.protocols.samba.run import SambaSettings, run_plain
 from tests.cli.conftest import Call, one_line
 from tests.network.federations import free_port, laid_out
 
-SECONDS = 60
+SECONDS = 240
 """No wait is longer; on a quiet machine none takes five."""
 BUDGET = 2000
 

@@ -37,7 +37,7 @@ FLAGS = [
     (["--budget", "many"], "budget must be a valid integer"),
     (["--runs", "0"], "runs must be at least 1"),
     (["--seed", "-1"], "seed must be in [0, 2^63)"),
-    (["--bugdet", "9"], "No such option: --bugdet"),
+    (["--bugdet", "9"], "No such option"),
     (["--budget"], "'--budget' requires an argument"),
     (["surplus"], "unexpected extra argument"),
     (["--label", " "], "label must not be empty"),
@@ -54,7 +54,9 @@ def test_a_wrong_flag(posse: Call, home: Path, flags: list[str], says: str) -> N
 
 
 def test_an_unknown_option_suggests_the_nearest(posse: Call) -> None:
-    assert "--budget" in one_line(posse("run", "samba", "--bugdet", "9"))
+    line = one_line(posse("run", "samba", "--bugdet", "9"))
+    assert "--bugdet" in line
+    assert "--budget" in line
 
 
 def test_an_unknown_command_suggests_the_nearest(posse: Call) -> None:

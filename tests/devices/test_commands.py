@@ -70,6 +70,10 @@ def test_flower_builds_the_project(tmp_path: Path) -> None:
         (("up", "--data", "nowhere.npz"), "nowhere.npz"),
         (("simulate", "--nodes", "0"), "nodes must be at least 1, got 0"),
         (("up", "--config", "nowhere.toml"), "nowhere.toml"),
+        (("up", "--limit", "3"), "limit goes with noise, got limit 3 and noise 0"),
+        (("up", "--noise", "1", "--quantile", "0.5"), "got quantile 0.5 and noise 1"),
+        (("up", "--noise", "1", "--cohort", "1", "--devices", "2"), "devices must be at least nodes = 3, got 2"),
+        (("up", "--noise", "1", "--delta", "0.4"), "delta must be below 1 / devices = 0.333, got 0.4"),
     ],
 )
 def test_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str) -> None:
@@ -80,6 +84,19 @@ def test_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ar
     assert len(err.strip().splitlines()) == 1
     assert words in err
     assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--start", "nowhere.npz"), "there is no first model"),
+        (("--noise", "1", "--limit", "0.5"), "not even one round fits the limit (0.5, 1e-06)"),
+    ],
+)
+def test_nothing_is_started_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str) -> None:
+    for module in ("flwr", "jax", "dp_accounting"):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'posse[all]'")
+    test_mistake_is_one_line(tmp_path, monkeypatch, ("up", *args), words)
 
 
 @pytest.mark.parametrize(("name", "command"), [("flwr", "up"), ("jax", "up"), ("ray", "simulate")])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -30,6 +29,8 @@ from .simulator import simulated
 NODES = 3
 PATIENCE = 300.0
 """Seconds that a busy machine may take for anything here."""
+GONE = 30.0
+"""Seconds that a round waits for a killed node; those who are late with it are asked again."""
 
 
 def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
@@ -39,29 +40,31 @@ def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> 
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
-    """A fleet that has done its first run."""
+def test_fleet_over_tls(tmp_path: Path) -> None:
+    """One fleet for all that processes are needed for: starting it takes as much time as a dozen other tests."""
     settings = DeviceSettings(rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE)
-    trial = Trial(tmp_path_factory.mktemp("fleet"), settings, NODES, lambda text: None)
+    fleet = Trial(tmp_path / "fleet", settings, NODES, lambda text: None)
     try:
-        trial.start()
-        trial.submit()
-        for _ in trial.follow():
-            pass
-        yield trial
+        fleet.start()
+        fleet.submit()
+        assert [line["round"] for line in fleet.follow()] == [1, 2]
+        model_is_the_simulators(fleet)
+        link_speaks_tls_of_its_own_authority_only(fleet)
+        keys_are_private(fleet)
+        unregistered_node_is_refused(fleet)
+        killed_node_does_not_end_the_run(fleet, tmp_path / "second")
     finally:
-        trial.stop()
-        assert not trial.crew.others()
+        fleet.stop()
+    assert not fleet.crew.others()
 
 
-def test_model_over_tls_is_the_simulators(fleet: Trial) -> None:
+def model_is_the_simulators(fleet: Trial) -> None:
     for ours, theirs in zip(leaves(fleet.out), simulated(fleet.settings, NODES), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
         assert np.abs(ours).max() > 1e-3
 
 
-def test_link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
+def link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
     address = f"127.0.0.1:{fleet.port}/health"
     assert fleet.link is not None
     with urlopen(f"https://{address}", context=ssl.create_default_context(cafile=fleet.link.authority)) as page:
@@ -72,13 +75,13 @@ def test_link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
         urlopen(f"http://{address}")
 
 
-def test_keys_are_private(fleet: Trial) -> None:
+def keys_are_private(fleet: Trial) -> None:
     assert fleet.link is not None
     for path in (fleet.link.key, *(keys.private for keys in fleet.keys)):
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_unregistered_node_is_refused(fleet: Trial) -> None:
+def unregistered_node_is_refused(fleet: Trial) -> None:
     stranger = fleet.start_node(NODES, make_node(fleet.folder / f"node-{NODES + 1:04d}"))
     wait(lambda: not stranger.alive, "the refusal")
     said = stranger.log.read_text()
@@ -87,44 +90,35 @@ def test_unregistered_node_is_refused(fleet: Trial) -> None:
     assert "SuperNode ID" not in said
 
 
-def test_killed_node_does_not_end_the_run(fleet: Trial, tmp_path: Path) -> None:
+def killed_node_does_not_end_the_run(fleet: Trial, out: Path) -> None:
     victim = next(process for process in fleet.crew.processes if process.name == "node-0003")
-    fleet.out = tmp_path / "second"
+    fleet.out = out
     before = victim.log.read_text().count("Receiving:")
-    config = f'out="{fleet.out}" rounds=2 cohort={NODES} timeout=20.0'
-    fleet.submit("--run-config", config)
+    fleet.submit("--run-config", f'out="{out}" rounds=2 cohort={NODES} timeout={GONE}')
     wait(lambda: victim.log.read_text().count("Receiving:") > before, "the first round")
-    os.kill(victim.handle.pid, signal.SIGKILL)
+    victim.handle.send_signal(signal.SIGKILL)
     told = list(fleet.follow())
     assert [line["round"] for line in told] == [1, 2]
     assert fleet.result()["rounds"] == 2
     assert all(2 not in line["clients"] for line in told)
 
 
+@pytest.mark.long
 def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     command = [
-        sys.executable,
-        "-m",
-        "posse",
-        "devices",
-        "up",
-        "--nodes",
-        "2",
-        "--rounds",
-        "50",
-        "--folder",
-        str(folder),
-    ]
+        sys.executable, "-m", "posse", "devices", "up", "--nodes", "2", "--rounds", "50", "--folder", str(folder),
+    ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         log = folder / "node-0002" / "supernode.log"
         wait(lambda: log.exists() and "SuperNode ID" in log.read_text(), "the start of the nodes")
         assert len(homes(folder)) >= 3
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 130, said
     assert "stopped; the same command goes on" in said
     assert "Traceback" not in said
@@ -144,6 +138,30 @@ def test_secure_run_over_tls(tmp_path: Path) -> None:
     assert [len(line["clients"]) for line in told] == [NODES] * 2
     for ours, theirs in zip(leaves(trial.out), simulated(trial.settings, NODES), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+def test_noise_over_tls_from_the_command_line(tmp_path: Path) -> None:
+    """The simulator's model under noise; the same command again does nothing more and tells the same figures."""
+    folder = tmp_path / "fleet"
+    command = [
+        sys.executable, "-m", "posse", "devices", "up", "--nodes", "3", "--rounds", "2", "--samples", "64", "--noise",
+        "1", "--secure", "--devices", "3", "--optimiser", "sgd", "--folder", str(folder), "--json",
+    ]  # fmt: skip
+    told = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout))
+    assert told[0] == told[1]
+    assert (told[0]["rounds"], told[0]["paid_rounds"]) == (2, 2)
+    assert told[0]["privacy"][0]["epsilon"] > 0
+    settings = DeviceSettings(
+        rounds=2, cohort=3, seed=1, samples=64, noise=1.0, devices=3, secure=True, optimiser="sgd"
+    )  # fmt: skip
+    for ours, theirs in zip(leaves(folder / "run"), simulated(settings, 3), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert homes(folder) == set()
 
 
 @pytest.mark.long

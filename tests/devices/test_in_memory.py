@@ -93,7 +93,7 @@ def test_secure_round_survives_a_lost_device(tmp_path: Path) -> None:
         return None if node == 2 and stages[node] >= 3 else reply
 
     made = settings(tmp_path, secure=True, rounds=1, cohort=4, dropout=0.25, corrupt=0.0)
-    play(made, tmp_path, meddle=lose)
+    play(made, tmp_path, meddle=lose, corrupt=0.0)
     assert len(rounds_told(tmp_path)[0]["clients"]) == 3
 
 
@@ -104,7 +104,8 @@ def test_secure_round_with_too_few_left_is_done_again(tmp_path: Path) -> None:
         asked.append(node)
         return None if len(asked) == 1 else reply
 
-    play(settings(tmp_path, secure=True, rounds=1, corrupt=0.0, dropout=0.0), tmp_path, nodes=3, meddle=lose)
+    made = settings(tmp_path, secure=True, rounds=1, corrupt=0.0, dropout=0.0)
+    play(made, tmp_path, nodes=3, meddle=lose, corrupt=0.0)
     assert len(asked) == 3 + 5 * 3
 
 

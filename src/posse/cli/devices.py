@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import typer
 
 from posse.cli import options
 from posse.cli.flags import flags_given, settings_of
-from posse.cli.screen import bullets, print_json, remark, say
+from posse.cli.screen import bullets, heading, print_json, remark, say
 from posse.core.check import at_least
 from posse.core.errors import ConfigError
 
@@ -29,6 +30,8 @@ Publisher = Annotated[str, typer.Option(help="Who publishes the app.", metavar="
 MOST = 64
 """Devices on one machine at most: each takes two processes and some 250 MB."""
 TRIAL_SEED = 1
+NAMES = ("PLD", "RDP")
+"""Accountants, in the order of the figures."""
 
 
 def device_settings() -> type[DeviceSettings]:
@@ -56,6 +59,7 @@ def up(
         raise ConfigError(f"nodes on one machine must be at most {MOST}, got {nodes}. Try 'posse devices simulate'.")
     trial = _trial(context, config, nodes, folder)
     _needs("flwr")
+    _check(trial)
     with _stopping(trial):
         trial.start()
         trial.submit()
@@ -76,6 +80,7 @@ def simulate(
     _needs("ray", "flower-simulation")
     if trial.settings.secure:
         raise ConfigError("a simulation has no keys, so that its sums cannot be secure. Take 'posse devices up'.")
+    _check(trial)
     with _stopping(trial):
         trial.start_simulation()
         trial.submit("--federation-config", f"num-supernodes={nodes}")
@@ -104,10 +109,17 @@ def _trial(context: typer.Context, config: Path | None, nodes: int, folder: Path
 
     at_least(1, nodes=nodes)
     given = {**(read_toml(config) if config is not None else {}), **flags_given(context)}
-    given = {**{"cohort": min(nodes, 64), "seed": TRIAL_SEED}, **_fitting(given), **given}
-    settings = device_settings().make(given).checked()
+    usual = {"cohort": min(nodes, 64), "seed": TRIAL_SEED, "devices": nodes}
+    settings = device_settings().make({**usual, **_fitting(given), **given})
+    if not settings.noise and "devices" not in given:
+        settings = settings.model_copy(update={"devices": 0})
+    settings.checked()
     if settings.cohort > nodes:
         raise ConfigError(f"cohort must be at most nodes = {nodes}, got {settings.cohort}. Lower it.")
+    if settings.noise and settings.devices < nodes:
+        raise ConfigError(f"devices must be at least nodes = {nodes}, got {settings.devices}. Raise it.")
+    if settings.start:
+        settings = settings.model_copy(update={"start": str(Path(settings.start).expanduser().resolve())})
     return Trial(folder, settings, nodes, remark)
 
 
@@ -124,6 +136,22 @@ def _needs(module: str, extra: str = "flower") -> None:
 
     require(module, extra=extra)
     require("jax", extra="contextual")
+
+
+def _check(trial: Trial) -> None:
+    """Read the first model and look at what a round costs before anything is started."""
+    from posse.protocols.fed_contextual.flower.account import check_folder, ledger_of, size_of
+    from posse.protocols.fed_contextual.flower.first import first_model
+    from posse.protocols.fed_contextual.flower.places import STATE
+
+    settings = trial.settings
+    check_folder(settings, trial.out)
+    if not (trial.out / STATE).exists():
+        first_model(settings)
+    if settings.noise:
+        # dp-accounting warns of every order of Renyi's divergence that it leaves out; leaving some out is safe.
+        logging.getLogger("absl").setLevel(logging.ERROR)
+        ledger_of(settings, size_of(settings))
 
 
 @contextmanager
@@ -155,10 +183,10 @@ def _stopping(trial: Trial) -> Iterator[None]:
 
 def _follow(trial: Trial) -> None:
     for line in trial.follow():
-        remark(
-            f"round {line['round']} of {line['of']}: {len(line['clients'])} devices, average reward "
-            f"{line['reward']:.4f}, {line['seconds']:.1f} s"
+        came = (
+            f"{len(line['clients'])} devices, average reward {line['reward']:.4f}" if line["clients"] else "noise alone"
         )
+        remark(f"round {line['round']} of {line['of']}: {came}, {line['seconds']:.1f} s")
 
 
 def _show(trial: Trial, as_json: bool) -> None:
@@ -177,3 +205,22 @@ def _show(trial: Trial, as_json: bool) -> None:
         protected = "a simulation: nothing was protected"
     seeded = ["run from a seed, for repeating it: no protection of what devices drew"] if result["reproducible"] else []
     bullets([f"model: {result['model']}", protected, *seeded, f"logs, and keys: {trial.folder}"])
+    if "privacy" in result:
+        _spent(result)
+
+
+def _spent(result: dict[str, Any]) -> None:
+    """Print what was proved of a run under noise, and what not."""
+    first = result["privacy"][0]
+    figures = ", ".join(f"{one['figure']} by {name}" for name, one in zip(NAMES, result["privacy"], strict=True))
+    heading("Differential privacy, epsilon and delta")
+    bullets([
+        f"{figures}, for {first['covers']}",
+        first["adjacency"],
+        f"sampling: {first['sampling']}; noise on a sum counts as {first['noise_multiplier']:g} clips",
+        f"rounds paid for: {result['paid_rounds']}",
+    ], style="green")  # fmt: skip
+    heading("Not covered")
+    bullets(first["not_covered"], style="yellow")
+    if "stopped" in result:
+        remark(f"stopped early: {result['stopped']}. More noise, more devices or a larger limit allow more.")

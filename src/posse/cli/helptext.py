@@ -17,11 +17,13 @@ _PANELS = {
 }  # fmt: skip
 _PROTECTION = (
     "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
-    "start", "stop", "without_guarantee", "limit", "clip", "quantile", "levels", "sampling",
+    "start", "stop", "without_guarantee", "limit", "clip", "quantile", "levels", "sampling", "secure", "corrupt",
+    "dropout",
 )  # fmt: skip
 _CHOICE = {
+    "DeviceSettings": ("policy", "explore", "model", "features", "arms", "loss", "start"),
     "ContextualSettings": ("policy", "width", "batch"),
-    "FedSettings": ("policy", "epsilon", "beta", "mu", "gamma", "model", "loss", "evaluate"),
+    "FedSettings": ("policy", "epsilon", "beta", "mu", "gamma", "model", "hidden", "channels", "loss", "evaluate"),
 }
 
 

@@ -27,8 +27,8 @@ from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
 
 ORDER = (
-    "demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce", "ca", "enrol", "up",
-    "party", "status", "pause", "resume", "stop", "end", "doctor",
+    "demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce", "devices", "ca",
+    "enrol", "up", "party", "status", "pause", "resume", "stop", "end", "doctor",
 )  # fmt: skip
 
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""What the server does with the sum of a round: the step of the simulator's round that comes after its sum."""
+"""What the server does with updates of a round: it checks and adds them, and advances as the simulator does."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
-from posse.protocols.fed_contextual.aggregation import follow
-from posse.protocols.fed_contextual.rounds import Measured, Rates, State, Task
-from posse.protocols.fed_contextual.trees import Tree, norm, scale
+from posse.protocols.fed_contextual.rounds import Measured, Rates, State, Task, advance, floats
+from posse.protocols.fed_contextual.trees import Tree
 
 SLACK = 1e-5
 """What the rounding of a clipped update may add to its norm."""
@@ -46,7 +44,7 @@ def check_update(update: Leaves, like: Sequence[Any], limit: float, levels: int)
 
 
 def advanced(task: Task, rates: Rates, state: State, total: Tree, told: jax.Array) -> tuple[State, Measured]:
-    """Take the unweighted mean, the optimiser's step, and the next norm.
+    """Take the unweighted mean, the optimiser's step, and the next norm (`rounds.advance`).
 
     `told` holds sums over clients: rewards, samples, probabilities, clients, updates within the norm.
     """
@@ -56,12 +54,4 @@ def advanced(task: Task, rates: Rates, state: State, total: Tree, told: jax.Arra
 
 @partial(jax.jit, static_argnames="task")
 def _advanced(task: Task, rates: Rates, state: State, total: Tree, told: jax.Array) -> tuple[State, Measured]:
-    reward, samples, probability, clients, within = told
-    if task.levels:
-        unit = state.limit / task.levels
-        total = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
-    mean = scale(total, 1.0 / jnp.maximum(1.0, clients))
-    params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
-    share = within / jnp.maximum(1.0, clients)
-    after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
-    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean))
+    return advance(task, rates, state, floats(task, state, total), told)

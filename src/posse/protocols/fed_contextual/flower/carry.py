@@ -5,11 +5,14 @@ A tree travels as its arrays in jax's order; its shape is known to both ends fro
 
 from __future__ import annotations
 
+import math
+from io import BytesIO
 from typing import Any
 
 import jax
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.protocols.fed_contextual.flower.advance import Leaves
@@ -47,10 +50,27 @@ def arrays(leaves: Leaves) -> ArrayRecord:
 
 
 def unpacked(record: Any) -> Leaves:
-    """Unpack arrays in their order; those of bytes and numbers only."""
-    found = [record[str(at)].numpy() for at in range(len(record))]
-    if any(leaf.dtype.kind not in "fiu" for leaf in found):
-        raise ProtocolError("an array of a round must hold numbers.")
+    """Unpack arrays in their order; what is not arrays of numbers, as large as they say, is refused unread."""
+    if not isinstance(record, ArrayRecord) or sorted(record) != sorted(str(at) for at in range(len(record))):
+        raise ProtocolError("arrays of a round must be in a record of arrays, numbered from 0.")
+    return [_numbers(record[str(at)]) for at in range(len(record))]
+
+
+def _numbers(one: Array) -> NDArray[Any]:
+    """Read an array whose bytes have the type, the shape and the size that it declares."""
+    file = BytesIO(one.data)
+    try:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("another version")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    except (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError):
+        raise ProtocolError("an array of a round must be as numpy writes it.") from None
+    declared = (tuple(one.shape), one.dtype, one.stype)
+    if declared != (shape, str(dtype), "numpy.ndarray") or dtype.kind not in "fiu":
+        raise ProtocolError("an array of a round must hold numbers, of the type and the shape that it declares.")
+    if min(shape, default=1) < 1 or len(one.data) - file.tell() != math.prod(shape) * dtype.itemsize:
+        raise ProtocolError(f"an array of a round must have the bytes of its shape {shape}, got {len(one.data)}.")
+    found: NDArray[Any] = one.numpy()
     return found
 
 

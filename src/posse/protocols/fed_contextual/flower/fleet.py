@@ -2,11 +2,15 @@
 
 Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
 ids), else the operating system's. A node that did not answer is left out for some rounds as long as others are enough.
+
+Under noise every node that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and
+nobody is drawn for being reliable.
 """
 
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +47,10 @@ class Fleet:
     told: Callable[[str], None]
     last: str = ""
     """The last thing that went wrong."""
+    in_vain: int = 0
+    """Rounds in a row that gave no sum; kept under noise."""
+    suspected: dict[int, int] = field(default_factory=dict)
+    """Round in which a node was last suspected in a secure sum, by id."""
     _silent: dict[int, int] = field(default_factory=dict)
     _begun: bool = False
 
@@ -68,13 +76,32 @@ class Fleet:
                 )
             time.sleep(LOOK)
         self._begun = True
+        return self._by_coins(nodes, round_) if self.settings.noise else self._so_many(nodes, round_)
+
+    def _so_many(self, nodes: Sequence[Node], round_: int) -> list[Node]:
+        """Draw a cohort without replacement, of those who answered lately if they are enough."""
         awake = [node for node in nodes if self._silent.get(node.id, -REST) + REST <= round_]
         nodes = awake if len(awake) >= self.settings.enough else nodes
-        count = min(want, len(nodes))
+        count = min(self.settings.cohort, len(nodes))
         if self.settings.seed < 0:
             return random.SystemRandom().sample(nodes, count)
         numbers, _ = draw(self.settings.seed, round_, len(nodes), count, "fixed")
         return [nodes[at] for at in numbers.tolist()]
+
+    def _by_coins(self, nodes: Sequence[Node], round_: int) -> list[Node]:
+        """Draw each node with the chance cohort / devices; with a seed the simulator's draw, of those who are there."""
+        seed, cohort, devices = self.settings.seed, self.settings.cohort, self.settings.devices
+        if seed < 0:
+            drawn = [node for node in nodes if secrets.randbelow(devices) < cohort]
+        else:
+            numbers, here = draw(seed, round_, devices, cohort, "poisson")
+            drawn = [nodes[at] for at in numbers[here > 0].tolist() if at < len(nodes)]
+        if len(drawn) > self.settings.most_drawn:
+            raise ProtocolError(
+                f"round {round_ + 1} drew {len(drawn)} devices, and {devices} declared ones give at most "
+                f"{self.settings.most_drawn}. Raise devices: cutting the cohort would void the guarantee."
+            )
+        return drawn
 
     def ask(
         self, sent: Mapping[Node, RecordDict], round_: int, kind: str = MessageType.TRAIN

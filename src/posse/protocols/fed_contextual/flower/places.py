@@ -1,3 +1,4 @@
 """Names of files in the folder of a run."""
 
-STATE, PROGRESS, RESULT, FAILED = "state.npz", "progress.jsonl", "result.json", "failed.txt"
+STATE, SPENT, PROGRESS = "state.npz", "spent.json", "progress.jsonl"
+RESULT, FAILED = "result.json", "failed.txt"

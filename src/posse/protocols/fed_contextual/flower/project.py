@@ -48,6 +48,7 @@ def write_project(folder: Path, settings: DeviceSettings, publisher: str = "poss
 
 
 def _pyproject(settings: DeviceSettings, publisher: str) -> str:
+    extras = "flower,contextual,dp" if settings.noise else "flower,contextual"
     return to_toml({
         "build-system": {"requires": ["hatchling>=1.24"], "build-backend": "hatchling.build"},
         "project": {
@@ -55,7 +56,7 @@ def _pyproject(settings: DeviceSettings, publisher: str) -> str:
             "version": "1.0.0",
             "description": "A federated contextual bandit on devices.",
             "requires-python": ">=3.11",
-            "dependencies": [f"flwr>={FLOWER},<1.42", f"posse[flower,contextual]>={__version__}"],
+            "dependencies": [f"flwr>={FLOWER},<1.42", f"posse[{extras}]>={__version__}"],
             "license": {"file": "LICENSE"},
         },
         "tool.hatch.build.targets.wheel": {"packages": [PACKAGE]},

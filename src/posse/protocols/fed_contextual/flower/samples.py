@@ -84,6 +84,10 @@ def log_of(settings: DeviceSettings, path: Path) -> Logged:
         raise DataError(f"{path}: arms must be in [0, {settings.arms}), got {arms.min()} to {arms.max()}.")
     if not (np.isfinite(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
         raise DataError(f"{path}: rewards must be finite, and probabilities above 0 and at most 1. Correct the log.")
+    if settings.secure and np.abs(rewards).max(initial=0) > 1:
+        raise DataError(
+            f"{path}: rewards of a secure round must be from -1 to 1, got {np.abs(rewards).max():g}. Scale them."
+        )
     room = settings.samples - len(arms)
     mask = np.concatenate([np.ones(len(arms), np.float32), np.zeros(room, np.float32)])
     return Logged(

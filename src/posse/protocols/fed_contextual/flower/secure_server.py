@@ -2,7 +2,8 @@
 
 The server moves sealed shares and adds masked words; it holds no single update. Names in the terms are fingerprints of
 the nodes' registered keys. A stage is over when all have answered or the time is; a round that lost more devices than
-the plan allows for gives no sum and is done again with other terms.
+the plan allows for, or has fewer left than `least`, gives no sum and is done again with other terms. Devices whose
+shares do not open, or give no secret, are left out of it, and of some rounds more, as long as others are enough.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from posse.core.errors import ConfigError, ProtocolError
 from posse.privacy.aggregation import Server, Stage, Terms, from_ring, plan
 from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.flower.client_app import SECURE
-from posse.protocols.fed_contextual.flower.fleet import Fleet, Node
+from posse.protocols.fed_contextual.flower.fleet import REST, Fleet, Node
 from posse.protocols.fed_contextual.flower.secure_wire import (
     MEASURED,
     MESSAGE,
@@ -28,7 +29,9 @@ from posse.protocols.fed_contextual.flower.secure_wire import (
     encode,
     identity_of,
     split,
+    subject_of,
 )  # fmt: skip
+from posse.protocols.fed_contextual.flower.settings import FEWEST
 
 KIND = f"train.{SECURE}"
 
@@ -42,9 +45,9 @@ def secure_sum(
     """
     shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
     length = sum(int(leaf.size) for leaf in jax.tree.leaves(like)) + MEASURED
-    by_name = _named(nodes)
+    by_name = _named(_unsuspected(fleet, nodes, number))
     try:
-        terms = _terms(fleet, by_name, number, length, run_id)
+        terms = _terms(fleet, by_name, number, length, run_id, subject_of(sent, fleet.settings))
     except ConfigError as error:
         fleet.say(f"round {number + 1}: {error}")
         return None
@@ -54,9 +57,12 @@ def secure_sum(
         _take(fleet, server, by_name, orders, number)
         try:
             actions = server.close(stage)
+            _check_least(fleet, server)
         except ProtocolError as error:
             fleet.say(f"round {number + 1}: {error}")
             return None
+        finally:
+            fleet.suspected.update({by_name[name][0].id: number for name in server.suspects})
         orders = {
             action[1]: _order(server.stage, **{MESSAGE: encode(action[2])})
             for action in actions
@@ -68,6 +74,19 @@ def secure_sum(
     leaves, (reward, samples, probability, within) = split(from_ring(server.total), shapes)
     told = [reward, samples, probability, float(len(server.survivors)), within]
     return jax.tree.unflatten(jax.tree.structure(like), leaves), told, list(server.survivors)
+
+
+def _check_least(fleet: Fleet, server: Server) -> None:
+    """Give a round with too few survivors up before its sum is known."""
+    left, least = len(server.survivors), fleet.settings.least
+    if server.stage > Stage.MASKED and left < least:
+        raise ProtocolError(f"a round needs {least} answers, got {left}.")
+
+
+def _unsuspected(fleet: Fleet, nodes: Sequence[Node], number: int) -> Sequence[Node]:
+    """Leave out whoever was suspected lately, as long as others are enough."""
+    kept = [node for node in nodes if fleet.suspected.get(node.id, -REST) + REST <= number]
+    return kept if len(kept) >= max(FEWEST, fleet.settings.least) else nodes
 
 
 def _named(nodes: Sequence[Node]) -> dict[str, tuple[Node, bytes]]:
@@ -82,11 +101,11 @@ def _named(nodes: Sequence[Node]) -> dict[str, tuple[Node, bytes]]:
     return dict(sorted(found.items()))
 
 
-def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str) -> Terms:
+def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str, subject: bytes) -> Terms:
     settings = fleet.settings
     made = plan(len(by_name), corrupt=settings.corrupt, dropout=settings.dropout)
     identities = tuple(public for _, public in by_name.values())
-    return Terms(run_id, number, tuple(by_name), identities, length, made, os.urandom(32))
+    return Terms(run_id, number, tuple(by_name), identities, length, made, os.urandom(32), subject)
 
 
 def _take(
@@ -97,7 +116,7 @@ def _take(
     for node, reply in fleet.ask({by_name[name][0]: order for name, order in orders.items()}, at, KIND).items():
         try:
             server.receive(names[node.id], decode(reply[STAGE][MESSAGE]))
-        except (KeyError, ProtocolError) as error:
+        except (KeyError, TypeError, ValueError, ProtocolError) as error:
             fleet.say(f"round {at + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
 
 

@@ -6,6 +6,8 @@ probabilities in steps of 1/4096. So the server learns the sums of these too, an
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
@@ -18,13 +20,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
     load_ssh_public_key,
 )
+from flwr.app import ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.roles import Message
 from posse.privacy.aggregation.messages import MESSAGES
 from posse.privacy.aggregation.terms import Terms
-from posse.protocols.fed_contextual.flower.settings import MEASURE
+from posse.protocols.fed_contextual.flower.settings import MEASURE, DeviceSettings
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.flower.device import Learnt
@@ -54,8 +57,27 @@ def decode_terms(data: Any) -> Terms:
 def _read(decoder: Any, data: Any) -> Any:
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, TypeError, ConfigError) as error:
+    except (ValueError, TypeError, RecursionError, ConfigError) as error:  # ValueError: not msgpack, or not UTF-8
         raise ProtocolError(f"a message of a secure round does not parse: {error}") from None
+
+
+def subject_of(order: RecordDict, settings: DeviceSettings) -> bytes:
+    """Name what the vectors of a round are computed from: SHA-256 of the settings of the run and of the order.
+
+    The order counts with every record but the stage's; arrays with type, shape and bytes.
+    """
+    parts: list[Any] = [json.dumps(settings.resolved(), sort_keys=True)]
+    for name in sorted(order.keys() - {STAGE}):
+        record: Any = order[name]
+        parts.append((name, type(record).__name__, [(key, _plain(record, key)) for key in sorted(record)]))
+    return hashlib.sha256(b"posse order\x00" + msgspec.msgpack.encode(parts)).digest()
+
+
+def _plain(record: Any, key: str) -> Any:
+    if not isinstance(record, ArrayRecord):
+        return record[key]
+    one = record[key]
+    return one.dtype, list(one.shape), one.stype, hashlib.sha256(one.data).digest()
 
 
 def identity_of(registered: bytes) -> bytes:
@@ -71,10 +93,18 @@ def identity_of(registered: bytes) -> bytes:
 
 
 def words_of(learnt: Learnt) -> NDArray[np.uint32]:
-    """Put a device's rounded update and what it measured into one vector modulo 2^32."""
+    """Put a device's rounded update and what it measured into one vector modulo 2^32.
+
+    A sum has room for rewards of at most 1 an action.
+    """
     from posse.protocols.fed_contextual.flower.carry import leaves_of
 
     reward, samples, probability = (float(one) for one in learnt.told)
+    if not (abs(reward) <= samples and 0 <= probability <= samples):
+        raise DataError(
+            f"rewards of a secure round must be from -1 to 1, got a sum of {reward:g} over {samples:g} actions. "
+            "Scale them."
+        )
     measured = [float(learnt.within), samples, reward * MEASURE, probability * MEASURE]
     parts = [leaf.ravel().astype(np.int64) for leaf in leaves_of(learnt.update)]
     return np.concatenate([*parts, np.rint(measured).astype(np.int64)]).astype(np.uint32)

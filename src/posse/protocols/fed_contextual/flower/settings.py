@@ -9,6 +9,8 @@ from pydantic import Field
 
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
+from posse.privacy.dp.budget import check_delta
+from posse.protocols.fed_contextual.cohorts import room
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -18,6 +20,8 @@ MEASURE = 1 << 12
 RING = 1 << 31
 FEWEST = 3
 """Devices of a secure round at least."""
+FAR = 9.0
+"""Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
 
 class DeviceSettings(Settings):
@@ -38,11 +42,11 @@ class DeviceSettings(Settings):
     rounds: Count = 3
     """Federated rounds."""
     cohort: Count = 3
-    """Devices of a round."""
+    """Devices of a round; the expected number under noise, where each is drawn by a coin."""
     start_with: Annotated[int, Field(ge=0)] = 0
     """Devices to wait for before the first round; 0: those of a cohort."""
     least: Count = 1
-    """Answers without which a round is done again."""
+    """Answers without which a round is done again; 1 under noise, where every round counts as it is."""
     deploy_every: Count = 1
     """Rounds after which devices act with the newest model."""
     keep_log: bool = False
@@ -60,7 +64,15 @@ class DeviceSettings(Settings):
     clip: Positive = 1.0
     """Norm to which updates are clipped, or the first one."""
     quantile: Share = 0.0
-    """Fraction of updates that should be within the norm, which then follows it; 0 keeps it fixed."""
+    """Fraction of updates that should be within the norm, which then follows it; 0 keeps it fixed, as noise needs."""
+    noise: Annotated[float, Field(ge=0)] = 0.0
+    """Noise multiplier: standard deviation of the noise on a round's sum, in clipping norms; 0 for none."""
+    devices: Annotated[int, Field(ge=0)] = 0
+    """Under noise, the devices of the fleet: a round draws each that is connected with the chance cohort / devices."""
+    delta: float = 1e-6
+    """Delta of the figures of privacy; below 1 / devices."""
+    limit: Annotated[float, Field(ge=0)] = 0.0
+    """Largest epsilon (with delta) that may be spent on a device: training stops before it is more; 0 for none."""
     data: str = "digits"
     """Where a device's samples are if its own configuration does not say: digits, or a prepared population."""
     timeout: Positive = 600.0
@@ -75,6 +87,8 @@ class DeviceSettings(Settings):
     """Devices that a secure sum supposes to be with the server, as a share of the cohort."""
     dropout: Share = 0.1
     """Devices that may be lost in a secure round, as a share of the cohort."""
+    start: str = ""
+    """First model: model.npz of an earlier run, or a state that 'posse run fed-contextual --keep' wrote; else drawn."""
     out: str = "posse-run"
     """Folder of the state, the model and the progress, where the server runs; a run goes on from what is there."""
 
@@ -98,9 +112,45 @@ class DeviceSettings(Settings):
             raise ConfigError(f"features of a cnn must be a square number of pixels, got {self.features}.")
         if self.secure and self.cohort < FEWEST:
             raise ConfigError(f"a secure sum needs a cohort of at least {FEWEST}, got {self.cohort}. Raise it.")
-        if self.secure and self.cohort * max(self.rounded_to + 1, self.samples * MEASURE) >= RING:
+        most, steps = self.most_drawn + FAR * self.noise, self.rounded_to + 1
+        if self.rounded_to and max(most * steps, self.secure * self.most_drawn * self.samples * MEASURE) >= RING:
             raise ConfigError("cohort x levels and cohort x samples x 4096 must stay below 2^31. Lower one of them.")
+        self._check_noise()
         return self
+
+    def _check_noise(self) -> None:
+        check_delta(self.delta)
+        for name in ("limit", "devices"):
+            if getattr(self, name) and not self.noise:
+                raise ConfigError(
+                    f"{name} goes with noise, got {name} {getattr(self, name):g} and noise 0. Give noise."
+                )
+        if not self.noise:
+            return
+        if self.quantile:
+            raise ConfigError(
+                f"a clip that follows the updates tells more than is accounted for, got quantile {self.quantile:g} and "
+                f"noise {self.noise:g}. Fix the clip with quantile 0."
+            )
+        if self.least > 1:
+            raise ConfigError(
+                f"under noise a round counts with whoever answers: least must be 1, got {self.least}. Leave it out."
+            )
+        if self.devices < self.cohort:
+            raise ConfigError(
+                f"noise needs devices, the number among which a cohort of {self.cohort} is drawn, got {self.devices}. "
+                "Give it: the smaller a share of them a round draws, the less it costs."
+            )
+        if self.delta * self.devices >= 1:
+            raise ConfigError(
+                f"delta must be below 1 / devices = {1 / self.devices:.3g}, got {self.delta:g}: a larger one allows to "
+                "publish a device's data whole. Lower it."
+            )
+
+    @property
+    def most_drawn(self) -> int:
+        """Devices that a round may draw: all of a cohort, or so many that coins give more once in 10^9 rounds."""
+        return min(self.devices, room(self.cohort, "poisson")) if self.noise else self.cohort
 
     @property
     def enough(self) -> int:

@@ -42,7 +42,10 @@ def rates_of(settings: DeviceSettings) -> Rates:
     value = settings.explore or {"falcon": 1000.0}.get(settings.policy, 0.05)
     explore = {"greedy": (), "falcon": (settings.arms / 5, value)}.get(settings.policy, (value,))
     Exploration(settings.policy, **dict(zip(_PARAMETERS[settings.policy], explore, strict=True)))  # checks them
-    return Rates(settings.client_rate, settings.server_rate, explore=explore, pays=(jnp.eye(settings.arms),))
+    divisor = float(settings.cohort) if settings.noise else 0.0  # the noise itself is added to the sum before the step
+    return Rates(
+        settings.client_rate, settings.server_rate, divisor=divisor, explore=explore, pays=(jnp.eye(settings.arms),)
+    )
 
 
 _PARAMETERS = {"greedy": (), "epsilon-greedy": ("epsilon",), "softmax": ("beta",), "falcon": ("mu", "gamma")}

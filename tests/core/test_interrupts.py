@@ -1,0 +1,59 @@
+"""Ctrl-C is kept back, not lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from posse.core.interrupts import held
+
+
+def test_raised_after_the_block() -> None:
+    before, done = signal.getsignal(signal.SIGINT), False
+
+    def work() -> None:
+        nonlocal done
+        with held():
+            os.kill(os.getpid(), signal.SIGINT)
+            done = True
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_error_of_the_block_goes_first() -> None:
+    def work() -> None:
+        with held():
+            os.kill(os.getpid(), signal.SIGINT)
+            raise ValueError("own")
+
+    with pytest.raises(ValueError, match="own"):
+        work()
+
+
+def test_a_second_one_ends_the_process() -> None:
+    text = (
+        "import os, signal\nfrom posse.core.interrupts import held\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "with held():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went on', flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGINT
+    assert not done.stdout
+
+
+def test_a_handler_of_another_is_left() -> None:
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    try:
+        with held():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert seen == [1]
+    finally:
+        signal.signal(signal.SIGINT, before)
