@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,9 +68,10 @@ def process(home: Path) -> Callable[..., subprocess.Popen[str]]:
 
 
 def one_line(outcome: Outcome) -> str:
-    """The one line of a refusal: exit code 2, nothing on stdout, no traceback."""
+    """The one line of a refusal: exit code 2, nothing on stdout, no traceback; progress may be told before it."""
     assert outcome.code == 2, outcome.err
     assert outcome.out == ""
-    (line,) = outcome.err.splitlines()
+    *before, line = outcome.err.splitlines()
+    assert all(re.search(r" \.\.\. \(\d+ s\)$| left$", one) for one in before), outcome.err
     assert line.startswith("error: ")
     return line

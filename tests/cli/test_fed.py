@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from posse.cli import root
 from posse.cli.helptext import help_of, panel_of
 from posse.protocols.fed_contextual.settings import FedSettings
 from posse.results import Store
+from posse.results.progress import Progress
 from tests.cli.conftest import Call, one_line
 from tests.results.test_report import Page
 
@@ -37,7 +39,7 @@ def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call
     out = " ".join(outcome.out.split())
     for wanted in (
         "softmax · digits · 20 devices · 10 arms", "average reward", "mean probability of the chosen arm",
-        "rounds a second", "clip norm at the end", "greedy would earn", "The server learns every device's clipped",
+        "rounds a second", "clip norm at the end", "model would earn", "The server learns every device's clipped",
         "Protection: noise", "(unit client;", "Poisson, rate 0.25", "PLD", "RDP", "not covered",
         "What is not protected", "The server adds the noise", "posse runs show",
     ):  # fmt: skip
@@ -67,6 +69,52 @@ def test_one_json_document_with_the_plain_run_beside_it(posse: Call, home: Path)
     assert not home.exists()
 
 
+def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None:
+    outcome = posse(*RUN, *NOISY, "--model-out", "model.npz", "--plain-too", "--no-save", "--report", "r.html")
+    assert outcome.code == 0, outcome.err
+    assert "absl" not in outcome.err
+    assert "Excluding this order" not in outcome.err
+    assert "Decisions" in outcome.out
+    with np.load("model.npz") as found:
+        assert [found[name].shape for name in found.files] == [(), (10,), (64, 10)]
+    assert "Decisions of each arm" in Page(Path("r.html").read_text()).text
+
+
+def test_a_run_shown_again_has_the_rows_of_the_command(posse: Call) -> None:
+    flags = (*RUN, *SMALL, "--runs", "2", "--deploy-every", "6", "--evaluate", "greedy")
+    outcome = posse(*flags, COLUMNS="120")
+    assert "warning: no device acted with what was learnt in 6 rounds: deploy_every is 6" in outcome.err
+    shown = posse("runs", "show", "last", COLUMNS="120").out
+    for wanted in (
+        "average reward", "its smallest to largest run", "the same, last tenth", "an arm at random would earn",
+        "the best fixed arm would earn", "clip norm", "share of updates within the clip", "rounds a second",
+        "not over the split", "greedy with the deployed model would earn", "± a standard error; from 3,594 decisions",
+        "effective sample size",
+    ):  # fmt: skip
+        assert wanted in " ".join(outcome.out.split()), wanted
+        assert wanted in " ".join(shown.split()), wanted
+    assert "pseudo-regret" not in shown
+    assert "Warning: no device acted" in shown
+    assert [row.arms for row in Store().list()] == [10]
+
+
+def test_runs_side_by_side_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from posse.cli import work
+    from posse.protocols.fed_contextual import run, settings
+
+    told: list[str] = []
+    monkeypatch.setattr(work.Doing, "at", lambda self, fraction, what="": told.append(what))
+
+    def stand_in(asked: object, *, watch: Callable[[Progress], None], setup: object) -> None:
+        for progress in (Progress(0, 3, 0.3, 2), Progress(2, 3, 0.9)):
+            watch(progress)
+
+    monkeypatch.setattr(run, "run_fed", stand_in)
+    asked = settings.FedSettings(clients=20, cohort=5, runs=3)
+    work.fed(asked, asked.check())
+    assert ["runs 1 to 2 of 3" in told[0], "run 3 of 3" in told[1]] == [True, True]
+
+
 def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
     flags = (*RUN, *SMALL, "--keep", "kept", "--json", "--no-save")
     first, again = (json.loads(posse(*flags).out)["records"][0] for _ in range(2))
@@ -84,6 +132,21 @@ def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
         (("--policy", "softmx"), "policy must be"),
         (("--rounds", "many"), "rounds must be"),
         (("--report", "nowhere/r.html"), "does not exist"),
+        (("--hidden", "0"), "hidden must be at least 1"),
+        (("--channels", "16"), "channels"),
+        (("--channels", "16,many"), "channels"),
+        (("--scenario", "init", "--pretraining-client-rate", "-1"), "pretraining_client_rate must be"),
+        (("--pretraining-server-rate", "0.1"), "applies to scenarios with pre-training"),
+        (("--pretraining-optimiser", "rms"), "pretraining_optimiser must be"),
+        (("--model-out", "model.txt"), "ends in .npz"),
+        (("--keep", "/proc/nowhere"), "a run cannot be kept in /proc/nowhere"),
+        (("--delay", "3"), "No such option: --delay"),
+        (("--delta", "0"), "below 1 / devices"),
+        (("--drift", "values", "--drift-every", "0"), "drift_every must be at least 1"),
+        (("--pretrained", "10"), "applies to scenarios with pre-training"),
+        (("--policy", "sofmax"), "Did you mean 'softmax'?"),
+        (("--model-out", "nowhere/model.npz"), "in a folder that exists"),
+        (("--model-out", "model.npz", "--runs", "2"), "of a single run"),
     ],
 )
 def test_mistakes_are_one_line(posse: Call, flags: tuple[str, ...], what: str) -> None:
@@ -96,24 +159,54 @@ def test_every_flag_says_what_it_is(name: str) -> None:
     assert panel_of(FedSettings, name)
 
 
+def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flags: str) -> tuple[int, str, str]:
+    """Start a long run, send Ctrl-C once a file is there, and give the exit code and what was said."""
+    # A handler in the parent is the default in the child; a function run between fork and exec would not suit jax.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        started = process(*RUN, *SMALL[:2], "--rounds", "1000000", "--keep", "kept", *flags)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    while not wait.exists():
+        assert started.poll() is None, "ended before it was interrupted"
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=120)
+    return started.returncode, out, err
+
+
+def test_ctrl_c_while_compiling_ends_in_one_line(
+    process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header of a kept run is written just before compiling begins."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    code, out, err = interrupted(process, Path("kept/run.json"), "--no-save")
+    assert (code, out) == (root.INTERRUPTED, "")
+    assert "Traceback" not in err
+    assert "interrupted" in err.splitlines()[-1]
+
+
+def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
+    process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    code, out, err = interrupted(process, Path("kept/seed-0.npz"), "--no-save", "--json")
+    (record,) = json.loads(out)["records"]
+    assert (code, record["status"]) == (root.INTERRUPTED, "interrupted")
+    rounds = record["summary"]["rounds_done"]
+    assert f"interrupted; kept {rounds} rounds in kept; the same command goes on." in err
+    assert "nothing was saved" not in err
+
+
 def test_ctrl_c_keeps_what_was_done(
     process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    # A handler in the parent is the default in the child; a function run between fork and exec would not suit jax.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        started = process(*RUN, *SMALL[:2], "--rounds", "1000000", "--keep", "kept")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    while not Path("kept/seed-0.npz").exists():
-        assert started.poll() is None, "ended before it was interrupted"
-        time.sleep(0.05)
-    started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=60)
-    assert (started.returncode, out) == (root.INTERRUPTED, "")
+    code, out, err = interrupted(process, Path("kept/seed-0.npz"))
+    assert (code, out) == (root.INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
+    assert "the same command goes on" in err
     assert "Traceback" not in err
     assert record.status == "interrupted"
     assert 0 < record.steps_done < 1_000_000

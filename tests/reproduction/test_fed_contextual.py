@@ -337,8 +337,9 @@ def test_claims_of_figure_4_follow_the_curves() -> None:
 def test_what_earns_most_is_chosen() -> None:
     line = line_of("fig1a", "softmax")
     tried = line.to_choose(BRIEF)
-    assert [job.parameters for job in tried] == [{"beta": 0.05}, {"beta": 0.1}]
-    results = [result(tried[0], [0.1, 0.2, 0.3, 0.2, 0.1, 0.0]), result(tried[1], [0.1, 0.1, 0.1, 0.1, 0.4, 0.1])]
+    assert [job.parameters for job in tried] == [{"beta": 0.05}, {"beta": 0.1}, {"beta": 0.02}]
+    levels = [0.1, 0.2, 0.3, 0.2, 0.1, 0.0], [0.1, 0.1, 0.1, 0.1, 0.4, 0.1], [0.3] * 6
+    results = [result(job, some) for job, some in zip(tried, levels, strict=True)]
     chosen = choose(BRIEF, tried, results)
     assert (chosen.client, chosen.server, chosen.parameters) == (0.2, 0.005, {"beta": 0.1})
     assert chosen.reward == pytest.approx(0.4, abs=0.01)

@@ -81,7 +81,7 @@ def _help_when_alone(context: typer.Context) -> None:
 app.command("demo")(demo.demo)
 run.app.command("dp-combinatorial", cls=settings_command(market.market_settings))(market.dp_combinatorial)
 run.app.command("mpc-contextual", cls=settings_command(contextual.contextual_settings))(contextual.mpc_contextual)
-run.app.command("fed-contextual", cls=settings_command(fed.fed_settings))(fed.fed_contextual)
+run.app.command("fed-contextual", cls=settings_command(fed.fed_settings, skip=["delay"]))(fed.fed_contextual)
 app.add_typer(run.app, name="run")
 app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
 app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from posse.core.interrupts import held
 from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
@@ -49,9 +50,10 @@ def _flagged(
 
         def get_params(self, ctx: Any) -> Any:
             if self._flags is None:
-                model = load()
-                self._flags = tuple(name for name in model.model_fields if name not in skip)
-                self.params.extend(_options(model, self._flags, defaults))
+                with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+                    model = load()
+                    self._flags = tuple(name for name in model.model_fields if name not in skip)
+                    self.params.extend(_options(model, self._flags, defaults))
             return super().get_params(ctx)
 
         def invoke(self, ctx: Any) -> Any:

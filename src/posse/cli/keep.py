@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
@@ -19,6 +19,15 @@ from posse.core.extras import require
 if TYPE_CHECKING:
     from posse.results.record import RunRecord
     from posse.results.schema import RunRow
+
+
+class Show(Protocol):
+    """Prints records."""
+
+    def __call__(self, records: Sequence[RunRecord], *, saves: bool) -> None:
+        """Print them; `saves` says whether they go to the store."""
+        ...
+
 
 _PICTURES = (".pdf", ".png", ".svg")
 
@@ -83,21 +92,31 @@ class Keeper:
             remark(f"figure: {self._figure}")
 
     @contextmanager
-    def on_interrupt(self) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id, and leave with the code of Ctrl-C."""
+    def on_interrupt(self, folder: Path | None = None, show: Show | None = None) -> Iterator[None]:
+        """Keep what an interrupted run had done, say its id, and leave with the code of Ctrl-C.
+
+        `folder` is where its state lies, from which the same command goes on, and `show` prints its record.
+        """
         from posse.results.interrupted import Interrupted
 
         try:
             yield
         except Interrupted as stop:
             record = self.name(stop.record)
-            if not record.runs:
+            if show is not None:
+                show([record], saves=self.saves)
+            rounds = record.summary.get("rounds_kept", 0)
+            kept = f"kept {rounds} rounds in {folder}; the same command goes on" if folder and rounds else ""
+            if kept and self._store is None:
+                remark(f"interrupted; {kept}.")
+            elif not record.runs:
                 remark("interrupted before a run had begun; there is nothing of it to save.")
             elif self._store is None:
                 remark("interrupted; nothing was saved (--no-save).")
             else:
                 self._store.save(record)
-                remark(f"interrupted; what was done is saved as {record.id} (status: interrupted).")
+                also = f"; {kept}" if kept else ""
+                remark(f"interrupted; what was done is saved as {record.id} (status: interrupted){also}.")
             raise typer.Exit(INTERRUPTED) from stop
 
 

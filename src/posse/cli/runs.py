@@ -15,6 +15,7 @@ from posse.cli.screen import heading, print_json, record_json, remark, say, tabl
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
+    from posse.results.record import RunRecord
     from posse.results.store import Store
     from posse.results.vocabulary import Vocabulary
 
@@ -91,7 +92,10 @@ def show(id: options.One, json: options.Json = False) -> None:
     heading(f"{record.id}: {tables.describe(record)}")
     facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
-    tables.earned_and_cost([record])
+    if record.kind == "fed-contextual":
+        _federated(record)
+    else:
+        tables.earned_and_cost([record])
     tables.costs_of_a_step(record)
     tables.joining([record])
     if record.arms:
@@ -105,6 +109,17 @@ def show(id: options.One, json: options.Json = False) -> None:
         heading("CPU time by role")
         table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
     tables.protection(record)
+
+
+def _federated(record: RunRecord) -> None:
+    """Print what the run command prints of a federated contextual bandit."""
+    from posse.cli import fed_tables
+    from posse.protocols.fed_contextual.remarks import told
+
+    fed_tables.results([record])
+    fed_tables.estimated(record)
+    for sentence in told(record.summary):
+        say(f"Warning: {sentence}", style="yellow")
 
 
 @app.command()

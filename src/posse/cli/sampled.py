@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,8 +24,6 @@ def sampled_settings() -> type[SampledSettings]:
 
 def sampled(context: typer.Context, config: options.Config = None, json: options.Json = False) -> None:
     """See what rounds of federated training prove under noise, or the noise that an epsilon needs."""
-    # dp-accounting warns of every order of Renyi's divergence that it leaves out; leaving some out is safe.
-    logging.getLogger("absl").setLevel(logging.ERROR)
     settings = settings_of(sampled_settings(), context, config)
     with Doing("composing privacy losses"):
         proved = settings.proved()

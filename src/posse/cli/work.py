@@ -107,8 +107,11 @@ def contextual(settings: ContextualSettings) -> RunRecord:
 
 def fed(settings: FedSettings, setup: Setup) -> RunRecord:
     """Run a federated contextual bandit on simulated devices."""
-    from posse.protocols.fed_contextual.run import run_fed
+    from posse.core.interrupts import held
     from posse.results.progress import Progress
+
+    with held():
+        from posse.protocols.fed_contextual.run import run_fed
 
     name, whole = f"{settings.policy} on {setup.population.clients:,} devices", settings.runs * setup.rounds
     with Doing(f"{name}, compiling") as doing:
@@ -119,7 +122,9 @@ def fed(settings: FedSettings, setup: Setup) -> RunRecord:
             first[:] = first or [(time.monotonic(), progress.fraction)]
             elapsed, done = time.monotonic() - first[0][0], (progress.fraction - first[0][1]) * whole
             rate = f", {done / elapsed:.3g} rounds/s" if done > 0 and elapsed > 0 else ""
-            what = f"{name}, run {progress.run + 1} of {progress.runs}" if progress.runs > 1 else name
+            first_run, last_run = progress.run + 1, progress.run + progress.together
+            which = f"runs {first_run} to {last_run}" if last_run > first_run else f"run {first_run}"
+            what = f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name
             doing.at(progress.fraction, what + rate)
 
         return run_fed(settings, watch=watch, setup=setup)

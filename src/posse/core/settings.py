@@ -5,6 +5,7 @@ Values given by flags win over the file. Unknown keys are errors, with the neare
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,5 +58,9 @@ def _explain(error: ValidationError, known: tuple[str, ...]) -> str:
         return f"unknown setting '{name}'.{nearest(name, known)}"
     if first["type"] == "missing":
         return f"{name} is needed and was not given."
+    if first["type"] == "literal_error":
+        meant = nearest(str(first["input"]), tuple(re.findall(r"'([^']*)'", str(first["msg"])))).partition(" Known")[0]
+    else:
+        meant = ""
     problem = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"{name} must be {problem}, got {first['input']!r}."
+    return f"{name} must be {problem}, got {first['input']!r}.{meant}"

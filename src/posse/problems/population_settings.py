@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import field_validator
+
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.problems.availability import Availability
@@ -65,7 +68,7 @@ class PopulationSettings(Settings):
     tags: int = stackexchange.TAGS
     """Most frequent tags that are arms."""
     client_column: str | None = CLIENT
-    """Column of your own file that names the client; none for Dirichlet clients."""
+    """Column of your own file that names the client; 'none' for Dirichlet clients."""
     label_column: str = LABEL
     """Column of your own file that holds the label."""
     verify: bool = True
@@ -77,7 +80,7 @@ class PopulationSettings(Settings):
     missing: float = 0.0
     """Chance that a client that is asked does not answer."""
     late: float = 0.0
-    """Chance that its answer comes rounds later."""
+    """Chance that its answer comes rounds later, and is lost."""
     delay: int = 1
     """Most rounds that an answer is late."""
     never: float = 0.0
@@ -88,6 +91,12 @@ class PopulationSettings(Settings):
     """Rounds after which labels change, or of a season of the arms' values."""
     drift_share: float = 0.5
     """Share of arms that change, or how deep values fall."""
+
+    @field_validator("client_column", mode="before")
+    @classmethod
+    def _no_column(cls, value: object) -> object:
+        """Take the word for no column: flags and TOML files have no other way to say it."""
+        return None if value == "none" else value
 
     def population(self) -> Population:
         """Make the population.
@@ -126,6 +135,9 @@ class PopulationSettings(Settings):
 
     def drifting(self, arms: int) -> Drift | None:
         """Make the drift; none if the world stays."""
+        if self.drift != "none":
+            check.at_least(1, drift_every=self.drift_every)
+            check.between(0, 1, open_low=self.drift == "labels", drift_share=self.drift_share)
         if self.drift == "labels":
             return LabelDrift(arms, self.drift_every, self.drift_share, self.seed)
         return ValueDrift(arms, self.drift_every, self.drift_share, self.seed) if self.drift == "values" else None

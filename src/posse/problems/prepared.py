@@ -128,6 +128,11 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
+        if "header" not in arrays:
+            raise DataError(
+                f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} and no header. Make a "
+                "Population of these arrays and write it with posse.problems.prepared.save."
+            )
         header: dict[str, Any] = json.loads(str(arrays.pop("header")))
     except FileNotFoundError:
         raise DataError(f"no file {file}. Check the path.") from None

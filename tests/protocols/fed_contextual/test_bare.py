@@ -28,7 +28,7 @@ import posse.problems.populations
 import posse.problems.prepared
 import posse.problems.scenarios
 from posse.protocols.fed_contextual import (
-    aggregation, bench, client, cohorts, jobs, keys, models, resident, results, rounds, server, sources, study,
+    aggregation, bench, client, cohorts, jobs, keys, models, plan, resident, results, rounds, server, sources, study,
     training, trees,
 )
 

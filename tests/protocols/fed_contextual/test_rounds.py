@@ -133,6 +133,25 @@ def test_what_is_measured_is_what_happened(reference: tuple[State, Measured]) ->
     assert float(seen.probability) == pytest.approx(sizes.sum() / 3)
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_pulls_are_those_of_the_logs(lanes: int) -> None:
+    """A greedy policy and a model that scores one arm highest: which one, and how often, is known."""
+    task = TASK._replace(policy=sources.greedy, lanes=lanes)
+    rates = RATES._replace(explore=())
+    params = {"w": jnp.zeros((5, 3)).at[0].set(jnp.array([0.0, 1.0, -1.0])), "b": jnp.zeros(3)}
+    cohort = gathered(EIGHT, present=[1] * 7 + [0])
+    _, seen = round_of(cohort, task, rates, state=begin(task, 0, params))
+    real = (np.asarray(cohort.mask) > 0)[:7]
+    first = np.asarray(cohort.contexts)[:7, :, 0][real]
+    best = np.argmax(np.stack([0 * first, first, -first]), axis=0)
+    assert seen.pulls is not None
+    assert np.asarray(seen.pulls).tolist() == np.bincount(best, minlength=3).tolist()
+
+
+def test_supervised_rounds_pull_nothing() -> None:
+    assert supervised(TASK, RATES, begin(TASK, 0), gathered(EIGHT), jnp.uint32(0))[1].pulls is None
+
+
 def test_noise_is_a_function_of_seed_and_round_and_scales_with_the_norm() -> None:
     loud = RATES._replace(noise=0.5, divisor=8.0)
     quiet = RATES._replace(noise=0.0, divisor=8.0)

@@ -13,11 +13,11 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.prepared import save
 from posse.protocols.fed_contextual import study
-from posse.protocols.fed_contextual.bench import Bench, Run, _side_by_side, device_of
+from posse.protocols.fed_contextual.bench import Bench
 from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read_jobs
-from posse.protocols.fed_contextual.results import average_rewards, read
-from posse.protocols.fed_contextual.rounds import Measured, begin
-from posse.protocols.fed_contextual.training import joined, train
+from posse.protocols.fed_contextual.plan import device_of
+from posse.protocols.fed_contextual.results import average_rewards, read, write
+from posse.protocols.fed_contextual.rounds import SERIES
 from tests.protocols.fed_contextual.toys import close, population, questions, same
 
 BASE = Job(
@@ -45,23 +45,32 @@ def test_arrays_are_over_rates_seeds_and_rounds(bench: Bench) -> None:
     assert np.allclose(running[..., 0], result.seen.reward[..., 0] / result.seen.samples[..., 0])
 
 
-def test_runs_side_by_side_are_the_runs_alone(bench: Bench) -> None:
-    task, schedule = bench._task(BASE), bench._schedule(BASE)
-    rates = bench._rates(BASE, study_rewards(bench))
-    source = bench.source(BASE.cap, schedule.samples)
-    runs = [Run(0.1, 0.05, 0), Run(0.2, 0.1, 3)]
-    together: list[Measured] = list(_side_by_side(task, rates, runs, source, schedule, 3, None))  # type: ignore[arg-type]
-    for at, run in enumerate(runs):
-        own = rates._replace(client=run.client, server=run.server)
-        parts = [seen for _, seen in train(task, own, begin(task, run.seed), source, schedule, run.seed, together=3)]
-        side = joined([jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], part) for part in together])
-        close(side, joined(parts), 1e-4)
+@pytest.mark.parametrize("changes", [{}, {"scenario": "init"}, {"drift": {"kind": "labels", "every": 2}}])
+def test_runs_side_by_side_are_the_runs_alone(bench: Bench, changes: dict[str, Any]) -> None:
+    job = replace(BASE, client_rate=(0.1, 0.2), server_rate=(0.05, 0.1), seeds=(0, 3), **changes)
+    alone, side = (Bench(bench.population, side=side).run(job) for side in (1, 3))
+    close(side.seen, alone.seen, 1e-4)
+    assert average_rewards(side).shape == (4, 2, 6)
 
 
-def study_rewards(bench: Bench) -> Any:
-    from posse.problems.scenarios import scenario
+def test_pulls_are_counted_over_rounds(bench: Bench, tmp_path: Path) -> None:
+    result = bench.run(replace(BASE, seeds=(0, 3)))
+    pulls = result.seen.pulls
+    assert pulls is not None
+    assert pulls.shape == (1, 2, 3)
+    same(pulls.sum(axis=-1), result.seen.samples.sum(axis=-1))
+    write(tmp_path / "new.npz", result)
+    same(read(tmp_path / "new.npz").seen, result.seen)
 
-    return scenario("scratch", bench.population).rewards
+
+def test_results_from_before_pulls_were_counted_are_read(bench: Bench, tmp_path: Path) -> None:
+    result = bench.run(BASE)
+    write(tmp_path / "old.npz", result._replace(seen=result.seen._replace(pulls=None)))
+    with np.load(tmp_path / "old.npz") as found:
+        assert set(found.files) == {*SERIES, "job", "about"}
+    old = read(tmp_path / "old.npz")
+    assert old.seen.pulls is None
+    same(average_rewards(old), average_rewards(result))
 
 
 def test_pre_training_helps_and_the_first_model_can_be_left_as_it_is(bench: Bench) -> None:

@@ -65,6 +65,8 @@ def test_a_run_taken_up_again_is_the_same_bit_for_bit(where: str, data: Data, tm
     *_, (last, _) = resumed = list(train(ADAM, RATES, again, source, SCHEDULE, 7, together=4))
     same(last, states[-1])
     same(joined([kept, *(seen for _, seen in resumed)]), whole)
+    assert whole.pulls is not None
+    assert whole.pulls.sum() == whole.samples.sum()
     assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
 
 
@@ -74,6 +76,15 @@ def test_a_state_of_another_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kept by another model or optimiser"):
         load(tmp_path / "state.npz", begin(ADAM, 0))
     load(tmp_path / "state.npz", begin(TASK._replace(optimiser=sgd()), 0))
+
+
+def test_a_state_from_before_pulls_were_counted_goes_on(data: Data, tmp_path: Path) -> None:
+    state, first = next(train(ADAM, RATES, begin(ADAM, 0), data, SCHEDULE, 7, together=4))
+    save(tmp_path / "state.npz", state, first._replace(pulls=None))
+    again, kept = load(tmp_path / "state.npz", begin(ADAM, 0))
+    same(again, state)
+    assert joined([kept, first]).pulls is None  # how often is not known of all rounds
+    same(joined([kept, first]).reward[4:], first.reward)
 
 
 def test_a_seed_outside_32_bits_is_refused(data: Data) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -13,6 +16,21 @@ _GRID = 1e-4
 """Grid of the privacy loss at noise 1 and above; it grows with the loss, as 1 / noise^2."""
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep dp-accounting from warning of every order of Renyi's divergence that it leaves out: to do so is safe."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return "Excluding this order" not in record.getMessage()
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
+
+
 @lru_cache(maxsize=256)
 def _one_round(kept: tuple[int, int, float, Sampling]) -> tuple[Any, Any]:
     """Orders and Renyi divergences of one round."""
@@ -22,10 +40,12 @@ def _one_round(kept: tuple[int, int, float, Sampling]) -> tuple[Any, Any]:
     relation = dp.NeighboringRelation
     if sampling == "poisson":
         accountant = rdp.RdpAccountant(neighboring_relation=relation.ADD_OR_REMOVE_ONE)
-        accountant.compose(dp.PoissonSampledDpEvent(cohort / clients, dp.GaussianDpEvent(noise)))
+        event = dp.PoissonSampledDpEvent(cohort / clients, dp.GaussianDpEvent(noise))
     else:
         accountant = rdp.RdpAccountant(neighboring_relation=relation.REPLACE_ONE)
-        accountant.compose(dp.SampledWithoutReplacementDpEvent(clients, cohort, dp.GaussianDpEvent(noise / 2)))
+        event = dp.SampledWithoutReplacementDpEvent(clients, cohort, dp.GaussianDpEvent(noise / 2))
+    with _without_warnings():
+        accountant.compose(event)
     # Divergences add up over rounds; asking the accountant anew would compute them again for each number of rounds.
     return accountant._orders, accountant._rdp
 

@@ -18,7 +18,7 @@ from posse.problems.scenarios import SCENARIOS
 from posse.protocols.fed_contextual.client import LOSSES
 from posse.protocols.fed_contextual.cohorts import SAMPLINGS
 from posse.protocols.fed_contextual.server import OPTIMISERS
-from posse.protocols.fed_contextual.sources import MODELS
+from posse.protocols.fed_contextual.sources import MODELS, parameters
 from posse.protocols.fed_contextual.trees import Number
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -135,11 +135,7 @@ class Job:
 
     def explore(self, arms: int) -> tuple[Number, ...]:
         """Return the policy's parameters in the order of its function."""
-        chosen = _made(Exploration, "policy", {"kind": self.policy, **self.parameters})
-        mu = arms / 5 if chosen.mu is None else chosen.mu
-        return {
-            "greedy": (), "epsilon-greedy": (chosen.epsilon,), "softmax": (chosen.beta,), "falcon": (mu, chosen.gamma),
-        }[self.policy]  # fmt: skip
+        return parameters(_made(Exploration, "policy", {"kind": self.policy, **self.parameters}), arms)
 
     def drifts(self, arms: int) -> Drift | None:
         """Return how the world changes, if it does."""

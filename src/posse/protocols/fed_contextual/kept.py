@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+import jax
 import numpy as np
 
 from posse.core.errors import ConfigError, DataError
@@ -16,7 +19,7 @@ from posse.protocols.fed_contextual.training import load, save
 
 FORMAT = "posse fed-contextual 1"
 HEADER = "run.json"
-FREE = ("keep", "rounds", "runs", "points", "limit", "evaluate")
+FREE = ("keep", "rounds", "runs", "points", "limit", "evaluate", "model_out")
 """Settings that may change when a run goes on."""
 _EVERY = 10.0
 """Seconds between two states that are kept."""
@@ -25,16 +28,22 @@ _EVERY = 10.0
 class Kept:
     """A folder of states, one file a seed."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], population: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, config: dict[str, Any], population: dict[str, Any], defaults: dict[str, Any] | None = None
+    ) -> None:
+        """Open a folder; `defaults` stand for settings that a run from before them does not name."""
         self._folder, self._last = folder, 0.0
-        own = {name: value for name, value in config.items() if name not in FREE}
+        own, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults or {}))
         header = json.loads(json.dumps({"format": FORMAT, "settings": own, "population": population}))
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / HEADER
-        if path.exists():
-            _agree(_read(path), header, folder)
-        else:
-            path.write_text(json.dumps(header, indent=1), encoding="utf-8")
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            there = path.exists()
+            if not there:
+                path.write_text(json.dumps(header, indent=1), encoding="utf-8")
+        if there:
+            found = _read(path)
+            _agree({**found, "settings": {**usual, **found.get("settings", {})}}, header, folder)
 
     def load(self, seed: int, like: State, rounds: int) -> tuple[State, Measured] | None:
         """Return the state of a seed and what its rounds showed; nothing where none was kept."""
@@ -43,17 +52,20 @@ class Kept:
             return None
         try:
             state, seen = load(path, like)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise DataError(f"{path} cannot be read ({error}). Remove it to begin that run anew.") from None
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            raise DataError(
+                f"{path} is damaged, or not of a run with these settings. Remove it to begin that run anew."
+            ) from None
         if int(state.round) > rounds:
             raise ConfigError(
                 f"{path} holds {int(state.round)} rounds, and {rounds} are asked for. Ask for more, or keep elsewhere."
             )
-        return state, Measured(*(np.asarray(leaf) for leaf in seen))
+        return state, seen
 
     def save(self, seed: int, state: State, seen: Measured) -> None:
         """Keep a state."""
-        save(self._path(seed), state, seen)
+        with _writing(self._folder):
+            save(self._path(seed), state, seen)
         self._last = time.monotonic()
 
     @property
@@ -63,6 +75,27 @@ class Kept:
 
     def _path(self, seed: int) -> Path:
         return self._folder / f"seed-{seed}.npz"
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError(f"a run cannot be kept in {folder}: {why}. Name another folder.") from error
+
+
+def write_model(path: Path, state: State) -> None:
+    """Write the newest model as a fleet does: arrays leaf0, leaf1, ... in jax's order, and the rounds behind it."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            leaves = {f"leaf{at}": np.asarray(leaf) for at, leaf in enumerate(jax.tree.leaves(state.params))}
+            np.savez(file, allow_pickle=False, deployment=np.array(int(state.round)), **leaves)
+        part.replace(path)
+    except OSError as error:
+        raise DataError(f"the model cannot be written to {path}: {error.strerror}. Choose another place.") from error
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
         server = "The server learns every device's clipped update, and which device sent it."
     return (
         "A device keeps its contexts, arms, rewards and probabilities; what leaves it is one clipped update for every "
-        "round it takes part in, and sums of its rewards, probabilities and samples.",
+        "round it takes part in, and sums of its rewards, probabilities and samples. This record also counts the "
+        "decisions for each arm, over all devices, which a fleet does not.",
         server,
         "Whoever is given the model sees it after every deployment"
         + (", under the noise of every round." if config.get("noise") else "."),
@@ -56,11 +57,12 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
         out.append("The server adds the noise, and sees the sum of a round before it does.")
     if not config.get("levels"):
         out.append("Updates reach the server as they are: an update can tell the samples it was learnt from.")
-    if config.get("scenario", "scratch") != "scratch":
+    if config.get("noise") and config.get("scenario", "scratch") != "scratch":
         out.append("Pre-training carries no noise: the figures do not cover the clients it is on.")
     return (
         *out,
-        "Rewards, probabilities and samples of a round are summed without noise, and this record shows them.",
+        "Rewards, probabilities, samples and decisions for each arm are summed without noise, and this record shows "
+        "them.",
         "An arm that a device shows to others tells about its context.",
         "Which devices take part in a round, and when, is known to the server.",
         "Devices that send wrong updates can falsify the model; clipping bounds each, and nothing finds them.",
@@ -70,7 +72,7 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What the figures of privacy leave out in this run, beside what they always leave out."""
-    out = ["sums of rewards, probabilities and samples of a round, which carry no noise"]
+    out = ["sums of rewards, probabilities, samples and decisions for each arm, which carry no noise"]
     if config.get("scenario", "scratch") != "scratch":
         out.append("pre-training, which carries no noise")
     if config.get("evaluate"):

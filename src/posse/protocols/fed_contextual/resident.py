@@ -49,7 +49,12 @@ def _rounds(
         deployed = jax.tree.map(lambda new, old: jnp.where(due, new, old), after.params, after.deployed)
         return after._replace(deployed=deployed), measured
 
-    return jax.lax.scan(step, state, (clients, present, tables))
+    return _summed(*jax.lax.scan(step, state, (clients, present, tables)))
+
+
+def _summed(state: State, seen: Measured) -> tuple[State, Measured]:
+    """Add up the pulls of all rounds."""
+    return state, seen if seen.pulls is None else seen._replace(pulls=seen.pulls.sum(axis=0))
 
 
 @partial(jax.jit, static_argnames=("task", "samples", "supervised"))

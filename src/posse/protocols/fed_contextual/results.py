@@ -10,22 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.protocols.fed_contextual.rounds import Measured
+from posse.protocols.fed_contextual.rounds import SERIES, Measured
 
 
 class Result(NamedTuple):
-    """What a job showed: every array is (pairs of rates, seeds, rounds)."""
+    """What a job showed: every array is (pairs of rates, seeds, rounds), and pulls are (pairs, seeds, arms)."""
 
     job: dict[str, Any]
     """As JSON has it."""
     seen: Measured
+    """Pulls are none in files that were written before they were counted."""
     about: dict[str, Any]
     """Device, seconds, versions."""
 
 
 def write(path: Path, result: Result) -> None:
     """Keep a result in one file that is written whole."""
-    arrays = {name: np.asarray(leaf) for name, leaf in zip(Measured._fields, result.seen, strict=True)}
+    arrays = {name: np.asarray(leaf) for name, leaf in result.seen._asdict().items() if leaf is not None}
     whole = path.with_name(path.name + ".part")
     with whole.open("wb") as stream:
         np.savez(
@@ -39,7 +40,7 @@ def read(path: Path) -> Result:
     """Read what `write` kept."""
     try:
         with np.load(path, allow_pickle=False) as found:
-            seen = Measured(*(found[name] for name in Measured._fields))
+            seen = Measured(*(found[name] for name in SERIES))._replace(pulls=found.get("pulls"))
             return Result(json.loads(str(found["job"])), seen, json.loads(str(found["about"])))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is no whole result of a job ({error}). Remove it and run the job again.") from None

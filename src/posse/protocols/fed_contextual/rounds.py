@@ -94,7 +94,7 @@ class Cohort(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a round showed; sums over clients and samples, to be divided by `samples`."""
+    """What a round showed, or several: sums over clients and samples, to be divided by `samples`; one a round."""
 
     reward: Series
     samples: Series
@@ -106,6 +106,12 @@ class Measured(NamedTuple):
     limit: Series
     moved: Series
     """Norm of the mean update."""
+    pulls: Series | None = None
+    """(arms,) how often each was chosen, in all these rounds together; none where that is not counted."""
+
+
+SERIES = Measured._fields[:-1]
+"""What has one number a round."""
 
 
 def begin(task: Task, seed: jax.Array | int, params: Tree | None = None) -> State:
@@ -119,6 +125,7 @@ def bandit_round(
 ) -> tuple[State, Measured]:
     """Let clients act with the deployed model and learn from their logs; the server takes the mean of their updates."""
     cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
+    arms = jnp.arange(_arms(task, state, cohort))
 
     def policy(scores: jax.Array) -> jax.Array:
         return task.policy(scores, *rates.explore)
@@ -126,19 +133,20 @@ def bandit_round(
     def pay(labels: Any, arms: jax.Array) -> jax.Array:
         return task.pay(labels, arms, *rates.pays)
 
-    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
+    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, Told]:
         key = key_of(seed, ACT, state.round, number)
         log = act(task.model, state.deployed, policy, pay, contexts, labels, mask, key, alone=alone)
         told = jnp.stack([log.rewards.sum(), mask.sum(), (log.probabilities * mask).sum()])
+        pulls = ((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32)
         if not task.learns:
-            return zeros_like(state.params), told
+            return zeros_like(state.params), (told, pulls)
         order = key_of(seed, SHUFFLE, state.round, number)
         update = learn(
             task.model, state.params, log, rates.client, order, batch=task.batch, loss=task.loss, alone=alone
         )
-        return update, told
+        return update, (told, pulls)
 
-    return _round(task, rates, state, cohort, seed, client)
+    return _round(task, rates, state, cohort, seed, client, jnp.zeros(arms.shape, jnp.int32))
 
 
 def supervised_round(
@@ -153,13 +161,13 @@ def supervised_round(
     def pay_all(labels: Any) -> jax.Array:
         return pay_every(labels, *rates.pays)
 
-    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, jax.Array]:
+    def client(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array) -> tuple[Tree, Told]:
         order = key_of(seed, STUDY, state.round, number)
         update = study(
             task.model, state.params, pay_all, contexts, labels, mask, rates.client, order,
             batch=task.batch, seen=rates.seen, alone=alone,
         )  # fmt: skip
-        return update, jnp.stack([jnp.float32(0), mask.sum().astype(jnp.float32), jnp.float32(0)])
+        return update, (jnp.stack([jnp.float32(0), mask.sum().astype(jnp.float32), jnp.float32(0)]), None)
 
     return _round(task, rates, state, cohort, seed, client)
 
@@ -169,13 +177,40 @@ def deploy(state: State) -> State:
     return state._replace(deployed=state.params)
 
 
-Client = Callable[[jax.Array, Any, jax.Array, jax.Array], tuple[Tree, jax.Array]]
+def advance(
+    task: Task, rates: Rates, state: State, total: Tree, told: jax.Array, pulls: jax.Array | None = None
+) -> tuple[State, Measured]:
+    """Do the server's part of a round with the sum of the updates: the mean, the optimiser's step, the next norm.
+
+    `told` holds sums over clients: rewards, samples, probabilities, clients, updates within the norm.
+    """
+    reward, samples, probability, clients, within = told
+    divisor = jnp.where(jnp.asarray(rates.divisor) > 0, rates.divisor, jnp.maximum(1.0, clients))
+    mean = scale(total, 1.0 / divisor)
+    params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
+    share = within / jnp.maximum(1.0, clients)
+    after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
+    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean), pulls)
+
+
+def floats(task: Task, state: State, total: Tree) -> Tree:
+    """Return a sum of updates in their own unit, where it is of whole numbers."""
+    if not task.levels:
+        return total
+    unit = state.limit / task.levels
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
+
+
+Told = tuple[jax.Array, jax.Array | None]
+"""Sums over a client's samples, and how often it chose each arm."""
+Client = Callable[[jax.Array, Any, jax.Array, jax.Array], tuple[Tree, Told]]
 
 
 def _round(
-    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int, client: Client
-) -> tuple[State, Measured]:
-    unit = state.limit / max(1, task.levels)
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int, client: Client,
+    pulls: jax.Array | None = None,
+) -> tuple[State, Measured]:  # fmt: skip
+    """Add up what clients give, counting from `pulls`, and let the server advance."""
     if (task.levels + 1) * cohort.clients.shape[0] >= 2**31:
         raise ValueError(
             f"a sum of whole numbers must stay below 2^31, got {cohort.clients.shape[0]} clients of {task.levels} "
@@ -183,24 +218,18 @@ def _round(
         )
 
     def one(contexts: Contexts, labels: Any, mask: jax.Array, number: jax.Array, present: jax.Array) -> Any:
-        update, told = client(contexts, labels, mask, number)
+        update, (told, pulls) = client(contexts, labels, mask, number)
         update, within = clip(update, state.limit)
         if task.levels:
-            update = whole(update, unit, key_of(seed, ROUNDING, state.round, number))
-        update = jax.tree.map(lambda leaf: jnp.where(present, leaf, jnp.zeros_like(leaf)), update)
-        return update, jnp.append(told, jnp.stack([jnp.float32(1), within])) * present
+            update = whole(update, state.limit / task.levels, key_of(seed, ROUNDING, state.round, number))
+        told = jnp.append(told, jnp.stack([jnp.float32(1), within])) * present
+        update, pulls = jax.tree.map(lambda leaf: jnp.where(present, leaf, jnp.zeros_like(leaf)), (update, pulls))
+        return update, told, pulls
 
-    total, told = _sum(task, state, one, cohort)
-    reward, samples, probability, clients, within = told
-    if task.levels:
-        total = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
-    total = _with_noise(total, rates.noise, state, seed)
-    divisor = jnp.where(jnp.asarray(rates.divisor) > 0, rates.divisor, jnp.maximum(1.0, clients))
-    mean = scale(total, 1.0 / divisor)
-    params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
-    share = within / jnp.maximum(1.0, clients)
-    after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
-    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean))
+    zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.int32 if task.levels else None), state.params)
+    total, told, pulls = _sum(task, (zero, jnp.zeros(5), pulls), one, cohort)
+    total = _with_noise(floats(task, state, total), rates.noise, state, seed)
+    return advance(task, rates, state, total, told, pulls)
 
 
 def _with_noise(total: Tree, multiplier: Number, state: State, seed: jax.Array | int) -> Tree:
@@ -235,23 +264,24 @@ def _lanes(task: Task, cohort: Cohort) -> int:
     return max(d for d in range(1, min(task.lanes, count) + 1) if count % d == 0)
 
 
-def _sum(task: Task, state: State, one: Callable[..., Any], cohort: Cohort) -> tuple[Tree, jax.Array]:
+def _arms(task: Task, state: State, cohort: Cohort) -> int:
+    """Count the arms that the model scores."""
+
+    def scores(contexts: Contexts) -> jax.Array:
+        return task.model.scores(state.deployed, jax.tree.map(lambda leaf: leaf[0], contexts))
+
+    return int(jax.eval_shape(scores, cohort.contexts).shape[-1])
+
+
+def _sum(task: Task, zero: Any, one: Callable[..., Any], cohort: Cohort) -> Any:
     """Add up what clients give, `lanes` of them side by side and these one after the other."""
     count = cohort.clients.shape[0]
     lanes = _lanes(task, cohort)
     parts = jax.tree.map(lambda leaf: leaf.reshape(count // lanes, lanes, *leaf.shape[1:]), tuple(cohort))
 
     def step(carry: Any, some: Any) -> tuple[Any, None]:
-        contexts, labels, mask, clients, present = some
         if lanes == 1:  # side by side with nobody: scatters stay cheap
-            update, told = one(*jax.tree.map(lambda leaf: leaf[0], (contexts, labels, mask, clients, present)))
-            return (add(carry[0], update), carry[1] + told), None
-        updates, told = jax.vmap(one)(contexts, labels, mask, clients, present)
-        total = add(carry[0], jax.tree.map(lambda leaf: leaf.sum(axis=0), updates))
-        return (total, carry[1] + told.sum(axis=0)), None
+            return add(carry, one(*jax.tree.map(lambda leaf: leaf[0], some))), None
+        return add(carry, jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(one)(*some))), None
 
-    zero = zeros_like(state.params)
-    if task.levels:
-        zero = jax.tree.map(lambda leaf: leaf.astype(jnp.int32), zero)
-    (total, told), _ = jax.lax.scan(step, (zero, jnp.zeros(5)), parts)
-    return total, told
+    return jax.lax.scan(step, zero, parts)[0]

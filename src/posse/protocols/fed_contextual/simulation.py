@@ -1,10 +1,10 @@
-"""What rounds of a run work on, made from settings: the task, its rates, its schedule and where cohorts come from."""
+"""What rounds of a run work on, made from settings: a plan, where cohorts come from, and runs side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,27 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.policies.probabilities import Exploration
+from posse.core.interrupts import held
 from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.aggregation import Clipping
-from posse.protocols.fed_contextual.bench import device_of
-from posse.protocols.fed_contextual.cohorts import OverflowingCohort, room
-from posse.protocols.fed_contextual.jobs import Pretraining
+from posse.protocols.fed_contextual.cohorts import OverflowingCohort
+from posse.protocols.fed_contextual.jobs import Job, Pretraining
+from posse.protocols.fed_contextual.plan import SIDE, Plan, bandit, device_of, lanes_of, side_of, source_of, supervised
 from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Cohort, Measured, Rates, State, Task, begin
-from posse.protocols.fed_contextual.server import optimiser
-from posse.protocols.fed_contextual.settings import FedSettings, Setup
-from posse.protocols.fed_contextual.training import Pays, Schedule, Source, train
-from posse.protocols.fed_contextual.trees import Number, Tree
+from posse.protocols.fed_contextual.rounds import Cohort, Measured, State, begin
+from posse.protocols.fed_contextual.settings import PARAMETERS, FedSettings, Setup
+from posse.protocols.fed_contextual.training import Source, train, train_many
+from posse.protocols.fed_contextual.trees import Tree
 
-_MEMORY = {"cpu": 2 << 30, "gpu": 24 << 30}
-"""Bytes of a population that are put on a device whole."""
 _TOGETHER = {"cpu": 1, "gpu": 50}
 """Rounds in one call. A run can be interrupted and kept between calls: on a CPU, where a call costs little beside a
 round, after every round, and one program does for any number of them."""
 
-_optimiser = lru_cache(optimiser)
-"""One object a name: what is compiled depends on it."""
+T = TypeVar("T")
 
 
 class Simulation:
@@ -44,124 +39,123 @@ class Simulation:
         self.together = _TOGETHER[settings.device]
 
     @cached_property
-    def task(self) -> Task:
-        """What is learnt and how."""
-        asked = self.settings
-        model = sources.model_of(self.setup.population, self.setup.model)
-        lanes = room(asked.cohort, self.setup.sampling) if asked.device == "gpu" else 1
-        return Task(
-            model, sources.POLICIES[asked.policy], sources.pay, _optimiser(asked.optimiser),
-            Clipping(asked.clip, self.setup.quantile), sources.pay_all, asked.batch, asked.loss, lanes, asked.levels,
-            True, asked.centralised,
-        )  # fmt: skip
+    def job(self) -> Job:
+        """The settings as a job of a study."""
+        return _job(self.settings, self.setup)
 
     @cached_property
-    def rates(self) -> Rates:
-        """Rates, noise, and what arms pay; a sum under noise, or of coins, is divided by the expected cohort."""
-        asked = self.settings
-        divided = float(asked.cohort) if asked.noise or self.setup.sampling == "poisson" else 0.0
-        divided = 0.0 if asked.centralised else divided
-        arms = len(self.setup.population.arms)
-        return Rates(
-            asked.client_rate, asked.server_rate, asked.noise, divided, parameters(asked.exploration(), arms),
-            (_table(self.setup.world.rewards.table),),
-        )  # fmt: skip
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """Rounds, cohorts and deployments."""
-        asked, made = self.settings, self.setup
-        samples = sources.padding(made.population, asked.cap, asked.batch)
-        return Schedule(
-            made.rounds, made.population.clients, asked.cohort, asked.deploy_every, samples, made.sampling,
-            answers=asked.answers(),
-        )  # fmt: skip
+    def plan(self) -> Plan:
+        """The bandit phase."""
+        made = self.setup
+        return bandit(self.job, made.population, made.world, lanes_of(self.job, self.settings.device), made.own)
 
     @cached_property
     def source(self) -> Source:
         """Where cohorts come from: the device's memory, or the host's disk if that is too small."""
-        population, cap = self.setup.population, self.settings.cap
-        if sources.resident_bytes(population, cap) <= _MEMORY[self.settings.device]:
-            return sources.resident(population, cap)
-        return sources.host(population, self.schedule.samples, cap)
+        asked, samples = self.settings, self.plan.schedule.samples
+        found = source_of(self.setup.population, asked.cap, samples, asked.device)
+        return found if self.setup.own.pay is None else sources.with_contexts(found)
 
     @cached_property
-    def pays(self) -> Pays | None:
-        """What arms pay in a round, where the world drifts."""
-        drift = self.settings.drifting(len(self.setup.population.arms))
-        rewards = self.setup.world.rewards
-        return None if drift is None else lambda round_: rewards.at(drift, round_).table
+    def side(self) -> int:
+        """Runs side by side: one alone does not fill a GPU."""
+        most = SIDE[self.settings.device] if isinstance(self.source, Data) else 1
+        return side_of(self.settings.runs, most)
 
     def first(self, seed: int) -> State:
         """Return the state before the first round: drawn, or pre-trained where the scenario has it so."""
-        world = self.setup.world
-        return begin(self.task, seed, self._pretrained(seed) if world.pretrained else None)
+        before = self._pretrained(seed) if self.setup.world.pretrained else None
+        with held():
+            return begin(self.plan.task, seed, before)
 
-    def rounds(self, state: State, upto: int, seed: int) -> tuple[State, Measured]:
-        """Run rounds up to a number of them, at most `together` of them in one call."""
-        return _next(
-            train(
-                self.task, self.rates, state, self.source, self.schedule._replace(rounds=upto), seed,
-                together=self.together, pays=self.pays,
-            )
-        )  # fmt: skip
+    def rounds(self, states: Sequence[State], upto: int, seeds: Sequence[int]) -> list[tuple[State, Measured]]:
+        """Run rounds of some runs that stand at the same round, up to a number of them and at most `together`.
+
+        Ctrl-C waits until they are done: a compiler must not be cut in the middle.
+        """
+        return self._rounds(self.source, states, upto, seeds)
 
     def until(self, done: int) -> int:
         """Return the round at which the call ends that begins after `done` rounds; the same for every run."""
         return min(self.setup.rounds, (done // self.together + 1) * self.together)
 
     def warm_up(self) -> None:
-        """Compile what rounds call, pre-training included, on clients without samples."""
-        empty, planned = _emptied(self.source), self.setup.rounds
+        """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits for each part."""
+        with held():
+            empty, planned = _emptied(self.source), self.setup.rounds
         for rounds in {min(planned, self.together), planned % self.together} - {0}:
-            schedule = self.schedule._replace(rounds=rounds)
-            state = begin(self.task, 0)
-            _next(train(self.task, self.rates, state, empty, schedule, 0, together=self.together, pays=self.pays))
+            with held():
+                self._rounds(empty, [begin(self.plan.task, 0)], rounds, [0])
         if self.setup.world.pretrained:
-            task, rates, schedule = self._before(self.settings.seed)
-            _next(train(task, rates, begin(task, 0), empty, schedule, 0, together=self.together))
+            with held():
+                task, rates, schedule, _ = self._before(self.settings.seed)
+                _next(train(task, rates, begin(task, 0), empty, schedule, 0, together=self.together))
+
+    def _rounds(
+        self, source: Source, states: Sequence[State], upto: int, seeds: Sequence[int]
+    ) -> list[tuple[State, Measured]]:
+        task, rates, schedule, pays = self.plan
+        schedule = schedule._replace(rounds=upto)
+        if self.side == 1 or not isinstance(source, Data):
+            (state,), (seed,) = states, seeds
+            return [_next(train(task, rates, state, source, schedule, seed, together=self.together, pays=pays))]
+        # Fewer than usual are filled up, so that one program does for any number.
+        missing = self.side - len(states)
+        states, seeds = [*states, *[states[-1]] * missing], [*seeds, *[seeds[-1]] * missing]
+        after, seen = _next(
+            train_many(
+                task, rates, [self.job.pairs[0]] * self.side, states, source, schedule, seeds,
+                together=self.together, pays=pays,
+            )
+        )  # fmt: skip
+        return list(zip(after, seen, strict=True))[: self.side - missing]
 
     def _pretrained(self, seed: int) -> Tree:
         """Learn from all rewards of some clients, without noise and with sums of floats."""
-        task, rates, schedule = self._before(seed)
-        *_, (last, _) = train(task, rates, begin(task, seed), self.source, schedule, seed, together=self.together)
-        return last.params
+        with held():
+            task, rates, schedule, _ = self._before(seed)
+            state = begin(task, seed)
+            rounds = train(task, rates, state, self.source, schedule, seed, together=self.together)
+        for _ in range(0, schedule.rounds, self.together):
+            with held():
+                state, _seen = _next(rounds)
+        return state.params
 
-    def _before(self, seed: int) -> tuple[Task, Rates, Schedule]:
-        """Return what pre-training does."""
-        asked, world = self.settings, self.setup.world
-        assert world.before is not None
-        before = Pretraining(asked.pretraining, world.pretrained)
-        task = self.task._replace(optimiser=_optimiser(before.optimiser), levels=0, centralised=False)
-        seen = None if world.pretrained_arms is None else jnp.asarray(world.pretrained_arms)
-        rates = Rates(before.client_rate, before.server_rate, pays=(_table(world.before.table),), seen=seen)
-        among = tuple(world.initial(self.setup.population.clients, seed).tolist())
-        schedule = self.schedule._replace(
-            rounds=before.rounds, clients=before.clients, cohort=min(asked.cohort, before.clients), sampling="fixed",
-            supervised=True, among=among, deploy_every=before.rounds,
-        )  # fmt: skip
-        return task, rates, schedule
+    def _before(self, seed: int) -> Plan:
+        made = self.setup
+        return supervised(self.plan, self.job, made.population, made.world, seed, made.own)
 
 
-def parameters(chosen: Exploration, arms: int) -> tuple[Number, ...]:
-    """Return a policy's parameters in the order of its function."""
-    mu = arms / 5 if chosen.mu is None else chosen.mu
-    return {
-        "greedy": (), "epsilon-greedy": (chosen.epsilon,), "softmax": (chosen.beta,), "falcon": (mu, chosen.gamma),
-    }[chosen.kind]  # fmt: skip
-
-
-def check_finite(seen: Measured, done: int, settings: FedSettings) -> None:
+def check_finite(seen: Measured, done: int, client_rate: float, server_rate: float) -> None:
     """Refuse to go on with numbers that are none.
 
     Of an update that is not finite clipping leaves nothing: where that befalls all of a round, nothing is learnt.
     """
     lost = (np.asarray(seen.within) == 0) & (np.asarray(seen.moved) == 0) & (np.asarray(seen.clients) > 0)
-    if lost.any() or not all(np.isfinite(np.asarray(leaf)).all() for leaf in seen):
+    if lost.any() or not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(seen)):
         raise DataError(
             f"numbers stopped being finite before round {done}: the model diverged. Lower client_rate "
-            f"({settings.client_rate:g}) or server_rate ({settings.server_rate:g})."
+            f"({client_rate:g}) or server_rate ({server_rate:g})."
         )
+
+
+def _job(asked: FedSettings, made: Setup) -> Job:
+    """Return the job that a study would name for these settings."""
+    before = Pretraining(
+        asked.pretraining, made.world.pretrained or asked.pretrained, made.pretraining_client_rate,
+        asked.pretraining_server_rate, asked.pretraining_optimiser,
+    )  # fmt: skip
+    drift, answers = asked.drifting(len(made.population.arms)), asked.answers()
+    same = ("scenario", "policy", "server_rate", "loss", "optimiser", "deploy_every", "seeds", "cohort",
+            "batch", "cap", "clip", "noise", "levels", "hidden", "channels", "centralised")  # fmt: skip
+    return Job(
+        "run", **{name: getattr(asked, name) for name in same},
+        parameters={name: getattr(asked, name) for name in PARAMETERS[asked.policy]},
+        model=made.model if made.own.model is None else "auto", rounds=made.rounds, sampling=made.sampling,
+        quantile=made.quantile, client_rate=made.client_rate, pretraining=before,
+        drift=None if drift is None else {"kind": asked.drift, **vars(drift)},
+        availability=None if answers is None else vars(answers),
+    )  # fmt: skip
 
 
 def _emptied(source: Source) -> Source:
@@ -176,12 +170,9 @@ def _emptied(source: Source) -> Source:
     return cohort
 
 
-def _next(rounds: Iterator[tuple[State, Measured]]) -> tuple[State, Measured]:
+def _next(rounds: Iterator[T]) -> T:
     try:
-        return next(rounds)
+        with held():
+            return next(rounds)
     except OverflowingCohort as error:
         raise ConfigError(str(error)) from None
-
-
-def _table(rewards: Any) -> jax.Array:
-    return jnp.asarray(rewards, jnp.float32)

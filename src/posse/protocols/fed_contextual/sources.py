@@ -6,8 +6,9 @@ of a world that drifts share one program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +17,16 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.policies import probabilities
+from posse.policies.probabilities import Exploration
 from posse.problems.populations import Bag, Population
 from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear
 from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Cohort, Policy
+from posse.protocols.fed_contextual.rounds import Cohort, Pay, PayAll, Policy
 from posse.protocols.fed_contextual.training import Source
+from posse.protocols.fed_contextual.trees import Number
+
+OwnPay: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
+"""A user's rewards, (samples,), from contexts, labels and the arms chosen: a function that jax can trace."""
 
 MODELS = ("auto", "cnn", "linear", "bag")
 _CLIENTS = 512
@@ -114,6 +120,34 @@ def pay_all(labels: jax.Array, table: jax.Array) -> jax.Array:
     return table[labels]
 
 
+@lru_cache(maxsize=8)
+def paid_by(own: OwnPay, arms: int) -> tuple[Pay, PayAll]:
+    """Return what a user's own rewards pay for one arm a sample, and for all; for sources `with_contexts`."""
+
+    def pay(given: Any, chosen: jax.Array) -> jax.Array:
+        contexts, labels = given
+        return own(contexts, labels, chosen)
+
+    def pay_all(given: Any) -> jax.Array:
+        samples = jax.tree.leaves(given)[0].shape[0]
+        every = jnp.broadcast_to(jnp.arange(arms)[:, None], (arms, samples))
+        return jax.vmap(lambda chosen: pay(given, chosen))(every).T
+
+    return pay, pay_all
+
+
+def with_contexts(source: Source) -> Source:
+    """Return a source whose labels are (contexts, labels): rewards may depend on both."""
+    if isinstance(source, Data):
+        return source._replace(labels=(source.contexts, source.labels))
+
+    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
+        found = source(numbers, present, round_)
+        return found._replace(labels=(found.contexts, found.labels))
+
+    return cohort
+
+
 def greedy(scores: jax.Array) -> jax.Array:
     """Choose the arm of the largest score."""
     chosen: jax.Array = probabilities.greedy(scores, jnp)
@@ -142,6 +176,14 @@ POLICIES: dict[str, Policy] = {
     "greedy": greedy, "epsilon-greedy": epsilon_greedy, "softmax": softmax, "falcon": falcon,
 }  # fmt: skip
 """Policies whose parameters are arguments: another value does not compile again."""
+
+
+def parameters(chosen: Exploration, arms: int) -> tuple[Number, ...]:
+    """Return a policy's parameters in the order of its function."""
+    mu = arms / 5 if chosen.mu is None else chosen.mu
+    return {
+        "greedy": (), "epsilon-greedy": (chosen.epsilon,), "softmax": (chosen.beta,), "falcon": (mu, chosen.gamma),
+    }[chosen.kind]  # fmt: skip
 
 
 def _contexts(x: Any) -> Any:

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", required=True, type=Path, help="a JSON list of jobs")
     parser.add_argument("--out", required=True, type=Path, help="folder of results")
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
-    parser.add_argument("--side", type=int, default=8, help="runs side by side on a GPU")
+    parser.add_argument("--side", type=int, help="runs side by side; 8 on a GPU, 1 on a CPU")
     given = parser.parse_args(arguments)
     try:
         bench = Bench(load(given.data), given.device, given.side)

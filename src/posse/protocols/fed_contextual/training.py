@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from posse.problems.availability import Availability
 from posse.protocols.fed_contextual.cohorts import draw
-from posse.protocols.fed_contextual.resident import Data, many_rounds
+from posse.protocols.fed_contextual.resident import Data, many_rounds, many_runs
 from posse.protocols.fed_contextual.rounds import (
+    SERIES,
     Cohort,
     Measured,
     Rates,
@@ -65,7 +66,7 @@ def train(
     while (first := int(state.round)) < schedule.rounds:
         last = min(schedule.rounds, (first // together + 1) * together)
         drawn = [cohort_of(schedule, seed, at) for at in range(first, last)]
-        tables = None if pays is None else jnp.stack([jnp.asarray(pays(at), jnp.float32) for at in range(first, last)])
+        tables = _tables(pays, range(first, last))
         if isinstance(source, Data):
             numbers, present = (jnp.asarray(np.stack(part)) for part in zip(*drawn, strict=True))
             state, measured = many_rounds(
@@ -81,8 +82,37 @@ def train(
                 if (at + 1) % schedule.deploy_every == 0:
                     state = deploy(state)
                 seen.append(one)
-            measured = jax.tree.map(lambda *leaves: jnp.stack(leaves), *seen)
+            measured = joined(seen)
         yield state, measured
+
+
+def train_many(
+    task: Task, rates: Rates, pairs: Sequence[tuple[float, float]], states: Sequence[State], data: Data,
+    schedule: Schedule, seeds: Sequence[int], *, together: int = 10, pays: Pays | None = None,
+) -> Iterator[tuple[list[State], list[Measured]]]:  # fmt: skip
+    """Run several runs side by side as `train` runs one; `pairs` are their rates of clients and of the server.
+
+    All must stand at the same round. A run gives what it gives alone, to rounding.
+    """
+    client, server = (jnp.asarray(column, jnp.float32) for column in zip(*pairs, strict=True))
+    state: State = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    while (first := int(state.round[0])) < schedule.rounds:
+        rounds = range(first, min(schedule.rounds, (first // together + 1) * together))
+        drawn = [zip(*(cohort_of(schedule, seed, at) for at in rounds), strict=True) for seed in seeds]
+        numbers, present = (jnp.asarray(np.stack([np.stack(one) for one in part])) for part in zip(*drawn, strict=True))
+        state, seen = many_runs(
+            task, rates, client, server, state, data, numbers, present, jnp.asarray(seeds, jnp.uint32),
+            jnp.int32(schedule.deploy_every), _tables(pays, rounds), samples=schedule.samples,
+        )  # fmt: skip
+        yield (
+            [jax.tree.map(lambda leaf, at=at: leaf[at], state) for at in range(len(seeds))],
+            [jax.tree.map(lambda leaf, at=at: leaf[at], jax.device_get(seen)) for at in range(len(seeds))],
+        )
+
+
+def _tables(pays: Pays | None, rounds: range) -> jax.Array | None:
+    """Return what arms pay in some rounds, where that differs."""
+    return None if pays is None else jnp.stack([jnp.asarray(pays(at), jnp.float32) for at in rounds])
 
 
 def cohort_of(schedule: Schedule, seed: int, round_: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -113,22 +143,25 @@ def save(path: Path, state: State, seen: Measured) -> None:
 
 
 def load(path: Path, like: State) -> tuple[State, Measured]:
-    """Take up what `save` kept; `like` is a state of the same task."""
+    """Take up what `save` kept; `like` is a state of the same task. Pulls are none where they were not kept."""
     with np.load(path) as found:
-        leaves = [jnp.asarray(found[name]) for name in found.files]
+        leaves = [found[name] for name in found.files]
     expected, shape = jax.tree.flatten(like)
     count = len(expected)
-    kept = [leaf.shape for leaf in leaves[:count]]
-    if kept != [jnp.shape(leaf) for leaf in expected] or len(leaves) - count != len(Measured._fields):
+    kept, seen = leaves[:count], leaves[count:]
+    alike = [leaf.shape for leaf in kept] == [jnp.shape(leaf) for leaf in expected]
+    if not alike or len(seen) not in (len(SERIES), len(Measured._fields)):
         raise ValueError(f"{path} was kept by another model or optimiser. Go on with the settings it began with.")
-    state: State = jax.tree.unflatten(shape, leaves[:count])
-    return state, Measured(*leaves[count:])
+    state: State = jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in kept])
+    return state, Measured(*seen)
 
 
 def joined(parts: list[Measured]) -> Measured:
-    """Put what successive rounds showed one behind the other."""
-    whole: Measured = jax.tree.map(lambda *leaves: np.concatenate([np.atleast_1d(leaf) for leaf in leaves]), *parts)
-    return whole
+    """Put what successive rounds showed one behind the other, and add up their pulls."""
+    series = (np.concatenate([np.atleast_1d(getattr(part, name)) for part in parts]) for name in SERIES)
+    counts = [part.pulls for part in parts]
+    known = [np.asarray(one, np.int64) for one in counts if one is not None]
+    return Measured(*series)._replace(pulls=np.sum(known, axis=0) if len(known) == len(counts) else None)
 
 
 def average_reward(seen: Measured) -> NDArray[np.float64]:
