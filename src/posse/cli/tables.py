@@ -164,11 +164,14 @@ def pulls(record: RunRecord, most: int = 10) -> None:
     means = record.problem.get("means")
     known = means if isinstance(means, list) and len(means) == record.arms else [None] * record.arms
     order = sorted(range(record.arms), key=lambda arm: -share[arm])[:most]
-    rows = [(record.arm_names[arm], words.number(known[arm], 3), f"{share[arm]:.1%}") for arm in order]
+    rows = [[record.arm_names[arm], words.number(known[arm], 3), f"{share[arm]:.1%}"] for arm in order]
     if record.arms > most:
         rest = float(sum(share[arm] for arm in range(record.arms) if arm not in order))
-        rows.append((f"{record.arms - most} others", "", f"{rest:.1%}"))
-    table((record.words.arm, "mean", words.plural(record.words.pull)), rows, numeric=(1, 2))
+        rows.append([f"{record.arms - most} others", "", f"{rest:.1%}"])
+    columns = [record.words.arm, "mean", words.plural(record.words.pull)]
+    if known.count(None) == record.arms:
+        columns, rows = [columns[0], columns[2]], [[row[0], row[2]] for row in rows]
+    table(columns, rows, numeric=range(1, len(columns)))
 
 
 def joining(records: Sequence[RunRecord]) -> None:
