@@ -130,7 +130,7 @@ def images_round(clients: int) -> tuple[Task, Rates, Cohort]:
 def network() -> None:
     clients, part = 64, 2
     task, rates, cohort = images_round(part)
-    images = np.asarray(cohort.contexts)
+    images = np.array(cohort.contexts)
     scale = clients / part
     took = one_round(task, rates, cohort, 3) * scale
     only = one_round(task._replace(learns=False), rates, cohort, 3) * scale
