@@ -118,7 +118,7 @@ BRIEF = Form(
          CLIPS["tags"], NOISES["tags"]),
     choose=(101,), report=(1, 2, 3, 4, 5), betas=(0.05, 0.1, 0.02), falcons=((1, 1000), (1, 5000), (10, 1000)),
 )  # fmt: skip
-"""For about twenty minutes of one GPU: half the paper's clients a round and rounds (a quarter for tags), as many
+"""For about half an hour of one GPU: half the paper's clients a round and rounds (a quarter for tags), as many
 deployments, a convolutional network of half its width, and six pairs of rates."""
 
 PAPER = Form(
