@@ -42,17 +42,30 @@ def test_a_function_that_is_compiled_already_is_left_alone() -> None:
 
 
 def test_the_digest_covers_every_source_that_numbers_depend_on(tmp_path: Path) -> None:
-    """Change one file of another folder than the compiled function's own, and the key of its machine code changes."""
+    """Change a file that a compiled function's module imports by way of another, and the key of its code changes."""
     house = tmp_path / "posse"
     (house / "core").mkdir(parents=True)
     (house / "policies").mkdir()
     (house / "core" / "compiled.py").write_bytes(Path(compiled.__file__).read_bytes())
-    rule = house / "policies" / "rule.py"
+    (house / "policies" / "rule.py").write_text("from posse.policies import (\n    middle,\n)\n")
+    (house / "policies" / "middle.py").write_text("from posse.policies.constant import c\n")
+    constant, unrelated = house / "policies" / "constant.py", house / "policies" / "unrelated.py"
+
+    def digest() -> str:
+        made = f"runpy.run_path({str(house / 'core' / 'compiled.py')!r})['source_digest']('posse.policies.rule')"
+        program = [sys.executable, "-c", f"import runpy; print({made})"]
+        return subprocess.run(program, capture_output=True, text=True, check=True).stdout.strip()
+
     digests = []
-    for text in ("c = 2.0\n", "c = 3.0\n", "c = 2.0\n"):
-        rule.write_text(text)
-        program = f"import runpy; print(runpy.run_path({str(house / 'core' / 'compiled.py')!r})['source_digest']())"
-        digests.append(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip())
+    for text, beside in (("c = 2.0\n", ""), ("c = 3.0\n", ""), ("c = 2.0\n", "d = 1\n")):
+        constant.write_text(text)
+        unrelated.write_text(beside)
+        digests.append(digest())
     assert len(digests[0]) == 64
     assert digests[0] == digests[2] != digests[1]
-    assert source_digest() != digests[0]
+
+
+def test_code_of_a_user_is_not_kept() -> None:
+    """What a user's module imports is not known, so old machine code could answer for it."""
+    assert type(elementary(twice)._cache).__name__ == "NullCache"  # type: ignore[attr-defined]
+    assert log._cache._cache_file._digest == source_digest("posse.core.exact")  # type: ignore[attr-defined]

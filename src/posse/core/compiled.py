@@ -1,7 +1,7 @@
 """Compilation of the numeric functions: one source, three ways to call it.
 
 `@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python. `specialise` makes a kernel
-for one policy. Machine code is kept on disk under a key that holds the digest of every source file the numbers depend
+for one policy. Machine code is kept on disk under a key that holds the digest of every source file the function depends
 on: numba by itself looks at one file only, and would answer from an old cache when a function called from it changed.
 """
 
@@ -12,7 +12,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -24,15 +24,46 @@ from numba.core.serialize import dumps
 R = TypeVar("R")
 
 
-@cache
-def source_digest() -> str:
-    """Digest of the sources that compiled numbers depend on."""
-    package = Path(__file__).resolve().parents[1]
+_IMPORT = re.compile(r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))", re.MULTILINE)
+
+
+def source_digest(*modules: str) -> str:
+    """Digest of the sources that numbers compiled in these modules depend on: theirs, and all that they import."""
     digest = hashlib.sha256()
-    for name in ("core", "policies", "problems", "privacy", "protocols"):
-        for path in sorted((package / name).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for path in sorted(_sources(frozenset(modules))):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _sources(modules: frozenset[str]) -> frozenset[Path]:
+    """Files of the package that these modules consist of and import, directly or not."""
+    found: dict[Path, None] = {}
+    waiting = [path for module in modules for path in _files(module)]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = None
+            waiting.extend(_imported(path))
+    return frozenset(found)
+
+
+@cache
+def _imported(path: Path) -> tuple[Path, ...]:
+    named: list[str] = []
+    for source, names, module in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        named.append(source or module)
+        named.extend(f"{source}.{name}" for name in re.findall(r"\w+", names) if source)
+    return tuple(file for name in named for file in _files(name))
+
+
+def _files(module: str) -> tuple[Path, ...]:
+    """The source of a module of this package, or nothing where the name is not one."""
+    package = Path(__file__).resolve().parents[1]
+    first, *rest = module.split(".")
+    place = package.joinpath(*rest)
+    candidates = (place.with_suffix(".py"), place / "__init__.py") if first == package.name and rest else ()
+    return tuple(path for path in candidates if path.is_file())
 
 
 class _Files:
@@ -42,12 +73,16 @@ class _Files:
     signatures the same number, and then one of them loads the other's code.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder / f"posse-{source_digest()[:16]}"
-        self._name = name
+    def __init__(self, folder: Path, name: str, modules: tuple[str, ...]) -> None:
+        self._folder = folder / "posse-compiled"
+        self._name, self._modules = name, modules
+
+    @cached_property
+    def _digest(self) -> str:
+        return source_digest(*self._modules)
 
     def _path(self, key: object) -> Path:
-        return self._folder / hashlib.sha256(f"{self._name} {key!r} {source_digest()}".encode()).hexdigest()
+        return self._folder / hashlib.sha256(f"{self._name} {key!r} {self._digest}".encode()).hexdigest()
 
     def load(self, key: object) -> object:
         """Return what was saved under a key, or None."""
@@ -68,13 +103,18 @@ class _Files:
             return
 
 
-def _keep(dispatcher: Any, name: str) -> None:
-    """Keep the machine code of a compiled function on disk, where there is a place for it."""
+def _keep(dispatcher: Any, name: str, *modules: str) -> None:
+    """Keep the machine code of a compiled function on disk, where there is a place for it.
+
+    Not where one of its modules lies outside the package: what that one imports is not known here.
+    """
+    if not all(_files(module) for module in modules):
+        return
     try:
         kept = FunctionCache(dispatcher.py_func)
     except RuntimeError:  # no folder can be written: compile every time
         return
-    kept._cache_file = _Files(Path(kept.cache_path), name)  # type: ignore[assignment]
+    kept._cache_file = _Files(Path(kept.cache_path), name, modules)  # type: ignore[assignment]
     dispatcher._cache = kept
 
 
@@ -94,7 +134,7 @@ def loops(function: Callable[..., R]) -> Callable[..., R]:
 
 def _compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:
     compiled = numba.njit(**options)(function)
-    _keep(compiled, f"{function.__module__}.{function.__qualname__}")
+    _keep(compiled, f"{function.__module__}.{function.__qualname__}", function.__module__)
     return cast("Callable[..., R]", compiled)
 
 
@@ -118,7 +158,8 @@ def specialise(
     bound.__module__ = template.__module__
     compiled = numba.njit(parallel=parallel)(bound)
     if keep:
-        _keep(compiled, f"{template.__module__}.{bound.__name__}")
+        used = (getattr(function, "py_func", function).__module__ for function in functions.values())
+        _keep(compiled, f"{template.__module__}.{bound.__name__}", template.__module__, *used)
     return cast("Callable[..., Any]", compiled)
 
 
