@@ -211,7 +211,7 @@ def test_a_missing_extra_names_its_command(
     # None in sys.modules is how Python remembers that a module is not to be found.
     monkeypatch.setitem(sys.modules, module, None)
     flags = ("--components", "7") if extra == "data" else SMALL  # digits of 7 components are in no cache
-    assert f"pip install 'posse[{extra}]'" in one_line(posse(*RUN, *flags))
+    assert f"pip install 'posse-bandits[{extra}]'" in one_line(posse(*RUN, *flags))
 
 
 def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_app_is_an_installable_project(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")
 def test_flower_builds_the_project(tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
     build = importlib.import_module("flwr.cli.build")
     assert posse("app", str(tmp_path / "app"))[0] == 0
     assert len(build.build_fab_from_disk(tmp_path / "app")) > 1000
@@ -95,7 +95,7 @@ def test_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ar
 )
 def test_nothing_is_started_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str) -> None:
     for module in ("flwr", "jax", "dp_accounting"):
-        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'posse[all]'")
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'posse-bandits[all]'")
     test_mistake_is_one_line(tmp_path, monkeypatch, ("up", *args), words)
 
 
@@ -105,7 +105,7 @@ def test_missing_extra_names_its_command(without: Any, name: str, command: str) 
     code, _, err = posse(command)
     extra = {"flwr": "flower", "jax": "contextual", "ray": "flower-simulation"}[name]
     assert code == 2
-    assert f"pip install 'posse[{extra}]'" in err
+    assert f"pip install 'posse-bandits[{extra}]'" in err
 
 
 def test_app_is_never_written_over_something(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 import jax
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict

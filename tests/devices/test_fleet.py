@@ -16,8 +16,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.protocols.fed_contextual.flower.identities import make_node
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
@@ -166,7 +166,7 @@ def test_noise_over_tls_from_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_simulation_on_flowers_engine(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'posse[flower-simulation]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'posse-bandits[flower-simulation]'")
     command = [
         sys.executable, "-m", "posse", "devices", "simulate", "--nodes", "8", "--cohort", "4", "--rounds", "2",
         "--samples", "64", "--folder", str(tmp_path / "fleet"), "--json",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from flwr.app import Array, ArrayRecord, Error, Message
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
-pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'posse[dp]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'posse-bandits[dp]'")
 
 from flwr.app import Message
 

@@ -143,7 +143,7 @@ def test_a_link_is_followed_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "call", "says"),
     [
-        ("pyarrow", to_arrow, r"posse\[frames\]"),
+        ("pyarrow", to_arrow, r"posse-bandits\[frames\]"),
         ("pandas", to_pandas, "pip install pandas"),
         ("polars", to_polars, "pip install polars"),
     ],

@@ -15,5 +15,5 @@ def require(module: str, *, extra: str) -> ModuleType:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: pip install 'posse[{extra}]'"
+            f"{package} is needed here and not installed. Install it with: pip install 'posse-bandits[{extra}]'"
         ) from error

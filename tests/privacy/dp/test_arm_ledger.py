@@ -115,5 +115,5 @@ def test_rounds_that_are_none(rounds: int) -> None:
 
 def test_the_missing_extra_is_told_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'posse\[dp\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'posse-bandits\[dp\]'"):
         ArmLedger(10, 0.1)

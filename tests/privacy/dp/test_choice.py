@@ -274,7 +274,7 @@ def test_bad_rounds_and_deltas() -> None:
 def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.pld_pmf", None)
     choice._walk.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"pip install 'posse\[dp\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'posse-bandits\[dp\]'"):
         PAPER.total(10, 1e-5)
 
 

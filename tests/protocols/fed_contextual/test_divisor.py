@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("jax", reason="jax is not installed: pip install 'posse[contextual]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse[data]'")
+pytest.importorskip("jax", reason="jax is not installed: pip install 'posse-bandits[contextual]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.protocols.fed_contextual.plan import bandit
 from posse.protocols.fed_contextual.rounds import begin

@@ -419,7 +419,7 @@ def test_a_model_that_diverges_is_told(rates: dict[str, float]) -> None:
 @pytest.mark.parametrize(("module", "extra"), [("jax", "contextual"), ("optax", "contextual"), ("dp_accounting", "dp")])
 def test_a_missing_extra_names_its_command(monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"pip install 'posse\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=rf"pip install 'posse-bandits\[{extra}\]'"):
         FedSettings(**SMALL, optimiser="optax-adam", noise=1.0).check()
 
 

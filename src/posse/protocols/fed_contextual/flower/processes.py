@@ -109,7 +109,7 @@ def program(name: str) -> str:
     path = Path(sys.executable).parent / name
     if not path.exists():
         raise MissingExtraError(
-            f"{name} is needed here and not installed. Install it with: pip install 'posse[flower]'"
+            f"{name} is needed here and not installed. Install it with: pip install 'posse-bandits[flower]'"
         )
     return str(path)
 

@@ -56,7 +56,7 @@ def _pyproject(settings: DeviceSettings, publisher: str) -> str:
             "version": "1.0.0",
             "description": "A federated contextual bandit on devices.",
             "requires-python": ">=3.11",
-            "dependencies": [f"flwr>={FLOWER},<1.42", f"posse[{extras}]>={__version__}"],
+            "dependencies": [f"flwr>={FLOWER},<1.42", f"posse-bandits[{extras}]>={__version__}"],
             "license": {"file": "LICENSE"},
         },
         "tool.hatch.build.targets.wheel": {"packages": [PACKAGE]},
