@@ -220,7 +220,7 @@ def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monke
     def interrupted(settings: ContextualSettings) -> object:
         if settings.path == "parties":
             return whole(settings)
-        from posse.results.interrupted import Interrupted
+        from posse.results.record import Interrupted
         from tests.results.test_contextual import FIXED
 
         raise Interrupted(FIXED)

@@ -17,7 +17,7 @@ from posse.cli import root
 from posse.cli.helptext import help_of, panel_of
 from posse.protocols.fed_contextual.settings import FedSettings
 from posse.results import Store
-from posse.results.progress import Progress
+from posse.results.record import Progress
 from tests.cli.conftest import Call, one_line
 from tests.results.test_report import Page
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posse.results import schema
+from posse.results import store
 from tests.cli.conftest import SMALL, Call, one_line
 
 FLAGS = [
@@ -127,7 +127,7 @@ def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
 
 def test_no_space_left_keeps_nothing(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     posse("runs", "list")
-    connect = schema.connect
+    connect = store.connect
 
     def full(path: Path, timeout: float) -> sqlite3.Connection:
         db = connect(path, timeout)
@@ -135,7 +135,7 @@ def test_no_space_left_keeps_nothing(posse: Call, monkeypatch: pytest.MonkeyPatc
         return db
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "connect", full)
+        patch.setattr(store, "connect", full)
         outcome = posse("simulate", "--owners", "50", "--budget", "400", "--runs", "50", "--json")
     assert outcome.code == 2
     assert "no space left" in outcome.err

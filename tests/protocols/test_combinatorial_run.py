@@ -16,8 +16,8 @@ from posse.protocols.dp_combinatorial.run import run_market
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.results import Store, identical
-from posse.results.interrupted import Interrupted
 from posse.results.joining import joining
+from posse.results.record import Interrupted
 
 SMALL = {"agents": 3, "producers": 8, "rounds": 900, "runs": 2, "start": 100}
 

@@ -36,7 +36,7 @@ from posse.experiments.dp_combinatorial.sweep import Job, known_market, run_jobs
 from posse.problems.instances import Distribution, binds
 from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.protocols.dp_combinatorial.plain import simulate
-from posse.results.bootstrap import Interval
+from posse.results.statistics import Interval
 
 NAMES = ("fig2", "exp1", "exp2", "exp3", "order", "overlap")
 TINY = Size(agents=3, producers=8, rounds=400, start=50, stop=200, instances=2, runs=2)

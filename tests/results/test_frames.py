@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from posse.core.errors import DataError, MissingExtraError
-from posse.results import RunRecord, export, rows, summary_rows, to_arrow, to_pandas, to_polars
+from posse.core.files import whole
+from posse.results import Record, export, rows, summary_rows, to_arrow, to_pandas, to_polars
 from posse.results.example import example_record
-from posse.results.files import whole
 
 
 @pytest.fixture
-def records() -> list[RunRecord]:
+def records() -> list[Record]:
     """Two records: a simulation with the largest seeds there are, and a deployment without seeds or known means."""
     simulated = example_record(id="sim", runs=3, seeds=(0, 2**63 + 1, 2**64 - 1))
     return [simulated, example_record(id="real", policy='say "hi", ünï', runs=2, seeds=(), regret=None)]
 
 
-def test_rows_are_the_arrays_in_long_form(records: list[RunRecord]) -> None:
+def test_rows_are_the_arrays_in_long_form(records: list[Record]) -> None:
     long = list(rows(records))
     assert len(long) == 5 * records[0].steps.size
     got = np.array([row["reward"] for row in long if row["record"] == "sim"]).reshape(3, -1)
@@ -34,7 +34,7 @@ def test_rows_are_the_arrays_in_long_form(records: list[RunRecord]) -> None:
     assert list(rows(records[0])) == [row for row in long if row["record"] == "sim"]
 
 
-def test_every_format_holds_the_same_values(records: list[RunRecord], tmp_path: Path) -> None:
+def test_every_format_holds_the_same_values(records: list[Record], tmp_path: Path) -> None:
     expected = [dict(row) for row in rows(records)]
     assert to_arrow(records).to_pylist() == expected
     assert to_polars(records).to_dicts() == expected
@@ -44,7 +44,7 @@ def test_every_format_holds_the_same_values(records: list[RunRecord], tmp_path: 
     assert frame.astype(object).where(frame.notna(), None).to_dict("records") == expected
 
 
-def test_csv_gives_back_every_bit(records: list[RunRecord], tmp_path: Path) -> None:
+def test_csv_gives_back_every_bit(records: list[Record], tmp_path: Path) -> None:
     export(records, tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -56,7 +56,7 @@ def test_csv_gives_back_every_bit(records: list[RunRecord], tmp_path: Path) -> N
     assert pl.read_csv(tmp_path / "a.csv")["step"].to_list() == [row["step"] for row in rows(records)]
 
 
-def test_json_holds_everything(records: list[RunRecord], tmp_path: Path) -> None:
+def test_json_holds_everything(records: list[Record], tmp_path: Path) -> None:
     body = json.loads(export(records, tmp_path / "a.JSON").read_text(encoding="utf-8"))
     first, second = body["records"]
     assert first["pulls"] == records[0].pulls.tolist()
@@ -64,11 +64,11 @@ def test_json_holds_everything(records: list[RunRecord], tmp_path: Path) -> None
     assert second["regret"] is None
 
 
-def test_html_is_the_report(records: list[RunRecord], tmp_path: Path) -> None:
+def test_html_is_the_report(records: list[Record], tmp_path: Path) -> None:
     assert export(records[0], tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_summary_has_one_row_a_record(records: list[RunRecord]) -> None:
+def test_summary_has_one_row_a_record(records: list[Record]) -> None:
     first, second = summary_rows(records)
     assert first["total_mean"] == pytest.approx(np.mean(records[0].total))
     assert first["regret_mean"] == pytest.approx(records[0].regret[:, -1].mean())  # type: ignore[index]

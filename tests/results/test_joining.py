@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from posse.results import RunRecord, joining
+from posse.results import Record, joining
 from posse.results.example import example_market_record
 from posse.results.joining import SAME, Joining, Share
 
 
-def alone(**changes: object) -> RunRecord:
+def alone(**changes: object) -> Record:
     return example_market_record(**{"level": "alone", **changes})  # type: ignore[arg-type]
 
 

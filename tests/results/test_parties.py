@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from posse.core.errors import DataError
-from posse.results import Store, codec, export, identical, party_rows
+from posse.results import Store, export, identical, party_rows
 from posse.results.example import example_market_record, example_record
+from posse.results.store import arrays_of, build, text_of
 
 
 @pytest.mark.parametrize(
@@ -40,11 +41,11 @@ def test_parties_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_a_record_written_before_there_were_parties_still_loads() -> None:
     record = example_record()
-    fields = json.loads(codec.text_of(record))
+    fields = json.loads(text_of(record))
     del fields["parties"]
-    blobs = codec.arrays_of(record)
+    blobs = arrays_of(record)
     assert set(blobs) == {"steps", "reward", "regret", "pulls"}
-    assert codec.build(json.dumps(fields), blobs, "it") == record
+    assert build(json.dumps(fields), blobs, "it") == record
 
 
 def test_a_failed_run_may_hold_no_party() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posse.core.errors import ConfigError, DataError
-from posse.results import RunRecord, Traffic, band, new_id, standard_error
+from posse.results import Record, Traffic, band, new_id, standard_error
 from posse.results.example import example_record
 
 
@@ -129,7 +129,7 @@ def test_one_run_has_no_width_and_no_standard_error() -> None:
 
 
 def test_regret_that_is_not_known_is_not_drawn_from_nothing() -> None:
-    record: RunRecord = example_record(regret=None)
+    record: Record = example_record(regret=None)
     with pytest.raises(DataError, match="true means"):
         record.regret_band()
 
@@ -144,5 +144,5 @@ def test_a_protection_that_is_off_is_in_every_name() -> None:
 
 def test_a_record_is_one_short_line_in_a_notebook() -> None:
     shown = repr(example_record(id="0a", runs=1, total=(120.0,)))
-    assert shown == "<RunRecord 0a: ucb (standard), 1 run of 200 steps, earned 120>"
+    assert shown == "<Record 0a: ucb (standard), 1 run of 200 steps, earned 120>"
     assert "interrupted after 800 of 800 steps" in repr(example_record(status="interrupted"))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from posse.core.errors import DataError
-from posse.results import RunRecord, render_report, write_report
+from posse.results import Record, render_report, write_report
 from posse.results.example import example_market_record, example_record
-from posse.results.guarantees import guarantees
+from posse.results.privacy import guarantees
 
 VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"
@@ -43,17 +43,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def records() -> list[RunRecord]:
+def records() -> list[Record]:
     ledger = {"epsilon": 1.0, "delta": 1e-5, "unit": "one reward", "not covered": "timing"}
     return [example_record(), example_record(level="plain"), example_record(policy="thompson", privacy=(ledger,))]
 
 
 @pytest.fixture(scope="module")
-def page(records: list[RunRecord]) -> Page:
+def page(records: list[Record]) -> Page:
     return Page(render_report(records, notes=["A note."]))
 
 
-def test_the_page_is_well_formed_and_fetches_nothing(page: Page, records: list[RunRecord]) -> None:
+def test_the_page_is_well_formed_and_fetches_nothing(page: Page, records: list[Record]) -> None:
     assert page.open == []
     assert page.tags.count("svg") >= 4
     assert not {"script", "link", "iframe", "img", "object", "image"} & set(page.tags)
@@ -78,7 +78,7 @@ def test_ids_are_unique_and_references_resolve(page: Page) -> None:
     assert wanted <= set(ids)
 
 
-def test_it_says_what_was_earned_what_it_cost_and_what_leaks(page: Page, records: list[RunRecord]) -> None:
+def test_it_says_what_was_earned_what_it_cost_and_what_leaks(page: Page, records: list[Record]) -> None:
     for part in (
         "ucb (standard) earned",
         "in 4.1 s",
@@ -142,7 +142,7 @@ def test_names_in_any_script_are_kept() -> None:
     assert "三家诊所" in page.text
 
 
-def test_the_same_record_gives_the_same_page(records: list[RunRecord]) -> None:
+def test_the_same_record_gives_the_same_page(records: list[Record]) -> None:
     assert render_report(records) == render_report(records)
 
 
@@ -166,11 +166,11 @@ def test_what_is_off_is_said_and_not_called_protected() -> None:
 
 
 @pytest.fixture(scope="module")
-def market() -> list[RunRecord]:
+def market() -> list[Record]:
     return [example_market_record(level=level) for level in ("alone", "tight", "plain")]
 
 
-def test_a_market_reads_as_a_market(market: list[RunRecord]) -> None:
+def test_a_market_reads_as_a_market(market: list[Record]) -> None:
     page = Page(render_report(market))
     assert page.open == []
     for part in (
@@ -187,7 +187,7 @@ def test_a_market_reads_as_a_market(market: list[RunRecord]) -> None:
         assert word not in page.text, word
 
 
-def test_who_loses_by_joining_is_said_before_the_table(market: list[RunRecord]) -> None:
+def test_who_loses_by_joining_is_said_before_the_table(market: list[Record]) -> None:
     text = render_report(market)
     page = Page(text)
     assert page.text.count("Worse off joined, in revenue or regret: isles (1 of 4 agents).") == 2
@@ -211,7 +211,7 @@ def test_one_run_tells_nobody_that_it_loses() -> None:
     assert "Worse off joined" not in said
 
 
-def test_levels_that_share_nothing_are_not_warnings(market: list[RunRecord]) -> None:
+def test_levels_that_share_nothing_are_not_warnings(market: list[Record]) -> None:
     text = render_report([*market, example_market_record(level="placebo")])
     assert '<span class="tag ">alone: nothing is shared</span>' in text
     assert '<span class="tag ">placebo: a control, pure noise</span>' in text
@@ -221,11 +221,11 @@ def test_levels_that_share_nothing_are_not_warnings(market: list[RunRecord]) -> 
     assert "do not say what leaks" not in text
 
 
-def _said(record: RunRecord) -> str:
+def _said(record: Record) -> str:
     return " ".join(guarantee.sentence("agent") for guarantee in guarantees([record]))
 
 
-def test_an_epsilon_never_stands_alone(market: list[RunRecord]) -> None:
+def test_an_epsilon_never_stands_alone(market: list[Record]) -> None:
     page = Page(render_report(market))
     promise = page.text[page.text.index("ε = 1 at δ = 1e-05") :]
     places = [
@@ -247,7 +247,7 @@ def test_an_epsilon_never_stands_alone(market: list[RunRecord]) -> None:
     assert "no finite ε at δ = 0.01 for unit entry" in _said(example_market_record(privacy=(unproved,)))
 
 
-def test_a_short_ledger_is_open_and_a_long_one_folded(market: list[RunRecord]) -> None:
+def test_a_short_ledger_is_open_and_a_long_one_folded(market: list[Record]) -> None:
     entry = {"epsilon": 0.5, "delta": 1e-6, "unit": "one entry"}
     short, long = (render_report(example_market_record(privacy=(entry,) * n)) for n in (3, 9))
     assert "Ledger of" not in short
@@ -265,6 +265,6 @@ def test_parties_and_guarantees_are_escaped() -> None:
     assert page.open == []
 
 
-def test_one_role_alone_is_not_drawn_in_shares(market: list[RunRecord]) -> None:
+def test_one_role_alone_is_not_drawn_in_shares(market: list[Record]) -> None:
     assert "CPU time by role" not in Page(render_report(market)).text
     assert "CPU time by role" in Page(render_report(example_record())).text

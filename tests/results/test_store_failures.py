@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from posse.core.errors import StoreError
-from posse.results import Store, schema
+from posse.results import Store
+from posse.results import store as storing
 from posse.results.example import example_record
-from posse.results.faults import told
+from posse.results.store import told
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -40,14 +41,14 @@ def edit(path: Path, change: str) -> None:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
     """Alter every connection that a store opens."""
-    connect = schema.connect
+    connect = storing.connect
 
     def altered(path: Path, timeout: float) -> sqlite3.Connection:
         db = connect(path, timeout)
         change(db)
         return db
 
-    monkeypatch.setattr(schema, "connect", altered)
+    monkeypatch.setattr(storing, "connect", altered)
 
 
 def test_locked_by_another_connection(store: Store) -> None:

@@ -3,8 +3,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.results import Vocabulary, compare, pulls_per_arm, regret_curves, reward_curves
 from posse.results.example import example_market_record, example_record
-from posse.results.vocabulary import common, vocabulary
-from posse.results.words import plural
+from posse.results.words import common, plural, vocabulary
 
 
 def test_a_record_speaks_the_words_of_its_problem() -> None:

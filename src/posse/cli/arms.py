@@ -54,7 +54,7 @@ def _figures(settings: ArmSettings, claims: tuple[Claim, ...]) -> None:
 
 
 def _proved(made: Guarantee, what: str) -> None:
-    from posse.results.guarantees import Guarantee as Told
+    from posse.results.privacy import Guarantee as Told
 
     heading(f"{what}: {_written(made.epsilon, made.delta)} for unit {made.unit}")
     hollow = Told("", (), dict(made.entry())).hollow
@@ -76,7 +76,7 @@ def _all(steps: int) -> str:
 
 
 def _written(epsilon: float, delta: float) -> str:
-    from posse.results.guarantees import up
+    from posse.results.privacy import up
 
     # Without a comma between thousands, which would make three numbers of two.
     written = up(epsilon).replace(",", "")

@@ -17,7 +17,7 @@ from posse.core.errors import ConfigError
 if TYPE_CHECKING:
     from posse.protocols.samba.run import SambaSettings
     from posse.results.compare import Comparison
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Stored runs to compare.", metavar="[ID]...")]
 Policies = Annotated[
@@ -88,14 +88,14 @@ def _settings(context: typer.Context, config: Any, name: str, all_names: list[st
     return options.samba_settings().make(values)
 
 
-def _stored(ids: list[str]) -> list[RunRecord]:
+def _stored(ids: list[str]) -> list[Record]:
     from posse.results.store import Store
 
     store = Store()
     return [store.get(id) for id in ids]
 
 
-def _show(records: list[RunRecord], compared: Comparison) -> None:
+def _show(records: list[Record], compared: Comparison) -> None:
     from posse.cli import tables
 
     names = list(dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records))

@@ -16,7 +16,7 @@ from posse.core.errors import ConfigError
 if TYPE_CHECKING:
     from posse.protocols.mpc_contextual.settings import ContextualSettings
     from posse.protocols.mpc_contextual.terms import Terms
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 PlainToo = Annotated[
     bool, typer.Option("--plain-too/--no-plain-too", help="Run its twins beside it: in fixed point, and on floats.")
@@ -73,7 +73,7 @@ def mpc_contextual(
         saved(records)
 
 
-def _show(records: Sequence[RunRecord]) -> None:
+def _show(records: Sequence[Record]) -> None:
     from posse.cli import tables
 
     first, beside = records[0], _by_path(records)
@@ -87,7 +87,7 @@ def _show(records: Sequence[RunRecord]) -> None:
     tables.protection(first)
 
 
-def _side_by_side(records: Sequence[RunRecord]) -> None:
+def _side_by_side(records: Sequence[Record]) -> None:
     """Print what was earned and what it took, a column a path."""
     from posse.results import standard_error, words
 
@@ -112,7 +112,7 @@ def _side_by_side(records: Sequence[RunRecord]) -> None:
         say("Mean of the runs ± its standard error.", style="dim")
 
 
-def _against_floats(record: RunRecord, floats: RunRecord) -> str:
+def _against_floats(record: Record, floats: Record) -> str:
     """Say what fixed point changes in the average reward."""
     from posse.results import standard_error, words
 
@@ -149,7 +149,7 @@ def _ranges(terms: Terms, json: bool) -> None:
     say("Contexts have norm at most 1, rewards lie in [0, 1]; the fixed-point twin asserts every bound.", style="dim")
 
 
-def _print_json(records: Sequence[RunRecord], keeper: Keeper) -> None:
+def _print_json(records: Sequence[Record], keeper: Keeper) -> None:
     from posse.results import identical
 
     first, beside = records[0], _by_path(records)
@@ -165,25 +165,25 @@ def _print_json(records: Sequence[RunRecord], keeper: Keeper) -> None:
     )
 
 
-def _by_path(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
+def _by_path(records: Sequence[Record]) -> dict[str, Record]:
     return {_path(record): record for record in records}
 
 
-def _path(record: RunRecord) -> str:
+def _path(record: Record) -> str:
     return str(record.summary["path"])
 
 
-def _a_step(record: RunRecord) -> list[float]:
+def _a_step(record: Record) -> list[float]:
     """Average reward a step of every run."""
     steps = record.steps_done / record.runs if record.runs else 0
     return [total / steps for total in record.total] if steps else []
 
 
-def _differences(record: RunRecord, floats: RunRecord) -> list[float]:
+def _differences(record: Record, floats: Record) -> list[float]:
     return [mine - theirs for mine, theirs in zip(_a_step(record), _a_step(floats), strict=False)]
 
 
-def _seconds(record: RunRecord) -> float | None:
+def _seconds(record: Record) -> float | None:
     return record.seconds / record.steps_done if record.steps_done else None
 
 

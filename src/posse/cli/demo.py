@@ -14,7 +14,7 @@ from posse.cli.screen import bullets, heading, remark, say
 from posse.core.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 POLICY, OWNERS, BUDGET = "thompson", 10, 10_000
 ENOUGH_SECONDS = 45.0
@@ -41,7 +41,7 @@ def demo(out: Out = Path("posse-demo")) -> None:
     _end(records, page)
 
 
-def _pairs() -> list[tuple[RunRecord, RunRecord]]:
+def _pairs() -> list[tuple[Record, Record]]:
     """Run the levels and the plain twin of each, saying what is being done."""
     from posse.cli import work
     from posse.cli.options import samba_settings
@@ -65,7 +65,7 @@ def _pairs() -> list[tuple[RunRecord, RunRecord]]:
     return pairs
 
 
-def _tell(pairs: list[tuple[RunRecord, RunRecord]]) -> None:
+def _tell(pairs: list[tuple[Record, Record]]) -> None:
     from posse.cli import tables
 
     secure = [record for record, _ in pairs]
@@ -82,7 +82,7 @@ def _tell(pairs: list[tuple[RunRecord, RunRecord]]) -> None:
 
 
 def _make(folder: Path) -> None:
-    from posse.results.faults import os_reason
+    from posse.core.files import os_reason
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _make(folder: Path) -> None:
         raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
 
 
-def _report(records: list[RunRecord], path: Path) -> Path | None:
+def _report(records: list[Record], path: Path) -> Path | None:
     """Write the page; without matplotlib the demo has said everything all the same."""
     from posse.results import write_report
 
@@ -102,7 +102,7 @@ def _report(records: list[RunRecord], path: Path) -> Path | None:
         return None
 
 
-def _end(records: list[RunRecord], page: Path | None) -> None:
+def _end(records: list[Record], page: Path | None) -> None:
     heading("Next")
     lines = [
         f"posse runs show {records[0].id}",

@@ -15,7 +15,7 @@ from posse.cli.screen import bullets, heading, print_json, record_json, remark
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.settings import FedSettings
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 PlainToo = Annotated[
     bool, typer.Option("--plain-too", help="Run the same without noise and rounding beside it, on the same cohorts.")
@@ -74,12 +74,12 @@ def _plain(settings: FedSettings, sampling: str, rounds: int) -> FedSettings:
     return settings.model_copy(update={**changes, "sampling": sampling, "rounds": rounds})
 
 
-def _told_json(records: Sequence[RunRecord], *, saves: bool) -> None:
+def _told_json(records: Sequence[Record], *, saves: bool) -> None:
     told = {"stopped": records[0].summary.get("stopped"), "to_store": saves}
     print_json({**told, "records": [record_json(record) for record in records]})
 
 
-def _show(records: Sequence[RunRecord]) -> None:
+def _show(records: Sequence[Record]) -> None:
     from posse.cli import fed_tables, tables
     from posse.protocols.fed_contextual.levels import learns
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from posse.cli.screen import say, table
 
 if TYPE_CHECKING:
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 _ROWS = (
     ("average reward", "average_reward"), ("the same, last tenth of the rounds", "average_reward_last_tenth"),
@@ -20,7 +20,7 @@ _ROWS = (
 _RANGE = ("average_reward_smallest", "average_reward_largest")
 
 
-def results(records: Sequence[RunRecord]) -> None:
+def results(records: Sequence[Record]) -> None:
     """Print what was earned, a column a record."""
     from posse.results import standard_error, words
 
@@ -43,7 +43,7 @@ def results(records: Sequence[RunRecord]) -> None:
         )
 
 
-def estimated(record: RunRecord) -> None:
+def estimated(record: Record) -> None:
     """Print what another policy would earn, or why that cannot be told."""
     from posse.results import words
 
@@ -63,7 +63,7 @@ def estimated(record: RunRecord) -> None:
         say(f"\nWhat {told['evaluated']} would earn cannot be told: {refused}", style="yellow")
 
 
-def _number(record: RunRecord, key: str, digits: int = 4) -> str:
+def _number(record: Record, key: str, digits: int = 4) -> str:
     from posse.results import words
 
     value = record.summary.get(key)
@@ -72,7 +72,7 @@ def _number(record: RunRecord, key: str, digits: int = 4) -> str:
     return words.number(value if isinstance(value, int | float) else None, digits)
 
 
-def _range(record: RunRecord) -> str:
+def _range(record: Record) -> str:
     from posse.results import words
 
     low, high = (record.summary.get(key) for key in _RANGE)

@@ -17,14 +17,14 @@ from posse.core.errors import ConfigError, DataError, StoreError
 from posse.core.extras import require
 
 if TYPE_CHECKING:
-    from posse.results.record import RunRecord
-    from posse.results.schema import RunRow
+    from posse.results.record import Record
+    from posse.results.store import RunRow
 
 
 class Show(Protocol):
     """Prints records."""
 
-    def __call__(self, records: Sequence[RunRecord], *, saves: bool) -> None:
+    def __call__(self, records: Sequence[Record], *, saves: bool) -> None:
         """Print them; `saves` says whether they go to the store."""
         ...
 
@@ -58,12 +58,12 @@ class Keeper:
         """Whether records are kept in the store."""
         return self._store is not None
 
-    def name(self, record: RunRecord) -> RunRecord:
+    def name(self, record: Record) -> Record:
         """Give a record the user's label."""
         return record if self._label is None else replace(record, summary={**record.summary, "label": self._label})
 
     @contextmanager
-    def kept(self, records: Sequence[RunRecord]) -> Iterator[None]:
+    def kept(self, records: Sequence[Record]) -> Iterator[None]:
         """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
         try:
             yield
@@ -77,7 +77,7 @@ class Keeper:
             raise
         self._keep(records)
 
-    def _keep(self, records: Sequence[RunRecord]) -> None:
+    def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
         for record in reversed(records):
             if self._store is not None:
@@ -97,7 +97,7 @@ class Keeper:
 
         `folder` is where its state lies, from which the same command goes on, and `show` prints its record.
         """
-        from posse.results.interrupted import Interrupted
+        from posse.results.record import Interrupted
 
         try:
             yield
@@ -120,10 +120,10 @@ class Keeper:
             raise typer.Exit(INTERRUPTED) from stop
 
 
-def write_figure(records: Sequence[RunRecord], path: Path) -> None:
+def write_figure(records: Sequence[Record], path: Path) -> None:
     """Draw regret over the steps, or reward where regret is not known, and write it whole or not at all."""
+    from posse.core.files import whole
     from posse.results import regret_curves, reward_curves
-    from posse.results.files import whole
 
     known = all(record.regret is not None for record in records)
     figure = regret_curves(records) if known else reward_curves(records)
@@ -131,7 +131,7 @@ def write_figure(records: Sequence[RunRecord], path: Path) -> None:
         figure.savefig(file, format=path.suffix[1:].lower())
 
 
-def label_of(record: RunRecord) -> str:
+def label_of(record: Record) -> str:
     """Give the user's label, or an empty string."""
     label = record.summary.get("label", "")
     return label if isinstance(label, str) else ""

@@ -14,7 +14,7 @@ from posse.cli.screen import heading, print_json, record_json, say, table
 
 if TYPE_CHECKING:
     from posse.protocols.dp_combinatorial.settings import MarketRunSettings
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 Beside = Annotated[
     bool,
@@ -68,7 +68,7 @@ def _others(settings: MarketRunSettings) -> list[MarketRunSettings]:
     return [settings.with_method(method).model_copy(update={"path": path}) for method in methods]
 
 
-def _show(records: Sequence[RunRecord]) -> None:
+def _show(records: Sequence[Record]) -> None:
     from posse.cli import tables
 
     heading(f"Market: {tables.describe(records[0])}")
@@ -79,7 +79,7 @@ def _show(records: Sequence[RunRecord]) -> None:
     tables.protection(records[0])
 
 
-def _side_by_side(records: Sequence[RunRecord]) -> None:
+def _side_by_side(records: Sequence[Record]) -> None:
     """Print what was earned and lost, a column a method."""
     from posse.results import standard_error, words
     from posse.results.joining import joining
@@ -102,11 +102,11 @@ def _side_by_side(records: Sequence[RunRecord]) -> None:
         say("Mean of the runs ± its standard error; from 3 runs on the ratio has its 95 % interval.", style="dim")
 
 
-def _regret(record: RunRecord) -> float | None:
+def _regret(record: Record) -> float | None:
     return None if record.party_regret is None or not record.runs else float(record.party_regret.sum(axis=1).mean())
 
 
-def _ratio(record: RunRecord, found: object) -> str:
+def _ratio(record: Record, found: object) -> str:
     from posse.results import words
 
     if record.level == "alone":

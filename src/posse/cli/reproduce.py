@@ -68,7 +68,7 @@ def _matching(wanted: list[str], known: tuple[str, ...]) -> list[str]:
 
 
 def _make(folder: Path) -> None:
-    from posse.results.faults import os_reason
+    from posse.core.files import os_reason
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

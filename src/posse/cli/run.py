@@ -12,7 +12,7 @@ from posse.cli.keep import Keeper
 from posse.cli.screen import heading, print_json, record_json, say
 
 if TYPE_CHECKING:
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 app = typer.Typer(help="Run a protected protocol.", no_args_is_help=False)
 
@@ -75,7 +75,7 @@ def simulate(
         saved([record])
 
 
-def _show(records: list[RunRecord]) -> None:
+def _show(records: list[Record]) -> None:
     from posse.cli import tables
 
     heading(f"Samba: {tables.describe(records[0])}")
@@ -86,7 +86,7 @@ def _show(records: list[RunRecord]) -> None:
     tables.protection(records[0])
 
 
-def _show_plain(record: RunRecord) -> None:
+def _show_plain(record: Record) -> None:
     from posse.cli import tables
 
     heading(f"Plain simulation: {tables.describe(record)}")
@@ -95,7 +95,7 @@ def _show_plain(record: RunRecord) -> None:
     tables.pulls(record)
 
 
-def _print_json(records: list[RunRecord], keeper: Keeper) -> None:
+def _print_json(records: list[Record], keeper: Keeper) -> None:
     from posse.results import identical
 
     same = identical(*records) if len(records) == 2 else None

@@ -15,9 +15,9 @@ from posse.cli.screen import heading, print_json, record_json, remark, say, tabl
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
     from posse.results.store import Store
-    from posse.results.vocabulary import Vocabulary
+    from posse.results.words import Vocabulary
 
 app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
 
@@ -34,7 +34,7 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     """List the runs, the last one first."""
     from posse.results import words
     from posse.results.store import Store
-    from posse.results.vocabulary import common
+    from posse.results.words import common
 
     store = Store()
     # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
@@ -66,7 +66,7 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
 
 def _words(store: Store, id: str) -> Vocabulary:
     """Give the words of a record; a damaged one has the default words, and `posse runs show` says why."""
-    from posse.results.vocabulary import Vocabulary
+    from posse.results.words import Vocabulary
 
     try:
         return store.get(id).words
@@ -111,7 +111,7 @@ def show(id: options.One, json: options.Json = False) -> None:
     tables.protection(record)
 
 
-def _federated(record: RunRecord) -> None:
+def _federated(record: Record) -> None:
     """Print what the run command prints of a federated contextual bandit."""
     from posse.cli import fed_tables
     from posse.protocols.fed_contextual.remarks import told

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
     from posse.results.values import JSON
 
 
@@ -181,7 +181,7 @@ def print_json(document: object) -> None:
     )
 
 
-def record_json(record: RunRecord) -> dict[str, JSON]:
+def record_json(record: Record) -> dict[str, JSON]:
     """Give a record with its arrays, as `posse runs export` writes it to a .json file."""
     from posse.results.record import ARRAYS
     from posse.results.values import plain

@@ -10,10 +10,10 @@ from posse.cli.screen import bullets, heading, say, table
 if TYPE_CHECKING:
     from posse.results.compare import Comparison
     from posse.results.joining import Joining
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 
-def describe(record: RunRecord) -> str:
+def describe(record: Record) -> str:
     """Say in one line what was run."""
     from posse.results import words
 
@@ -29,11 +29,11 @@ def describe(record: RunRecord) -> str:
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
-def earned_and_cost(records: Sequence[RunRecord]) -> None:
+def earned_and_cost(records: Sequence[Record]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
     from posse.results import standard_error, words
     from posse.results.compare import times_as_long
-    from posse.results.vocabulary import common
+    from posse.results.words import common
 
     said = common(record.words for record in records)
     errors = [standard_error(record.total) for record in records]
@@ -57,13 +57,13 @@ def earned_and_cost(records: Sequence[RunRecord]) -> None:
         say("Mean of the runs ± its standard error.", style="dim")
 
 
-def per_step(record: RunRecord) -> float | None:
+def per_step(record: Record) -> float | None:
     """Seconds a step and party, over the steps that were taken: an interrupted run took fewer than its budget."""
     steps = record.steps_done * (len(record.party_names) or record.arms)
     return record.seconds / steps if steps else None
 
 
-def sameness(secure: RunRecord, plain: RunRecord, *, twin: str = "the plain one") -> str:
+def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> str:
     """Say plainly whether protection changed anything."""
     from posse.results import identical, words
 
@@ -81,10 +81,10 @@ def sameness(secure: RunRecord, plain: RunRecord, *, twin: str = "the plain one"
     return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
 
 
-def protection(record: RunRecord) -> None:
+def protection(record: Record) -> None:
     """Print what a level protects, and what it does not."""
     from posse.protocols.samba.levels import LEVELS
-    from posse.results.levels import PLAIN, told
+    from posse.results.naming import PLAIN, told
 
     if record.kind == "samba" and record.level in LEVELS:
         _roles(record)
@@ -104,7 +104,7 @@ def protection(record: RunRecord) -> None:
     bullets(record.leaks or ((unsaid,) if record.federated else ("Nothing is shared.",)), style="yellow")
 
 
-def _roles(record: RunRecord) -> None:
+def _roles(record: Record) -> None:
     from posse.protocols.samba.levels import Switches, learns
 
     heading(f"Protection: {record.protection}. What each role learns")
@@ -114,8 +114,8 @@ def _roles(record: RunRecord) -> None:
     bullets(learns(record.level, switches), style="yellow" if record.off else "green")
 
 
-def _spent(record: RunRecord) -> None:
-    from posse.results.guarantees import guarantees, not_covered
+def _spent(record: Record) -> None:
+    from posse.results.privacy import guarantees, not_covered
 
     if promised := guarantees([record]):
         if record.contextual:
@@ -126,9 +126,9 @@ def _spent(record: RunRecord) -> None:
         bullets(left_out, style="yellow")
 
 
-def costs_of_a_step(record: RunRecord) -> None:
+def costs_of_a_step(record: Record) -> None:
     """Print what a step costs, where a record counts its rounds."""
-    from posse.results.step_costs import step_costs
+    from posse.results.report import step_costs
 
     if rows := step_costs(record):
         heading(f"What a {record.words.step} costs")
@@ -156,7 +156,7 @@ def comparison(compared: Comparison) -> None:
         say(note, style="dim")
 
 
-def pulls(record: RunRecord, most: int = 10) -> None:
+def pulls(record: Record, most: int = 10) -> None:
     """Print the arms that were pulled most, with their means where they are known."""
     from posse.results import words
 
@@ -174,7 +174,7 @@ def pulls(record: RunRecord, most: int = 10) -> None:
     table(columns, rows, numeric=range(1, len(columns)))
 
 
-def joining(records: Sequence[RunRecord]) -> None:
+def joining(records: Sequence[Record]) -> None:
     """Print what each party earned, beside the same party alone where a record of that is there; losers are marked."""
     from posse.results.joining import joining as joined_of
 
@@ -223,14 +223,14 @@ def _worth(joined: Joining) -> None:
         say(f"Regret ratio, all together: {joined.ratio}{what}.", style="dim")
 
 
-def saved(records: Sequence[RunRecord], again: str = "") -> None:
+def saved(records: Sequence[Record], again: str = "") -> None:
     """Say under which ids records were kept, and how to see them."""
     heading("Saved")
     bullets(f"{record.id}  {record.label}" for record in records)
     say(f"See it again: {again or f'posse runs show {records[0].id}'}")
 
 
-def _regret(record: RunRecord) -> float | None:
+def _regret(record: Record) -> float | None:
     if record.regret is None or not record.regret.size:
         return None
     return float(record.regret[:, -1].mean())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from posse.protocols.fed_contextual.settings import FedSettings, Setup
     from posse.protocols.mpc_contextual.settings import ContextualSettings
     from posse.protocols.samba.run import SambaSettings
-    from posse.results.record import RunRecord
+    from posse.results.record import Record
 
 _BATCH_SCORES = 20_000_000
 """Scores that a batch of plain runs computes: about a second, after which it can be interrupted."""
@@ -24,7 +24,7 @@ _MEASURED, _MOST_TIMES = 0.05, 50
 """CPU seconds over which a quick twin is timed, and how often it is run for that at most."""
 
 
-def secure(settings: SambaSettings, key: PrivateKey | None = None) -> RunRecord:
+def secure(settings: SambaSettings, key: PrivateKey | None = None) -> Record:
     """Run the federation in this process."""
     from posse.protocols.samba.run import Progress, run_secure
 
@@ -43,7 +43,7 @@ def secure(settings: SambaSettings, key: PrivateKey | None = None) -> RunRecord:
         return run_secure(settings, watch=watch, key=key)
 
 
-def plain(settings: SambaSettings) -> RunRecord:
+def plain(settings: SambaSettings) -> Record:
     """Run the plain twin."""
     from posse.protocols.samba.run import Progress, run_plain
 
@@ -59,10 +59,10 @@ def plain(settings: SambaSettings) -> RunRecord:
         return run_plain(settings, watch=watch, batch=batch)
 
 
-def market(settings: MarketRunSettings) -> RunRecord:
+def market(settings: MarketRunSettings) -> Record:
     """Run a market."""
     from posse.protocols.dp_combinatorial.run import run_market, warm_up
-    from posse.results.progress import Progress
+    from posse.results.record import Progress
 
     with Doing("compiling the market, which is done once"):
         warm_up()
@@ -77,10 +77,10 @@ def market(settings: MarketRunSettings) -> RunRecord:
         return run_market(settings, watch=watch)
 
 
-def contextual(settings: ContextualSettings) -> RunRecord:
+def contextual(settings: ContextualSettings) -> Record:
     """Run a contextual bandit: on shares, or one of its twins."""
     from posse.protocols.mpc_contextual.run import run_contextual, warm_up
-    from posse.results.progress import Progress
+    from posse.results.record import Progress
 
     with Doing("compiling the twins, which is done once"):
         warm_up()
@@ -105,10 +105,10 @@ def contextual(settings: ContextualSettings) -> RunRecord:
     return replace(record, seconds=spent / times, summary={**record.summary, "times_measured": times})
 
 
-def fed(settings: FedSettings, setup: Setup) -> RunRecord:
+def fed(settings: FedSettings, setup: Setup) -> Record:
     """Run a federated contextual bandit on simulated devices."""
     from posse.core.interrupts import held
-    from posse.results.progress import Progress
+    from posse.results.record import Progress
 
     with held():
         from posse.protocols.fed_contextual.run import run_fed

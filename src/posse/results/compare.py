@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from posse.core.errors import DataError
-from posse.results import shape
-from posse.results.bands import standard_error
-from posse.results.levels import PLAIN
-from posse.results.record import RunRecord
-from posse.results.vocabulary import Vocabulary, common
-from posse.results.words import plural
+from posse.results.naming import PLAIN
+from posse.results.record import Record
+from posse.results.statistics import standard_error
+from posse.results.values import same
+from posse.results.words import Vocabulary, common, plural
 
 DRAWN_AT_COMP = ("samba", "simulate")
 """Kinds of record whose level 'paper' has a plain twin of its own."""
@@ -60,7 +59,7 @@ class Comparison:
     """The words that all of the records share."""
 
 
-def compare(records: Iterable[RunRecord], *, strict: bool = False) -> Comparison:
+def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     r"""Compare records with the first one.
 
     On the same world seeds the difference is taken run by run, and its standard error is $s_d / \sqrt n$ of those
@@ -83,19 +82,19 @@ def compare(records: Iterable[RunRecord], *, strict: bool = False) -> Comparison
     return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen))
 
 
-def identical(a: RunRecord, b: RunRecord) -> bool:
+def identical(a: Record, b: Record) -> bool:
     """Tell whether two records are the same run bit for bit: seeds, pulls of every arm, totals of runs and parties."""
     totals = (np.array(record.total, dtype=np.float64) for record in (a, b))
-    alike = a.runs > 0 and a.seeds == b.seeds and shape.same(*totals) and shape.same(a.pulls, b.pulls)
-    return alike and a.parties == b.parties and shape.same(a.party_total, b.party_total)
+    alike = a.runs > 0 and a.seeds == b.seeds and same(*totals) and same(a.pulls, b.pulls)
+    return alike and a.parties == b.parties and same(a.party_total, b.party_total)
 
 
-def times_as_long(record: RunRecord, first: RunRecord) -> float | None:
+def times_as_long(record: Record, first: Record) -> float | None:
     """CPU seconds of a record over those of another; None where one took under 5 ms, for then it is noise."""
     return record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
 
 
-def _row(record: RunRecord, first: RunRecord) -> ComparedRun:
+def _row(record: Record, first: Record) -> ComparedRun:
     difference, error, paired = (None, None, False) if record is first else _difference(record, first)
     return ComparedRun(
         id=record.id,
@@ -116,7 +115,7 @@ def _row(record: RunRecord, first: RunRecord) -> ComparedRun:
     )
 
 
-def _difference(record: RunRecord, first: RunRecord) -> tuple[float | None, float | None, bool]:
+def _difference(record: Record, first: Record) -> tuple[float | None, float | None, bool]:
     if record.total_mean is None or first.total_mean is None:
         return None, None, False
     mine, theirs = (dict(zip(r.seeds, r.total, strict=False)) for r in (record, first))
@@ -128,7 +127,7 @@ def _difference(record: RunRecord, first: RunRecord) -> tuple[float | None, floa
     return record.total_mean - first.total_mean, apart, False
 
 
-def _conflicts(records: tuple[RunRecord, ...]) -> list[str]:
+def _conflicts(records: tuple[Record, ...]) -> list[str]:
     said = common(record.words for record in records)
     budgets = list(dict.fromkeys(f"{record.budget:,}" for record in records))
     notes = [f"The budgets differ ({', '.join(budgets)} {plural(said.step)})."] if len(budgets) > 1 else []
@@ -140,7 +139,7 @@ def _conflicts(records: tuple[RunRecord, ...]) -> list[str]:
     return notes
 
 
-def _notes(records: tuple[RunRecord, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
+def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
     notes = []
     if rows[1:] and all(row.paired for row in rows[1:]):
         notes.append("The world seeds are the same: differences are paired, run by run.")

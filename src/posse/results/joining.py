@@ -8,11 +8,11 @@ from itertools import takewhile
 
 import numpy as np
 
-from posse.results import student, words
-from posse.results.bands import Floats, standard_error
-from posse.results.bootstrap import Interval, regret_ratio
-from posse.results.holm import holm
-from posse.results.record import RunRecord
+from posse.results import words
+from posse.results.page import Safe, join, table, tag
+from posse.results.record import Record
+from posse.results.statistics import Floats, Interval, holm, regret_ratio, standard_error, t_p_value
+from posse.results.words import Vocabulary, common
 
 ALL = "all together"
 
@@ -121,8 +121,8 @@ class Share:
 class Joining:
     """A record party by party, beside the one alone where there is one."""
 
-    record: RunRecord
-    baseline: RunRecord | None
+    record: Record
+    baseline: Record | None
     shares: tuple[Share, ...]
     """One a party, in the order of the record."""
     whole: Share
@@ -167,7 +167,7 @@ class Joining:
         )
 
 
-def joining(records: Iterable[RunRecord]) -> tuple[Joining, ...]:
+def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     """Set the parties of each record beside themselves alone.
 
     The baseline of a record is the first one of level "alone" with the same problem, budget, parties, world seeds and
@@ -186,7 +186,7 @@ def joining(records: Iterable[RunRecord]) -> tuple[Joining, ...]:
     return tuple(_joining(record, bases[id(record)]) for record in chosen if id(record) not in serving)
 
 
-def _baseline(record: RunRecord, among: Sequence[RunRecord]) -> RunRecord | None:
+def _baseline(record: Record, among: Sequence[Record]) -> Record | None:
     # Of several records alone the first is the baseline of the others, not each of each.
     others = among if record.federated else takewhile(lambda other: other is not record, among)
     alike = (other for other in others if not other.federated and _asked(other) == _asked(record))
@@ -194,18 +194,18 @@ def _baseline(record: RunRecord, among: Sequence[RunRecord]) -> RunRecord | None
     return next((other for other in alike if _order(record, other) is not None), None)
 
 
-def _asked(record: RunRecord) -> tuple[object, ...]:
+def _asked(record: Record) -> tuple[object, ...]:
     return record.problem, record.budget, record.parties, [record.config.get(name) for name in SAME]
 
 
-def _order(record: RunRecord, base: RunRecord) -> list[int] | None:
+def _order(record: Record, base: Record) -> list[int] | None:
     """Say which run of `base` had the seed of each run of `record`; None where the seeds are not the same."""
     at = {seed: run for run, seed in enumerate(base.seeds)}
     same = len(at) == base.runs == record.runs == len(set(record.seeds)) and at.keys() == set(record.seeds)
     return [at[seed] for seed in record.seeds] if same else None
 
 
-def _joining(record: RunRecord, base: RunRecord | None) -> Joining:
+def _joining(record: Record, base: Record | None) -> Joining:
     order = _order(record, base) if base is not None else None
     total, regret = record.party_total, record.party_regret
     total_alone = None if base is None or base.party_total is None else base.party_total[order]
@@ -259,8 +259,69 @@ def _p_value(change: float | None, error: float | None, runs: int) -> float | No
         return None
     if not error:
         return 0.0 if change else 1.0
-    return student.p_value(change / error, runs - 1)
+    return t_p_value(change / error, runs - 1)
 
 
 def _mean(values: Floats | None) -> float | None:
     return None if values is None else float(np.mean(values))
+
+
+def parties(records: Sequence[Record]) -> Safe:
+    """Return a table of parties a record, beside the same parties alone; those that lose are named above it."""
+    found = joining(records)
+    if not found:
+        return Safe("")
+    compared = any(joined.baseline is not None for joined in found)
+    party = common(joined.record.words for joined in found).party
+    heading = "What joining is worth" if compared else f"What each {party} earned"
+    named = len(records) > 1
+    return join([tag("h2", heading), *(_compared(j) if j.baseline else _single(j, named=named) for j in found)])
+
+
+def _single(joined: Joining, *, named: bool) -> Safe:
+    said = joined.record.words
+    shares = (*joined.shares, joined.whole)
+    rows = [(share.party, words.number(share.total), words.number(share.regret)) for share in shares]
+    shown = table((said.party, said.earned, said.regret), rows, numeric=(1, 2))
+    return join([_head(joined.record), shown]) if named else shown
+
+
+def _compared(joined: Joining) -> Safe:
+    record, said = joined.record, joined.record.words
+    header = (said.party, f"{said.reward} alone", "joined", "difference", "regret alone", "joined", "ratio")
+    shown = table(header, [_row(share, joined) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
+    unit = f" in {said.money}" if said.money else ""
+    note = f"Means of {words.count(record.runs, 'run')}{unit}; differences are paired by world seed, ± standard error."
+    return join([_head(record), _verdict(joined, said), shown, tag("p", f"{note} {joined.rule}", cls="soft")])
+
+
+def _head(record: Record) -> Safe:
+    return tag("h3", record.label, " ", tag("code", record.id))
+
+
+def _verdict(joined: Joining, said: Vocabulary) -> Safe:
+    losers, everyone = joined.losers, words.count(len(joined.shares), said.party)
+    worse = f"Worse off joined, in {said.reward} or regret: {words.listed(losers)}"
+    one = "One run cannot tell who is worse off joined."
+    parts = [tag("p", one if joined.record.runs < 2 else f"None of {everyone} is clearly worse off joined.")]
+    if losers:
+        parts = [tag("p", tag("b", worse), f" ({len(losers)} of {everyone}).", cls="alert")]
+    if joined.doubtful:
+        parts.append(tag("p", joined.doubt, cls="alert"))
+    if joined.ratio is not None:
+        what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
+        parts.append(tag("p", f"Regret joined over regret alone, all together: {joined.ratio}{what}."))
+    return join(parts)
+
+
+def _row(share: Share, joined: Joining) -> tuple[object, ...]:
+    # The mark stands below the name, where a small screen shows it without scrolling; an average gets no colour.
+    better = "good" if max(share.gain, share.relief) == 2 and not share.loses else ""
+    colour = "" if share.party == ALL else "warn" if share.party in joined.losers else better
+    mark = tag("span", share.verdict, cls=f"tag {colour}")
+    return (
+        join([tag("span", share.party, cls="name"), Safe("<br>"), mark]),
+        words.number(share.alone), words.number(share.total),
+        words.plus_minus(share.difference, share.error), words.number(share.regret_alone), words.number(share.regret),
+        words.fraction(share.ratio),
+    )  # fmt: skip

@@ -1,12 +1,51 @@
-"""The names of a record: its policy, its protection, its problem, and the words of its system."""
+"""Levels of protection that mean the same in every system, and how each is told."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from posse.results import levels, words
+from posse.results import words
 from posse.results.values import JSON
-from posse.results.vocabulary import Vocabulary, vocabulary
+from posse.results.words import Vocabulary, vocabulary
+
+PLAIN = "plain"
+"""No protection: what is exchanged is exchanged in the clear."""
+
+ALONE = "alone"
+"""No federation: nothing leaves a party, so there is nothing to protect and nothing to gain."""
+
+PLACEBO = "placebo"
+"""A control: messages of pure noise, which carry nothing and should help nobody."""
+
+_TOLD = {PLAIN: "no protection", ALONE: "nothing is shared", PLACEBO: "a control, pure noise"}
+
+
+def remark(protection: str) -> str:
+    """Say what a protection (`Record.protection`) is when its name alone could mislead; else nothing.
+
+    >>> remark("plain, twin of paper"), remark("alone"), remark("tight")
+    ('no protection', 'nothing is shared', '')
+    """
+    return _TOLD.get(protection.partition(",")[0], "")
+
+
+def told(protection: str) -> str:
+    """Write a protection with its remark.
+
+    >>> told("alone"), told("standard")
+    ('alone: nothing is shared', 'standard')
+    """
+    return f"{protection}: {remark(protection)}" if remark(protection) else protection
+
+
+def warns(protection: str) -> bool:
+    """Tell whether a protection is less than its reader may think: plain, or with a part switched off.
+
+    >>> warns("plain"), warns("paper, mask off"), warns("alone"), warns("placebo")
+    (True, True, False, False)
+    """
+    return protection.partition(",")[0] == PLAIN or protection.endswith(" off")
+
 
 SWITCHES = ("aes", "paillier", "permutation", "mask")
 """Protections that a configuration can switch off."""
@@ -16,7 +55,7 @@ _ARITHMETIC = {"fixed": "fixed-point ", "float": "float "}
 
 
 class Named:
-    """What a `RunRecord` is called, read from what was asked; it holds nothing of its own."""
+    """What a `Record` is called, read from what was asked; it holds nothing of its own."""
 
     kind: str
     level: str
@@ -44,22 +83,22 @@ class Named:
     @property
     def federated(self) -> bool:
         """Whether the parties exchanged anything at all."""
-        return levels.ALONE not in (self.level, self.policy)
+        return ALONE not in (self.level, self.policy)
 
     @property
     def off(self) -> tuple[str, ...]:
         """Protections of the level that were switched off; none in a plain record, which has nothing to switch off."""
-        return () if self.level == levels.PLAIN else tuple(name for name in SWITCHES if self.config.get(name) is False)
+        return () if self.level == PLAIN else tuple(name for name in SWITCHES if self.config.get(name) is False)
 
     @property
     def twin_of(self) -> str:
         """The level whose plain twin this is; empty for a protected record."""
-        return str(self.summary.get("twin_of", "standard")) if self.level == levels.PLAIN else ""
+        return str(self.summary.get("twin_of", "standard")) if self.level == PLAIN else ""
 
     @property
     def protected(self) -> bool:
         """Whether the level holds what it promises: not plain, and nothing switched off."""
-        return self.level != levels.PLAIN and not self.off
+        return self.level != PLAIN and not self.off
 
     @property
     def protection(self) -> str:

@@ -3,24 +3,80 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
 
+from posse.core import check as rules
 from posse.core.errors import DataError
-from posse.results import ids, shape, words
-from posse.results.bands import Band, Floats, band
+from posse.results import words
 from posse.results.naming import Named
-from posse.results.values import JSON, plain, plain_dict, strict
-from posse.results.vocabulary import vocabulary
+from posse.results.statistics import Band, Floats, band
+from posse.results.values import JSON, floats, integers, plain, plain_dict, same, strict
+from posse.results.words import vocabulary
 from posse.version import __version__
 
 Ints = npt.NDArray[np.int64]
 
 ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
-"""The fields that are arrays; all others are plain values (`RunRecord.metadata`)."""
+"""The fields that are arrays; all others are plain values (`Record.metadata`)."""
+
+STATUSES = ("finished", "interrupted", "failed")
+_ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
+
+# Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_id(milliseconds: int | None = None) -> str:
+    """Make an id: nine characters of time (milliseconds since 1970), a dash, four random ones.
+
+    Ids sort as their times do; two made in the same millisecond differ with probability 1 - 2^-20, and a store
+    refuses the second of two equal ones.
+
+    >>> new_id(0).startswith("000000000-"), new_id(1) > new_id(0), len(new_id())
+    (True, True, 14)
+    """
+    now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
+    return f"{_base32(now, 9)}-{_base32(secrets.randbits(20), 4)}"
+
+
+def utc_now() -> str:
+    """Return the time as an ISO string in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _base32(number: int, width: int) -> str:
+    return "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in reversed(range(width)))
+
+
+def points_of(steps: int, points: int = 200) -> Ints:
+    """At most `points` steps, evenly spread, the last one included: a curve's size does not grow with a run's length.
+
+    >>> points_of(100, 5)
+    array([  1,  26,  50,  75, 100])
+    """
+    return np.unique(np.linspace(1, steps, min(points, steps)).round().astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The number of the run (from 0), of how many, the fraction of the whole record's work that is done, and how many
+    runs from that one on go side by side."""
+
+    run: int
+    runs: int
+    fraction: float
+    together: int = 1
+
+
+Watch = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -37,13 +93,13 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RunRecord(Named):
+class Record(Named):
     """One experiment: one or more runs of one configuration on one problem.
 
     Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. A record of
     a run that failed early may hold no runs and no points at all.
 
-    >>> record = RunRecord(kind="samba", level="standard", config={"policy": "ucb", "budget": 2},
+    >>> record = Record(kind="samba", level="standard", config={"policy": "ucb", "budget": 2},
     ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]}, seeds=(7,),
     ...     steps=[1, 2], reward=[[0, 1]], regret=[[0.6, 0.6]], total=(1.0,), pulls=[[1, 1]], seconds=0.5)
     >>> record.label, record.runs, record.budget, record.total_mean
@@ -92,9 +148,9 @@ class RunRecord(Named):
     """Entries of the privacy ledger."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
     """Further figures worth a line in a table."""
-    id: str = field(default_factory=ids.new_id)
+    id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
-    created: str = field(default_factory=ids.utc_now)
+    created: str = field(default_factory=utc_now)
     """When, as an ISO string in UTC."""
     version: str = __version__
     """The version of Posse that made it."""
@@ -103,12 +159,12 @@ class RunRecord(Named):
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("steps", shape.integers(self.steps, 1, "steps"))
-        put("reward", shape.floats(self.reward, 2, "reward"))
+        put("steps", integers(self.steps, 1, "steps"))
+        put("reward", floats(self.reward, 2, "reward"))
         for name in ("regret", "party_total", "party_regret"):
             given = getattr(self, name)
-            put(name, None if given is None else shape.floats(given, 2, name))
-        put("pulls", shape.integers(self.pulls, 2, "pulls"))
+            put(name, None if given is None else floats(given, 2, name))
+        put("pulls", integers(self.pulls, 2, "pulls"))
         put("total", tuple(float(x) for x in self.total))
         put("parties", tuple(str(name) for name in self.parties))
         put("seeds", tuple(int(x) for x in self.seeds))
@@ -119,7 +175,7 @@ class RunRecord(Named):
         put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
         for name in ("config", "problem", "summary"):
             put(name, plain_dict(getattr(self, name), name))
-        shape.check(self)
+        check(self)
         vocabulary(self.problem.get("words"))
 
     @property
@@ -227,14 +283,89 @@ class RunRecord(Named):
         earned = self.words.priced(words.number(self.total_mean))
         state = "" if self.status == "finished" else f", {self.state}"
         runs, steps = words.count(self.runs, "run"), words.count(self.budget, self.words.step)
-        return f"<RunRecord {self.id}: {self.label}, {runs} of {steps}, earned {earned}{state}>"
+        return f"<Record {self.id}: {self.label}, {runs} of {steps}, earned {earned}{state}>"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RunRecord):
+        if not isinstance(other, Record):
             return NotImplemented
         # Compared as text, in which NaN is equal to itself.
         mine, theirs = (json.dumps(record.fields(), sort_keys=True) for record in (self, other))
-        return mine == theirs and all(shape.same(getattr(self, name), getattr(other, name)) for name in ARRAYS)
+        return mine == theirs and all(same(getattr(self, name), getattr(other, name)) for name in ARRAYS)
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+def several(records: Record | Iterable[Record]) -> tuple[Record, ...]:
+    """Accept one record where several are expected."""
+    return (records,) if isinstance(records, Record) else tuple(records)
+
+
+def check(record: Record) -> None:
+    """Refuse a record whose parts do not fit each other."""
+    rules.one_of(STATUSES, status=record.status)
+    _words(record)
+    _shapes(record)
+    _parties(record)
+    runs, points = len(record.total), record.steps.size
+    if record.seeds and len(record.seeds) != runs:
+        raise DataError(f"expected {runs} world seeds, one a run, got {len(record.seeds)}. Give all, or none.")
+    if any(not 0 <= seed < 2**64 for seed in record.seeds):
+        raise DataError("world seeds must be in [0, 2^64).")
+    if points and (record.steps[0] < 0 or (np.diff(record.steps) <= 0).any()):
+        raise DataError("steps must increase and not be negative.")
+    if (record.pulls < 0).any():
+        raise DataError(f"pulls must not be negative, got {int(record.pulls.min())}.")
+    if not np.isfinite(record.total).all():
+        raise DataError("total must be finite, got NaN or infinity.")
+    _times(record)
+
+
+def _shapes(record: Record) -> None:
+    runs, points = len(record.total), record.steps.size
+    wanted = {"reward": (runs, points), "regret": (runs, points), "pulls": (runs, record.pulls.shape[1])}
+    wanted |= dict.fromkeys(("party_total", "party_regret"), (runs, len(record.parties)))
+    for name, expected in wanted.items():
+        array = getattr(record, name)
+        # Without a run the other axis says nothing.
+        if array is None or array.shape == expected or array.shape[0] == runs == 0:
+            continue
+        raise DataError(
+            f"{name} must have shape {expected} for {runs} totals and {points} steps, got {array.shape}. "
+            "Give one row a run and one column a step (an arm for pulls, a party for what parties earned)."
+        )
+
+
+def _parties(record: Record) -> None:
+    twice = [name for name in dict.fromkeys(record.parties) if record.parties.count(name) > 1]
+    if twice or not all(record.parties):
+        got = f"'{twice[0]}' twice" if twice else "an empty one"
+        raise DataError(f"parties must have names of their own, got {got}. Give each another name.")
+
+
+def _words(record: Record) -> None:
+    if not _ID.fullmatch(record.id) or record.id == "last":
+        raise DataError(f"id must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {record.id!r}. Use new_id().")
+    for name in ("kind", "level", "version"):
+        if not getattr(record, name):
+            raise DataError(f"{name} must not be empty.")
+    try:
+        when = datetime.fromisoformat(record.created)
+    except ValueError as error:
+        raise DataError(f"created must be an ISO time, got {record.created!r}.") from error
+    if when.tzinfo is None:
+        raise DataError(f"created must carry a time zone, got {record.created!r}. Write it in UTC, ending in +00:00.")
+
+
+def _times(record: Record) -> None:
+    for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
+        if not (value >= 0 and np.isfinite(value)):
+            raise DataError(f"seconds must be finite and not negative, got {value} for {name}.")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with the record of what was done."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__("interrupted")
+        self.record = record

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import io
+import re
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from posse.core.extras import require
-from posse.results.palette import INK
-from posse.results.record import RunRecord
+from posse.results.record import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +76,7 @@ def text(value: str, limit: int = 36) -> str:
     return shown.replace("$", r"\$")
 
 
-def unique_labels(records: Sequence[RunRecord], given: Sequence[str] | None = None) -> list[str]:
+def unique_labels(records: Sequence[Record], given: Sequence[str] | None = None) -> list[str]:
     """Name each record for a legend; records that share a label are told apart by their ids."""
     labels = list(given) if given is not None else [record.label for record in records]
     shared = {label for label in labels if labels.count(label) > 1}
@@ -81,3 +84,71 @@ def unique_labels(records: Sequence[RunRecord], given: Sequence[str] | None = No
         text(label, LABEL) + (f" · {record.id}" if label in shared else "")
         for label, record in zip(labels, records, strict=True)
     ]
+
+
+ROLES = {
+    "owner": "#2f7fd6",
+    "controller": "#d9662b",
+    "comp": "#8b5fd0",
+    "customer": "#1f9d6b",
+    "agent": "#b07d12",
+    "party": "#3b8ea5",
+    "puller": "#c2477f",
+    "payee": "#6b8e23",
+    "dealer": "#7a7f8c",
+    "device": "#5568d8",
+    "server": "#d14b4b",
+}
+"""Colours of the kinds of role."""
+
+SERIES = ("#2f7fd6", "#d9662b", "#1f9d6b", "#8b5fd0", "#c2477f", "#b07d12", "#3b8ea5", "#d14b4b")
+"""Colours of curves, in order; a legend names them."""
+
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+"""Line styles that go with them, so that curves are told apart without colour and where they overlap."""
+
+INK = "#727a88"
+"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its own text."""
+
+LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
+"""Backgrounds against which the colours were chosen."""
+
+
+def role_colour(role: str) -> str:
+    """Return the colour of a kind of role; numbered roles ("owner-3") have that of their kind.
+
+    >>> role_colour("owner-3") == role_colour("owner"), role_colour("stranger") == INK
+    (True, True)
+    """
+    return ROLES.get(role.rstrip("0123456789").rstrip("-_ "), INK)
+
+
+_ROOT = re.compile(r"<svg\b[^>]*?(viewBox=\"[^\"]*\")[^>]*>", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_REFERENCE = re.compile(r"(\bid=\"|\bhref=\"#|url\(#)")
+
+
+def inline(figure: Figure, *, prefix: str, title: str) -> str:
+    """Return a figure as an `<svg>` element for a page.
+
+    Text stays text, so that it takes the font of the page and can be read aloud and searched. The ink becomes
+    `currentColor`, so that light and dark pages both read. All ids get `prefix`: matplotlib numbers them from one in
+    every figure, and on one page a clip path would otherwise be taken from another figure.
+    """
+    matplotlib = require("matplotlib", extra="plot")
+    file = io.StringIO()
+    # A fixed salt and no date: the same record gives the same bytes.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}), warnings.catch_warnings():
+        # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=").replace(INK, "currentColor")
+    text = _REFERENCE.sub(rf"\g<1>{prefix}-", text)
+    label = html.escape(title)
+    return _ROOT.sub(rf'<svg \1 role="img" aria-label="{_literal(label)}">', text, count=1).strip()
+
+
+def _literal(text: str) -> str:
+    # A backslash in a replacement pattern would be read as a group.
+    return text.replace("\\", r"\\")

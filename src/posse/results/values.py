@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from posse.core.errors import DataError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """What JSON can say. Read-only containers, so that a `dict[str, int]` is accepted where a `JSON` is."""
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+_MAGIC = b"posse-array-1"
+_TYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 
 
 def plain(value: object, where: str) -> JSON:
@@ -69,3 +79,76 @@ def _key(key: object, where: str) -> str:
     if not isinstance(key, str):
         raise DataError(f"{where} must have strings as keys, got {key!r}. Write it as a string.")
     return _text(key, where)
+
+
+def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.float64]:
+    """Copy into a read-only float64 array of finite numbers."""
+    array = _array(values, dimensions, name, np.float64)
+    if not np.isfinite(array).all():
+        raise DataError(f"{name} must be finite, got NaN or infinity. Record only the steps that every run reached.")
+    return array
+
+
+def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
+    """Copy into a read-only int64 array; a fraction is refused, not rounded."""
+    given = np.asarray(values)
+    if given.size and given.dtype.kind not in "iu":
+        raise DataError(f"{name} must hold integers, got {given.dtype}. Convert it with astype('int64').")
+    return _array(given, dimensions, name, np.int64)
+
+
+def _array(values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
+    try:
+        array = np.array(values, dtype=dtype, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name} must be an array of {np.dtype(dtype)}: {error}.") from error
+    if array.size == 0 and array.ndim < dimensions:
+        array = array.reshape((0,) * dimensions)  # [] means "no runs", whatever the axes
+    if array.ndim != dimensions:
+        raise DataError(f"{name} must have {dimensions} dimension(s), got shape {array.shape}.")
+    array.flags.writeable = False
+    return array
+
+
+def same(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None) -> bool:
+    """Tell whether two arrays are equal bit for bit: type, shape and every byte (so -0.0 is not 0.0)."""
+    if a is None or b is None:
+        return a is b
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def pack(array: npt.NDArray[np.generic]) -> bytes:
+    """Write an array as `posse-array-1 <dtype> <shape>`, a newline, and zlib-compressed little-endian bytes.
+
+    >>> pack(np.zeros((2, 3))).partition(b"\\n")[0]
+    b'posse-array-1 <f8 2,3'
+    """
+    kind = "<" + array.dtype.str[1:]
+    if kind not in _TYPES:
+        raise TypeError(f"only float64 and int64 arrays are stored, got {array.dtype}")
+    body = np.ascontiguousarray(array, dtype=_TYPES[kind]).tobytes()
+    sides = ",".join(str(side) for side in array.shape)
+    return b"%s %s %s\n" % (_MAGIC, kind.encode(), sides.encode()) + zlib.compress(body)
+
+
+def unpack(blob: bytes) -> npt.NDArray[np.generic]:
+    """Read what `pack` wrote; a blob that is cut, altered or longer than its header says is a `ValueError`.
+
+    Never inflates more than the header promises, so a small blob cannot fill the memory.
+    """
+    header, newline, body = blob.partition(b"\n")
+    parts = header.split(b" ")
+    if not newline or len(parts) != 3 or parts[0] != _MAGIC or parts[1].decode("latin-1") not in _TYPES:
+        raise ValueError("no array header")
+    dtype = _TYPES[parts[1].decode()]
+    shape = tuple(int(side) for side in parts[2].split(b",")) if parts[2] else ()
+    size = math.prod(shape) * dtype.itemsize
+    inflate = zlib.decompressobj()
+    try:
+        data = inflate.decompress(body, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"does not inflate: {error}") from error
+    if len(data) != size or not inflate.eof:
+        raise ValueError(f"holds {len(data)} of {size} bytes")
+    native = np.frombuffer(data, dtype=dtype).reshape(shape)
+    return native.astype(dtype.newbyteorder("="))

@@ -23,15 +23,14 @@ from posse.protocols.fed_contextual.models import Model
 from posse.protocols.fed_contextual.plan import Own
 from posse.protocols.fed_contextual.run import run_fed
 from posse.protocols.fed_contextual.settings import FedSettings
-from posse.results import RunRecord
-from posse.results.interrupted import Interrupted
-from posse.results.progress import Progress
+from posse.results import Record
+from posse.results.record import Interrupted, Progress
 from tests.protocols.fed_contextual.toys import population, questions
 
 SMALL: dict[str, Any] = {"clients": 20, "rounds": 8, "cohort": 5, "deploy_every": 2, "points": 8}
 
 
-def run(**changes: Any) -> RunRecord:
+def run(**changes: Any) -> Record:
     return run_fed(FedSettings(**{**SMALL, **changes}))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.results.bootstrap import Interval
+from posse.results.statistics import Interval
 
 PUBLISHED = {
     "uniform": {"P-FCB, paper noise": 2.36, "alone": 3.33},

@@ -12,7 +12,7 @@ from posse.experiments.dp_combinatorial.statistics import band, band_of_ratio, c
 from posse.experiments.dp_combinatorial.sweep import POINTS, Outcomes
 from posse.experiments.dp_combinatorial.wording import privacy_note
 from posse.results import theme
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from posse.experiments.dp_combinatorial.statistics import at_end, ratio_of_means
 from posse.experiments.dp_combinatorial.sweep import Cost, Outcomes
 from posse.experiments.dp_combinatorial.wording import against, cost_words, instances_words, privacy_words
 from posse.results import words
-from posse.results.bootstrap import regret_ratio
+from posse.results.statistics import regret_ratio
 
 
 def comparisons(found: Outcomes, size: Size) -> tuple[Comparison, ...]:

@@ -17,7 +17,7 @@ from posse.experiments.dp_combinatorial.wording import cost_words, instances_wor
 from posse.experiments.output import write_figure, write_rows
 from posse.privacy.dp.schedules import paper_split
 from posse.results import words
-from posse.results.bootstrap import Interval, regret_ratio
+from posse.results.statistics import Interval, regret_ratio
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SMALL_EPSILONS = (0.5, 2.0)

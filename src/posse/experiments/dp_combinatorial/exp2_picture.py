@@ -11,8 +11,8 @@ from posse.experiments.dp_combinatorial import pictures, styles
 from posse.experiments.dp_combinatorial.methods import ALONE, ALONE_HALF, CLEAR, FCB, PAPER, TIGHT
 from posse.experiments.dp_combinatorial.problem import DELTA, UNIT, Size
 from posse.results import theme
-from posse.results.bootstrap import Interval
-from posse.results.palette import DASHES
+from posse.results.statistics import Interval
+from posse.results.theme import DASHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from posse.experiments.dp_combinatorial.wording import against, cost_words, inst
 from posse.experiments.output import write_figure, write_rows
 from posse.problems.instances import Distribution
 from posse.results import words
-from posse.results.bootstrap import bootstrap
+from posse.results.statistics import bootstrap
 
 AGENTS = (2, 5, 10, 15, 20)
 SMALL_AGENTS = (2, 4)

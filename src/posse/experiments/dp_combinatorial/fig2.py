@@ -18,8 +18,8 @@ from posse.experiments.dp_combinatorial.wording import cost_words, instances_wor
 from posse.experiments.output import write_figure, write_rows
 from posse.problems.instances import Distribution
 from posse.results import theme, words
-from posse.results.bootstrap import Interval, regret_ratio
-from posse.results.points import points_of
+from posse.results.record import points_of
+from posse.results.statistics import Interval, regret_ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

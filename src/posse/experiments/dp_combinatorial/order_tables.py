@@ -14,7 +14,7 @@ from posse.experiments.dp_combinatorial.statistics import ratio_of_means
 from posse.experiments.dp_combinatorial.sweep import Cost
 from posse.experiments.dp_combinatorial.wording import cost_words, privacy_words
 from posse.results import words
-from posse.results.bootstrap import Interval, regret_ratio
+from posse.results.statistics import Interval, regret_ratio
 
 
 def target(reached: bool) -> str:

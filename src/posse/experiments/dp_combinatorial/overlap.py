@@ -19,7 +19,7 @@ from posse.experiments.dp_combinatorial.wording import against, cost_words, priv
 from posse.experiments.output import write_figure, write_rows
 from posse.problems.instances import Distribution, binds
 from posse.results import theme, words
-from posse.results.bootstrap import regret_ratio
+from posse.results.statistics import regret_ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

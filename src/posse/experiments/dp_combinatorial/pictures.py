@@ -9,7 +9,7 @@ from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS
 from posse.experiments.dp_combinatorial.statistics import Band, Floats
 from posse.problems.instances import Distribution
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from posse.experiments.dp_combinatorial.methods import Method
 from posse.experiments.dp_combinatorial.problem import Place, Size
 from posse.experiments.dp_combinatorial.sweep import Job, Outcomes
-from posse.results.bootstrap import Interval, Statistic, bootstrap
+from posse.results.statistics import Interval, Statistic, bootstrap
 
 Floats = NDArray[np.float64]
 Band = tuple[Floats, Floats, Floats]

@@ -17,7 +17,7 @@ from posse.experiments.dp_combinatorial.methods import (
     TIGHT_HALF,
     Method,
 )
-from posse.results.palette import DASHES, ROLES, SERIES
+from posse.results.theme import DASHES, ROLES, SERIES
 
 _BLUE, _ORANGE, _GREEN, _PURPLE, _PINK, _OCHRE, _TEAL, _RED = SERIES
 

@@ -17,7 +17,7 @@ from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.protocols.dp_combinatorial.plain import Outcome, gather, run_once
 from posse.protocols.dp_combinatorial.regret import truth_of
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 Run = tuple[Knowledge, Curves]
 POINTS = 200

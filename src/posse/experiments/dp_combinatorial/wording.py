@@ -10,7 +10,7 @@ from posse.experiments.dp_combinatorial.statistics import Floats
 from posse.experiments.dp_combinatorial.sweep import Cost
 from posse.problems.instances import binds
 from posse.results import words
-from posse.results.bootstrap import regret_ratio
+from posse.results.statistics import regret_ratio
 
 
 def instances_words(size: Size, agents: int | None = None) -> str:

@@ -18,7 +18,7 @@ from posse.experiments.fed_contextual.tables import protocol_note, rate_table, r
 from posse.experiments.mpc_contextual.statistics import mean_of
 from posse.experiments.output import write_figure, write_rows
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

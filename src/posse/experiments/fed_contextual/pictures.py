@@ -11,8 +11,9 @@ from posse.experiments.fed_contextual.lines import LABELS
 from posse.experiments.fed_contextual.runs import Floats, Found
 from posse.experiments.mpc_contextual import pictures
 from posse.experiments.mpc_contextual.statistics import LEVEL
-from posse.results import student, theme
-from posse.results.palette import INK
+from posse.results import theme
+from posse.results.statistics import t_quantile
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def band(ax: Axes, values: Floats, number: int, label: str) -> None:
     seeds, rounds = values.shape
     x = np.arange(1, rounds + 1)
     middle = values.mean(axis=0)
-    half = student.quantile(LEVEL, seeds - 1) * values.std(axis=0, ddof=1) / np.sqrt(seeds)
+    half = t_quantile(LEVEL, seeds - 1) * values.std(axis=0, ddof=1) / np.sqrt(seeds)
     if label == _INIT:
         ax.plot(x, middle, color=INK, linewidth=1.2, linestyle=(0, (1, 2)), label=label)
         ax.fill_between(x, middle - half, middle + half, color=INK, alpha=0.12, linewidth=0)

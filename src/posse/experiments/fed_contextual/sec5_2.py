@@ -19,7 +19,7 @@ from posse.experiments.mpc_contextual.statistics import mean_of
 from posse.experiments.output import write_figure, write_rows
 from posse.policies.probabilities import EXPLORATIONS
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

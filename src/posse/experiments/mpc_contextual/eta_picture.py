@@ -11,7 +11,7 @@ from posse.experiments.mpc_contextual import pictures
 from posse.experiments.mpc_contextual.eta import Line
 from posse.experiments.mpc_contextual.statistics import mean_of
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,7 +20,7 @@ from posse.privacy.dp.choice import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.protocol import coins_of
 from posse.results import theme, words
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

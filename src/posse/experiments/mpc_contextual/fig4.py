@@ -13,7 +13,7 @@ from posse.experiments.mpc_contextual.statistics import exponent
 from posse.experiments.mpc_contextual.timing import Timed, local_exponents, measure, plain_ms
 from posse.experiments.output import write_figure, write_rows
 from posse.results import role_colour, theme, words
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

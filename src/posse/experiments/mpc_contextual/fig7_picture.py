@@ -9,7 +9,7 @@ import numpy as np
 from posse.experiments.mpc_contextual import pictures
 from posse.experiments.mpc_contextual.problem import EPSILONS
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,7 +31,7 @@ from posse.experiments.mpc_contextual.sweep import run_jobs
 from posse.experiments.output import write_figure, write_rows
 from posse.protocols.mpc_contextual.published import NEWTON
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from posse.core.extras import require
 from posse.results import theme
-from posse.results.palette import DASHES, INK, SERIES
+from posse.results.theme import DASHES, INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from posse.results import student
+from posse.results.statistics import t_quantile
 
 LEVEL = 0.95
 
@@ -49,7 +49,7 @@ def mean_of(values: ArrayLike) -> Mean:
     if len(found) < 2:
         return Mean(float(found.mean()), math.nan, len(found))
     error = float(found.std(ddof=1)) / math.sqrt(len(found))
-    return Mean(float(found.mean()), student.quantile(LEVEL, len(found) - 1) * error, len(found))
+    return Mean(float(found.mean()), t_quantile(LEVEL, len(found) - 1) * error, len(found))
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from posse.experiments.mpc_contextual.operations import BITS, NEWTON, OPERATIONS
 from posse.experiments.mpc_contextual.problem import REFERENCE
 from posse.experiments.output import write_figure, write_rows
 from posse.results import theme, words
-from posse.results.palette import INK, SERIES
+from posse.results.theme import INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from posse.core.extras import require
 from posse.experiments.samba.problem import POLICY_NAMES, TITLES
 from posse.results import role_colour, theme
-from posse.results.palette import INK, SERIES
+from posse.results.theme import INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

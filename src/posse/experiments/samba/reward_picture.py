@@ -10,7 +10,7 @@ from posse.experiments.samba.agreement import Comparison
 from posse.experiments.samba.pictures import COLOURS, MARKERS, outside
 from posse.experiments.samba.problem import POLICY_NAMES, TITLES
 from posse.results import theme
-from posse.results.palette import INK
+from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ def level_of(terms: Terms, schedule: str) -> str:
 
 
 def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What leaves an agent in a run of this configuration (`RunRecord.config`), one sentence each.
+    """What leaves an agent in a run of this configuration (`Record.config`), one sentence each.
 
     >>> learns({"method": "alone"})
     ('Nothing leaves an agent.',)

@@ -19,7 +19,7 @@ from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
 from posse.protocols.dp_combinatorial.regret import offers_of, truth_of
 from posse.protocols.dp_combinatorial.terms import Terms
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 
 def federation(

@@ -18,17 +18,14 @@ from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of
 from posse.protocols.dp_combinatorial.regret import truth_of
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
 from posse.protocols.dp_combinatorial.terms import Terms
-from posse.results.interrupted import Interrupted
-from posse.results.points import points_of
-from posse.results.progress import Progress, Watch
-from posse.results.record import RunRecord, Traffic
+from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, points_of
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun
 
 WORDS = {"step": "round", "arm": "producer", "pull": "unit", "reward": "revenue", "party": "agent"}
 
 
-def run_market(settings: MarketRunSettings, *, watch: Watch | None = None, truth: Truth | None = None) -> RunRecord:
+def run_market(settings: MarketRunSettings, *, watch: Watch | None = None, truth: Truth | None = None) -> Record:
     """Run the market of the settings once a seed, and record it.
 
     >>> settings = MarketRunSettings(agents=3, producers=8, rounds=1000, seed=5)
@@ -110,7 +107,7 @@ class _Tally:
         self._worlds.append(world)
         self._runs.append(run)
 
-    def record(self, status: str) -> RunRecord:
+    def record(self, status: str) -> Record:
         """Make the record of what was done.
 
         Of an interrupted record only whole runs count; where there is none, the run that was going on, up to where its
@@ -124,7 +121,7 @@ class _Tally:
         steps_done = sum(int(world.reached.min()) for world in self._worlds)
         if self.outcome is not None:
             steps_done = len(outcome.seeds) * settings.rounds
-        return RunRecord(
+        return Record(
             kind="dp-combinatorial",
             config=_config(settings, setup),
             problem=_problem(settings, setup),

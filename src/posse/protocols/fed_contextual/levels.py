@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from posse.results.levels import PLAIN
+from posse.results.naming import PLAIN
 
 SUMS = "secure-sums"
 """Updates are rounded as masks need them: in a deployment the server sees their sum alone."""

@@ -28,10 +28,7 @@ from posse.protocols.fed_contextual.settings import PARAMETERS, FedSettings, Set
 from posse.protocols.fed_contextual.simulation import Simulation, check_finite
 from posse.protocols.fed_contextual.sources import OwnPay
 from posse.protocols.fed_contextual.training import joined
-from posse.results.interrupted import Interrupted
-from posse.results.points import points_of
-from posse.results.progress import Progress, Watch
-from posse.results.record import RunRecord
+from posse.results.record import Interrupted, Progress, Record, Watch, points_of
 from posse.results.values import JSON, plain_dict
 
 Floats = NDArray[np.float64]
@@ -98,7 +95,7 @@ class Going:
 def run_fed(
     settings: FedSettings, *, watch: Watch | None = None, setup: Setup | None = None,
     population: Population | None = None, model: Model | None = None, pay: OwnPay | None = None,
-) -> RunRecord:  # fmt: skip
+) -> Record:  # fmt: skip
     """Run the bandit of the settings once a seed, and record it.
 
     `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
@@ -222,7 +219,7 @@ def _keep(kept: Kept, group: list[Going]) -> None:
 
 def _record(
     settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float, status: str
-) -> RunRecord:
+) -> Record:
     """Make the record; of an interrupted one only the runs that came furthest count."""
     kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
     done = max((outcome.rounds for outcome in outcomes), default=0)
@@ -231,7 +228,7 @@ def _record(
     points = points[points <= done]
     curves = [outcome.column("reward")[:done].cumsum()[points - 1] for outcome in outcomes]
     config = _config(settings, setup)
-    return RunRecord(
+    return Record(
         kind=KIND,
         config=config,
         problem={**plain_dict(setup.population.describe(), "problem"), "names": list(setup.population.arms),

@@ -21,10 +21,7 @@ from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import run_fixed
-from posse.results.interrupted import Interrupted
-from posse.results.points import points_of
-from posse.results.progress import Progress, Watch
-from posse.results.record import RunRecord, Traffic
+from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, points_of
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun
 
@@ -59,7 +56,7 @@ class Spent:
             self.hops[hop] = (messages + traffic.messages, size + traffic.bytes)
 
 
-def run_contextual(settings: ContextualSettings, *, watch: Watch | None = None) -> RunRecord:
+def run_contextual(settings: ContextualSettings, *, watch: Watch | None = None) -> Record:
     """Run the bandit of the settings once a seed, and record it.
 
     >>> settings = ContextualSettings(rows=100, components=6, seed=5)
@@ -137,7 +134,7 @@ def _twin(path: str, setup: Setup, seed: int) -> Outcome:
 
 def _record(
     settings: ContextualSettings, setup: Setup, outcomes: list[Outcome], spent: Spent, seconds: float, status: str
-) -> RunRecord:
+) -> Record:
     """Make the record; curves of an interrupted one end where its shortest run ended."""
     if status != "finished" and len(outcomes) > 1:
         outcomes = outcomes[:-1]
@@ -149,7 +146,7 @@ def _record(
     reward = np.array([outcome.units[:done].cumsum()[points - 1] for outcome in outcomes]) / REWARD_ONE
     regret = [_regret(contexts.means, outcome, done)[points - 1] for outcome in outcomes]
     shape = (len(outcomes), len(points))
-    return RunRecord(
+    return Record(
         kind="mpc-contextual",
         config=_config(settings, setup),
         problem={**_problem(setup), "words": WORDS},

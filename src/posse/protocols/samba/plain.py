@@ -19,7 +19,7 @@ from posse.policies.base import Policy
 from posse.problems.arms import Arms
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.protocols.samba.levels import Switches, check_level
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 

@@ -20,7 +20,7 @@ from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.plain import check_budget
 from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Terms, policy_terms
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 
 def federation(

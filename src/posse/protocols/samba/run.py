@@ -19,9 +19,7 @@ from posse.problems.settings import ProblemSettings
 from posse.protocols.samba.levels import Switches, check_level, leaks
 from posse.protocols.samba.plain import check_budget, simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
-from posse.results.interrupted import Interrupted
-from posse.results.points import points_of
-from posse.results.record import RunRecord, Traffic
+from posse.results.record import Interrupted, Record, Traffic, points_of
 from posse.results.values import JSON
 from posse.runtime.memory import MemoryRun
 
@@ -84,7 +82,7 @@ class Progress:
 Watch = Callable[[Progress], None]
 
 
-def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: PrivateKey | None = None) -> RunRecord:
+def run_secure(settings: SambaSettings, *, watch: Watch | None = None, key: PrivateKey | None = None) -> Record:
     """Run the whole federation in this process, once a seed, and record it.
 
     >>> from posse.privacy.crypto.paillier import generate_key
@@ -166,7 +164,7 @@ class _Tally:
                 "the decrypted total is not what the owners earned: this is a defect, please report it."
             )
 
-    def record(self, status: str, seconds: float) -> RunRecord:
+    def record(self, status: str, seconds: float) -> Record:
         settings, arms = self._settings, self._arms
         # Curves of an interrupted record end where its shortest run ended.
         reached = min((len(world.curve) for world in self._worlds), default=0)
@@ -182,7 +180,7 @@ class _Tally:
                 sums[1] += traffic.bytes
         earned = [float(world.units.sum()) / REWARD_ONE for world in self._worlds]
         regrets = [world.regret[:reached] for world in self._worlds]
-        return RunRecord(
+        return Record(
             kind="samba",
             config=_config(settings, arms),
             problem=_problem(settings, arms),
@@ -202,7 +200,7 @@ class _Tally:
         )
 
 
-def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int = 16) -> RunRecord:
+def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int = 16) -> Record:
     """Run the plain twin for every seed, `batch` seeds at a time so that progress can be shown."""
     arms, policy, switches = settings.check()
     warm_up(policy, settings.level)
@@ -234,7 +232,7 @@ def run_plain(settings: SambaSettings, *, watch: Watch | None = None, batch: int
         return np.concatenate(rows) if rows else np.zeros((0, width))
 
     steps = points_of(settings.budget, settings.points)
-    record = RunRecord(
+    record = Record(
         kind="simulate",
         config=_config(settings, arms),
         problem=_problem(settings, arms),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from posse.results import words
-from posse.results.markup import words_of
-from posse.results.record import RunRecord
+from posse.results.page import Safe, bullets, join, table, tag
+from posse.results.record import Record
 from posse.results.values import JSON
+from posse.results.words import common, flat, words_of
 
 Entry = dict[str, JSON]
 
@@ -83,7 +84,7 @@ def composed(entry: Entry) -> bool:
     return "epsilon" in entry and "composition" in entry
 
 
-def guarantees(records: Iterable[RunRecord]) -> list[Guarantee]:
+def guarantees(records: Iterable[Record]) -> list[Guarantee]:
     """Collect the composed guarantees; parties of one record with the same one share a line."""
     found: list[Guarantee] = []
     for record in records:
@@ -96,13 +97,13 @@ def guarantees(records: Iterable[RunRecord]) -> list[Guarantee]:
     return found
 
 
-def ledger(record: RunRecord) -> list[Entry]:
+def ledger(record: Record) -> list[Entry]:
     """Return the entries of single releases, without what is told once for all (`not_covered`)."""
     entries = [dict(entry) for entry in record.privacy if not composed(dict(entry))]
     return [{key: value for key, value in entry.items() if key not in _LEFT_OUT} for entry in entries]
 
 
-def not_covered(records: Iterable[RunRecord]) -> list[str]:
+def not_covered(records: Iterable[Record]) -> list[str]:
     """Collect what the guarantees leave out, each once."""
     found: dict[str, None] = {}
     for record in records:
@@ -132,3 +133,52 @@ def up(value: JSON) -> str:
     step = 10.0 ** (math.floor(math.log10(value)) - 3)
     above = near if near >= value else near + step
     return f"{above:,.0f}" if 1e4 <= above < 1e15 else f"{above:.4g}"
+
+
+LONG = 8
+"""A ledger with more rows than this is folded away."""
+
+
+def privacy(records: Sequence[Record]) -> Safe:
+    """Return what was spent, whole: an epsilon never stands without its delta and its unit."""
+    spending = [record for record in records if record.privacy]
+    if not spending:
+        return Safe("")
+    party = common(record.words for record in spending).party
+    composed = [_card(guarantee, party) for guarantee in guarantees(spending)]
+    parts = [tag("h2", "Privacy spent"), *([tag("div", join(composed), cls="promises")] if composed else [])]
+    parts += [_ledger(record, named=len(records) > 1) for record in spending if ledger(record)]
+    left_out = not_covered(spending)
+    return join([*parts, *([tag("h3", "Not covered"), bullets(left_out)] if left_out else [])])
+
+
+def _card(guarantee: Guarantee, party: str) -> Safe:
+    below = [tag("span", guarantee.unit, cls="unit"), tag("span", f"{guarantee.label}{guarantee.whose(party)}")]
+    names = [tag("span", words.listed(guarantee.parties))] if len(guarantee.parties) > 1 else []
+    how = [tag("span", f"{guarantee.how[0].upper()}{guarantee.how[1:]}.")] if guarantee.how else []
+    hollow = [tag("span", guarantee.hollow, cls="hollow")] if guarantee.hollow else []
+    return tag("div", tag("b", guarantee.figure), *below, *hollow, *names, *how, cls="card")
+
+
+def _ledger(record: Record, *, named: bool) -> Safe:
+    entries = ledger(record)
+    keys = list(dict.fromkeys(key for entry in entries for key in entry))
+    numeric = [i for i, key in enumerate(keys) if all(_is_number(entry.get(key)) for entry in entries)]
+    rows = ([_cell(entry, key) for key in keys] for entry in entries)
+    header = [record.words.party if key == "party" else key.replace("_", " ") for key in keys]
+    shown = table(header, rows, numeric=numeric)
+    title = f"Ledger of {record.label}: {words.count(len(entries), 'entry')}"
+    if len(entries) > LONG:
+        return tag("details", tag("summary", title, " ", tag("code", record.id)), shown)
+    return join([tag("h3", title, " ", tag("code", record.id)), shown]) if named else shown
+
+
+def _cell(entry: Entry, key: str) -> str:
+    value = entry.get(key, words.UNKNOWN)
+    if isinstance(value, float):
+        return up(value) if key in ("epsilon", "delta") else f"{value:.4g}"
+    return flat(value)[0][1] if not isinstance(value, dict) else ", ".join(f"{k} {v}" for k, v in flat(value))
+
+
+def _is_number(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

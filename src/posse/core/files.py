@@ -11,7 +11,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 from posse.core.errors import DataError
-from posse.results.faults import os_reason
+
+_OS = {
+    errno.ENOSPC: "no space left on the disk. Free some, or choose another disk.",
+    errno.EDQUOT: "the disk quota is used up. Free some space, or choose another disk.",
+    errno.EACCES: "permission denied. Choose a place you may write to.",
+    errno.EPERM: "permission denied. Choose a place you may write to.",
+    errno.EROFS: "the disk is read-only. Choose another place.",
+    errno.ENOENT: "the folder does not exist. Create it first.",
+    errno.ENOTDIR: "a part of the path is a file, not a folder. Choose another place.",
+    errno.EEXIST: "a part of the path is a file, not a folder. Choose another place.",
+    errno.EISDIR: "it is a folder. Give the name of a file.",
+    errno.ENAMETOOLONG: "the name is too long. Choose a shorter one.",
+    errno.EFBIG: "the file grows past what the system allows. Export fewer runs.",
+}
+
+
+def os_reason(error: OSError) -> str:
+    """Tell a failure of the file system as reason and remedy.
+
+    >>> os_reason(OSError(errno.ENOSPC, "No space left on device"))
+    'no space left on the disk. Free some, or choose another disk.'
+    """
+    return _OS.get(error.errno or 0, f"{error.strerror or error}.")
 
 
 @contextmanager
