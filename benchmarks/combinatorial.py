@@ -9,8 +9,8 @@ from benchmarks.measure import cpu
 from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.plans import plan
 from posse.privacy.dp.schedules import communication_rounds
-from posse.problems.instances import market_instance
-from posse.problems.market import Market
+from posse.problems.markets.instances import market_instance
+from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.plain import run_once
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, federation
 from posse.protocols.dp_combinatorial.regret import truth_of

@@ -26,10 +26,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posse.problems.populations import Population
-from posse.problems.prepared import load
-from posse.problems.prepared_writer import Writer
-from posse.problems.ragged import Ragged
+from posse.problems.populations.population import Population
+from posse.problems.populations.prepared import Writer, load
+from posse.problems.populations.ragged import Ragged
 from posse.protocols.fed_contextual import sources
 from posse.protocols.fed_contextual.aggregation import Clipping
 from posse.protocols.fed_contextual.bench import Bench

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-from posse.problems.market import Market
+from posse.problems.markets.market import Market
 
 
 def python_loop(market: Market, rounds: int) -> float:

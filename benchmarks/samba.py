@@ -9,7 +9,7 @@ from benchmarks.measure import cpu, line, seal_floor
 from benchmarks.plain_loop import LOOPS, run
 from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.plain import simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
 from posse.protocols.samba.run import warm_up

@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from posse.core.errors import DataError
-from posse.policies.evaluation import Log
-from posse.policies.federated_evaluation import client_sums
-from posse.policies.probabilities import Exploration, draw
-from posse.problems.datasets.digits import digits_population
+from posse.policies.contextual.probabilities import Exploration, draw
+from posse.policies.evaluation.federated import client_sums
+from posse.policies.evaluation.offline import Log
+from posse.problems.datasets.mnist import digits_population
 
 CLIP = 500.0
 """Norm to which a device's sums (weighted rewards, weights, rows) are clipped; none is clipped here."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from posse.policies import Policy
-from posse.policies.checks import check
+from posse.policies.arms.checks import check
 from posse.problems import BernoulliArms
 from posse.protocols.samba.plain import simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import posse.experiments
-import posse.policies.checks
+import posse.policies.arms.checks
 from posse.policies import POLICIES
-from posse.policies.checks import CheckResult, Report
+from posse.policies.arms.checks import CheckResult, Report
 from tests.cli.conftest import Call, one_line
 
 MINE = """
 from dataclasses import dataclass
-from posse.policies.ucb import UCB
+from posse.policies.arms.ucb import UCB
 
 @dataclass(frozen=True)
 class Mine(UCB):
@@ -51,7 +51,7 @@ def test_a_policy_of_ones_own_is_checked(posse: Call, monkeypatch: pytest.Monkey
     assert json.loads(posse("policies", "--check", "mine:Mine", "--json").out)["passed"] is False
 
 
-posse_checks = posse.policies.checks
+posse_checks = posse.policies.arms.checks
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posse.problems.instances import market_instance
-from posse.problems.market import make_market
+from posse.problems.markets.instances import market_instance
+from posse.problems.markets.market import make_market
 from posse.protocols.dp_combinatorial.plain import run_once
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of, federation
 from posse.protocols.dp_combinatorial.regret import truth_of

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from posse.policies.base import Selection
+from posse.policies.arms.base import Selection
 from tests.policies.users import Numbers, Runner
 
 # Reinforcement Comparison: the preference of an arm needs the reference reward over all arms --------------------------

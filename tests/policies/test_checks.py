@@ -6,7 +6,7 @@ import pytest
 
 from posse.core.errors import PolicyError
 from posse.policies import POLICIES, EpsilonDecreasing, Policy, Pursuit, Softmax
-from posse.policies.checks import CHECKS, check, refuse
+from posse.policies.arms.checks import CHECKS, check, refuse
 from tests.policies import counterexamples, users
 
 LOCALITY, OBLIVIOUS, MASKS, PURITY, PICKLABLE, COMPILES, FINITE = CHECKS

@@ -11,10 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.policies.evaluation import ESTIMATORS, Log, effective_size, evaluate
-from posse.policies.federated_evaluation import ClientSums, client_sums
-from posse.policies.probabilities import draw, epsilon_greedy, greedy, softmax
-from posse.policies.support import check_support, support_of
+from posse.policies.contextual.probabilities import draw, epsilon_greedy, greedy, softmax
+from posse.policies.evaluation.federated import ClientSums, client_sums
+from posse.policies.evaluation.offline import ESTIMATORS, Log, check_support, effective_size, evaluate, support_of
 from tests.core.chance import SIGMAS
 
 Floats = NDArray[np.float64]

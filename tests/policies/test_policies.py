@@ -25,8 +25,8 @@ from posse.policies import (
     Thompson,
     make,
 )
-from posse.policies.pursuit import FLOOR
-from posse.policies.settings import PARAMETERS, PolicySettings
+from posse.policies.arms.pursuit import FLOOR
+from posse.policies.arms.registry import PARAMETERS, PolicySettings
 
 KEY = np.uint64(11)
 

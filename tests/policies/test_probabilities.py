@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from posse.core.errors import ConfigError
-from posse.policies.probabilities import EXPLORATIONS, Exploration, draw, epsilon_greedy, falcon, greedy, softmax
+from posse.policies.contextual.probabilities import (
+    EXPLORATIONS,
+    Exploration,
+    draw,
+    epsilon_greedy,
+    falcon,
+    greedy,
+    softmax,
+)
 from tests.core.chance import chi_square, chi_square_limit
 
 KINDS = [

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.policies.exact_purchase import exact
-from posse.policies.purchase import greedy, meets
+from posse.policies.purchase.oracle import exact, greedy, meets
 
 
 def bought(quality, cost, capacity, alpha, rho=1.0):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from posse.policies.quality import quality_bounds, rate
+from posse.policies.purchase.oracle import quality_bounds, rate
 
 counts = st.floats(0, 1e6)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from posse.core.exact import log
-from posse.policies.base import Policy, Selection
+from posse.policies.arms.base import Policy, Selection
 
 Numbers = tuple[float, ...]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE
-from posse.problems.arms import Arms, BernoulliArms, BetaArms, EmpiricalArms, reward
+from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms, EmpiricalArms, reward
 from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 KINDS = {

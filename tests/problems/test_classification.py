@@ -9,7 +9,7 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError, MissingExtraError
 from posse.core.fixed import REWARD_ONE
-from posse.problems.classification import Labelled, digits, labelled, principal
+from posse.problems.contexts.images import Labelled, digits, labelled, principal
 
 
 def test_components_are_those_of_the_singular_values() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.problems.classification import digits
-from posse.problems.clusters import kernel_means, kmeans
+from posse.problems.contexts.images import digits, kernel_means, kmeans
 
 
 def spread(rows: np.ndarray, centres: np.ndarray) -> float:

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError, PosseError
-from posse.problems.classification import digits, mnist
-from posse.problems.clusters import kernel_means, kmeans
-from posse.problems.context_settings import PROBLEMS, ContextSettings
+from posse.problems.contexts.images import digits, kernel_means, kmeans, mnist
+from posse.problems.contexts.settings import PROBLEMS, ContextSettings
 
 
 @pytest.fixture

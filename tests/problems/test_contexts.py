@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import REWARD, uniform
-from posse.problems.contexts import (
+from posse.problems.contexts.contexts import (
     SLACK,
     Block,
     Contexts,

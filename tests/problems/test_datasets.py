@@ -16,20 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets import (
-    DATASETS,
-    embedded_arms,
-    embedded_means,
-    load,
-    published_results,
-    read_jester,
-    read_means,
-    read_movielens,
-    read_ratings,
-    read_steam,
-)
-from posse.problems.datasets.locate import PINS, Pin
-from posse.problems.ratings import Ratings
+from posse.problems.arms.ratings import Ratings
+from posse.problems.arms.tables import read_means, read_ratings
+from posse.problems.datasets.files import PINS, Pin
+from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
+from posse.problems.datasets.ratings import DATASETS, load, read_jester, read_movielens, read_steam
 
 Write = Callable[..., Path]
 

@@ -15,10 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.problems import instances
-from posse.problems.instances import INSTANCES, binds, market_instance
-from posse.problems.market import Market, make_market
-from posse.problems.supply import FOREVER
+from posse.problems.markets import instances
+from posse.problems.markets.instances import INSTANCES, binds, market_instance
+from posse.problems.markets.market import Market, make_market
+from posse.problems.markets.supply import FOREVER
 from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 KINDS = {

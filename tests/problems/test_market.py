@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError
-from posse.problems.market import make_market
-from posse.problems.supply import FOREVER
+from posse.problems.markets.market import make_market
+from posse.problems.markets.supply import FOREVER
 
 
 def made(**changes: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from posse.core.errors import ConfigError
-from posse.problems.instances import market_instance
-from posse.problems.market_settings import MarketSettings
+from posse.problems.markets.instances import market_instance
+from posse.problems.markets.settings import MarketSettings
 
 
 @pytest.fixture

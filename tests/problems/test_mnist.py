@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.classification import mnist
+from posse.problems.contexts.images import mnist
 from posse.problems.datasets.mnist import HOME, PINS, load_mnist, read_idx, read_mnist
 
 Write = Callable[[str, bytes], Path]

@@ -10,7 +10,7 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.core.random import PARTIAL, uniform
-from posse.problems.datasets.offers import read_market
+from posse.problems.markets.offers import read_market
 
 Write = Callable[[str, str], Path]
 

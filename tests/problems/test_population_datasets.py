@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from posse.core.errors import DataError
-from posse.problems.datasets import emnist, femnist, qmnist, stackexchange, stackoverflow, tff
-from posse.problems.datasets.digits import digits_population
-from posse.problems.prepared import load
-from posse.problems.ragged import Ragged
+from posse.problems.datasets import emnist, mnist, questions, tff
+from posse.problems.datasets.mnist import digits_population
+from posse.problems.populations.prepared import load
+from posse.problems.populations.ragged import Ragged
 
 Feature = Sequence[bytes] | Sequence[int] | Sequence[float]
 
@@ -58,14 +58,14 @@ def test_emnist(data_dir: Path) -> None:
 
 def test_mnist_by_writer(data_dir: Path) -> None:
     present(data_dir, "qmnist-writers")
-    whole = qmnist.mnist_writers(present(data_dir, "mnist"))
+    whole = mnist.mnist_writers(present(data_dir, "mnist"))
     assert (whole.clients, whole.samples) == (539, 60_000)
     assert (whole.sizes().min(), whole.largest) == (19, 131)
     assert round(float(np.asarray(whole.inputs).mean()) / 255, 5) == 0.13066
 
 
 def test_stackexchange(data_dir: Path) -> None:
-    whole = stackexchange.stackexchange_population(present(data_dir, "stackexchange"))
+    whole = questions.stackexchange_population(present(data_dir, "stackexchange"))
     assert (whole.samples, whole.clients, len(whole.arms), len(whole.vocabulary)) == (1672, 696, 50, 10_000)
     assert isinstance(whole.labels, Ragged)
     counts = np.bincount(whole.labels.values)
@@ -126,10 +126,10 @@ def test_bad_writers(tmp_path: Path) -> None:
     file = tmp_path / "labels"
     file.write_bytes(b"\x00\x00\x0c\x02" + struct.pack(">2i", 2, 8) + b"\x00" * 4)
     with pytest.raises(DataError, match="must hold 8 integers a row, got 2 x 8 told and 4 bytes"):
-        qmnist.read_labels(file)
+        mnist.read_labels(file)
     file.write_bytes(b"\x00\x00\x08\x01")
     with pytest.raises(DataError, match="is not an idx file of integers in 2 dimensions"):
-        qmnist.read_labels(file)
+        mnist.read_labels(file)
 
 
 # --- posts --------------------------------------------------------------------------------------------------------
@@ -146,18 +146,18 @@ POSTS = """<?xml version="1.0"?><posts>
 def test_posts(tmp_path: Path) -> None:
     file = tmp_path / "brew-2020-Posts.xml"
     file.write_text(POSTS)
-    first, second = stackexchange.read_posts(file)
+    first, second = questions.read_posts(file)
     assert (first.user, first.words, first.tags) == ("brew/7", ("hops", "malt", "hops"), ("hops", "malt"))
     assert (second.user, second.words, second.tags) == ("brew/question-3", ("yeast", "it's", "alive"), ("hops",))
-    whole = stackexchange.questions_population([first, second], words=2, tags=2)
+    whole = questions.questions_population([first, second], words=2, tags=2)
     assert (whole.vocabulary, whole.arms) == (("hops", "alive"), ("hops", "malt"))
     assert whole.gather([0, 1], pad=1).y.tolist() == [[[1, 1]], [[1, 0]]]
     file.write_text("<posts><row/></posts>")
     with pytest.raises(DataError, match="holds no question with a body"):
-        stackexchange.read_posts(file)
+        questions.read_posts(file)
     file.write_text("<posts>")
     with pytest.raises(DataError, match="is not whole XML"):
-        stackexchange.read_posts(file)
+        questions.read_posts(file)
 
 
 # --- databases of TensorFlow Federated ----------------------------------------------------------------------------
@@ -215,17 +215,17 @@ def test_femnist_of_tff(tmp_path: Path) -> None:
     rows = [("all_train", "w2", written(61, 1.0)), ("all_test", "w1", written(5, 0.5)),
             ("all_train", "w1", written(0, 0.0)), ("all_train", "w2", written(10, 0.2))]  # fmt: skip
     path = database(tmp_path / "emnist_all.sqlite", rows)
-    whole = femnist.read_femnist(path)
+    whole = emnist.read_femnist(path)
     assert (whole.clients, whole.sizes().tolist(), len(whole.arms)) == (2, [1, 2], 62)
     assert [whole.client_name(i) for i in range(2)] == ["w1", "w2"]
     x, y, _ = whole.gather([1], pad=2)
     assert y.tolist() == [[61, 10]]
     assert np.asarray(x)[0, :, 3, 3].tolist() == [255, 51]
-    prepared = femnist.prepare_femnist(path, tmp_path / "folder")
+    prepared = emnist.prepare_femnist(path, tmp_path / "folder")
     np.testing.assert_array_equal(np.asarray(prepared.gather([1], pad=2).x), np.asarray(x))
-    assert femnist.femnist_population(tmp_path).samples == 3
+    assert emnist.femnist_population(tmp_path).samples == 3
     with pytest.raises(DataError, match=r"has no split 'train'. Known: all_test, all_train"):
-        femnist.read_femnist(path, "train")
+        emnist.read_femnist(path, "train")
 
 
 @pytest.mark.parametrize(
@@ -241,22 +241,22 @@ def test_femnist_of_tff(tmp_path: Path) -> None:
 )
 def test_bad_femnist(tmp_path: Path, blob: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        femnist.read_femnist(database(tmp_path / "emnist_all.sqlite", [("all_train", "w", blob)]))
+        emnist.read_femnist(database(tmp_path / "emnist_all.sqlite", [("all_train", "w", blob)]))
 
 
 def test_bad_databases(tmp_path: Path) -> None:
     packed = tmp_path / "emnist_all.sqlite.lzma"
     packed.write_bytes(b"]\x00\x00\x80\x00")
     with pytest.raises(DataError, match=r"decompress it first \(xz --format=lzma --decompress\)"):
-        femnist.read_femnist(packed)
+        emnist.read_femnist(packed)
     made = sqlite3.connect(tmp_path / "other.sqlite")
     made.execute("CREATE TABLE things (x)")
     made.commit()
     made.close()
     with pytest.raises(DataError, match=r"is not a database of TensorFlow Federated \(no such table: examples\)"):
-        femnist.read_femnist(tmp_path / "other.sqlite")
+        emnist.read_femnist(tmp_path / "other.sqlite")
     with pytest.raises(DataError, match="cannot read"):
-        femnist.read_femnist(tmp_path / "none.sqlite")
+        emnist.read_femnist(tmp_path / "none.sqlite")
 
 
 def test_femnist_of_flower(tmp_path: Path) -> None:
@@ -276,16 +276,16 @@ def test_femnist_of_flower(tmp_path: Path) -> None:
     }
     (tmp_path / "data").mkdir()
     parquet.write_table(pyarrow.table(columns), tmp_path / "data" / "train-00000-of-00001.parquet")
-    whole = femnist.read_femnist(tmp_path / "data")
+    whole = emnist.read_femnist(tmp_path / "data")
     assert (whole.clients, whole.client_name(0), whole.sizes().tolist()) == (2, "f0000_14", [1, 2])
     assert whole.gather([1], pad=2).y.tolist() == [[36, 3]]
     assert np.asarray(whole.inputs)[:, 0, 0].tolist() == [8, 9, 7]
     parquet.write_table(pyarrow.table({"image": [1]}), tmp_path / "one.parquet")
     with pytest.raises(DataError, match="no column 'writer_id', got image"):
-        femnist.read_femnist(tmp_path / "one.parquet")
+        emnist.read_femnist(tmp_path / "one.parquet")
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"no \.parquet file in"):
-        femnist.read_femnist(tmp_path / "none")
+        emnist.read_femnist(tmp_path / "none")
 
 
 def sentence(tokens: str, title: str, tags: str) -> bytes:
@@ -305,7 +305,7 @@ def overflow(folder: Path) -> Path:
 
 
 def test_stackoverflow(tmp_path: Path) -> None:
-    made = stackoverflow.prepare_stackoverflow(overflow(tmp_path / "so"), tmp_path / "prepared", words=3, tags=2)
+    made = questions.prepare_stackoverflow(overflow(tmp_path / "so"), tmp_path / "prepared", words=3, tags=2)
     assert (made.arms, made.vocabulary, made.clients) == (("sql", "css"), ("the", "join", "css"), 2)
     x, y, mask = made.gather([1, 0], pad=2)
     assert x.words[0, 0].tolist() == [0, 1]  # type: ignore[union-attr]
@@ -313,7 +313,7 @@ def test_stackoverflow(tmp_path: Path) -> None:
     assert y.tolist() == [[[1, 0], [0, 0]], [[0, 1], [0, 0]]]
     assert mask.tolist() == [[True, True], [True, False]]
     assert load(tmp_path / "prepared").client_name(1) == "u2"
-    capped = stackoverflow.prepare_stackoverflow(tmp_path / "so", tmp_path / "capped", words=3, tags=2, cap=1)
+    capped = questions.prepare_stackoverflow(tmp_path / "so", tmp_path / "capped", words=3, tags=2, cap=1)
     assert capped.sizes().tolist() == [1, 1]
 
 
@@ -324,13 +324,13 @@ def test_counts_of_stackoverflow_come_in_archives(tmp_path: Path) -> None:
         with tarfile.open(folder / f"{plain.name}.tar.bz2", "w:bz2") as archive:
             archive.add(plain, plain.name)
         plain.unlink()
-    made = stackoverflow.prepare_stackoverflow(folder, tmp_path / "p", words=3, tags=2, verify=False)
+    made = questions.prepare_stackoverflow(folder, tmp_path / "p", words=3, tags=2, verify=False)
     assert made.vocabulary == ("the", "join", "css")
     with pytest.raises(DataError, match="is not the known file: expected sha256 1dc00256d6e5"):
-        stackoverflow.prepare_stackoverflow(folder, tmp_path / "q")
+        questions.prepare_stackoverflow(folder, tmp_path / "q")
     (folder / "stackoverflow.word_count.tar.bz2").unlink()
     with pytest.raises(DataError, match=r"no stackoverflow\.word_count in"):
-        stackoverflow.prepare_stackoverflow(folder, tmp_path / "q")
+        questions.prepare_stackoverflow(folder, tmp_path / "q")
     (folder / "stackoverflow.word_count").write_text("the nine\n")
     with pytest.raises(DataError, match="row 1: expected a word and its count, got 'the nine'"):
-        stackoverflow.prepare_stackoverflow(folder, tmp_path / "q", verify=False)
+        questions.prepare_stackoverflow(folder, tmp_path / "q", verify=False)

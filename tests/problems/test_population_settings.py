@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.drift import LabelDrift, ValueDrift
-from posse.problems.population_settings import POPULATIONS, PopulationSettings
-from posse.problems.prepared import save
+from posse.problems.populations.prepared import save
+from posse.problems.populations.settings import POPULATIONS, PopulationSettings
+from posse.problems.populations.worlds import LabelDrift, ValueDrift
 from tests.problems.test_population_datasets import database, overflow, written
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import words as scalar_words
-from posse.problems import counters
-from posse.problems.populations import Bag, Population
-from posse.problems.ragged import Ragged, names_of
+from posse.problems.populations import draws
+from posse.problems.populations.population import Bag, Population
+from posse.problems.populations.ragged import Ragged, names_of
 from tests.core.chance import chi_square_limit
 
 ARMS = ("a", "b", "c")
@@ -174,8 +174,8 @@ def test_a_checked_population_is_not_read_again() -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**24 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_array_draws_are_the_scalar_ones(key: int, party: int, index: int, attempt: int) -> None:
-    first, second = counters.words(key, counters.LATE, [party], index, attempt)
-    wanted = scalar_words(np.uint64(key), counters.LATE, party, index, attempt)
+    first, second = draws.words(key, draws.LATE, [party], index, attempt)
+    wanted = scalar_words(np.uint64(key), draws.LATE, party, index, attempt)
     assert (int(first[0]), int(second[0])) == tuple(int(word) for word in wanted)
 
 

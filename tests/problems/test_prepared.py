@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations import Bag, Population
-from posse.problems.prepared import load, save
-from posse.problems.prepared_writer import HEADER, Writer
+from posse.problems.populations.population import Bag, Population
+from posse.problems.populations.prepared import HEADER, Writer, load, save
 from tests.problems.test_populations import images, texts
 
 
@@ -97,8 +96,8 @@ for name in ("posse.problems", "posse.policies"):
 
 GATHER = """
 import numpy as np
-from posse.problems.prepared import load
-from posse.problems.splits import some_clients
+from posse.problems.populations.prepared import load
+from posse.problems.populations.splits import some_clients
 whole = load(sys.argv[1])
 population = some_clients(whole, whole.clients - 1)  # views of what is mapped
 draw = np.random.default_rng(1)
@@ -150,9 +149,11 @@ print("well")
 """
 
 NUMPY_ALONE = (
-    *(f"posse.problems.{name}" for name in ("populations", "prepared", "prepared_writer", "splits", "availability")),
-    *(f"posse.problems.{name}" for name in ("drift", "scenarios", "counters", "ragged")),
-    *(f"posse.policies.{name}" for name in ("probabilities", "evaluation", "support", "federated_evaluation")),
+    *(
+        f"posse.problems.populations.{name}"
+        for name in ("population", "prepared", "splits", "worlds", "draws", "ragged")
+    ),
+    *(f"posse.policies.{name}" for name in ("contextual.probabilities", "evaluation.offline", "evaluation.federated")),
 )
 
 

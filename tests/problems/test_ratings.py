@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets import read_ratings
-from posse.problems.ratings import Ratings
+from posse.problems.arms.ratings import Ratings
+from posse.problems.arms.tables import read_ratings
 
 # heat: 4 ratings, 2 above 3; alien: 2 of 2; brazil: 1 of 2; casino: 0 of 1; '9' and '10': 1 of 2 as brazil.
 ROWS = {

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.own_population import read_population
-from posse.problems.splits import Split, dirichlet, natural, population, some_clients
+from posse.problems.populations.splits import Split, dirichlet, natural, population, read_population, some_clients
 
 
 @settings(deadline=None, max_examples=60)

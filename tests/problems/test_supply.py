@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.random import DELIVERY, PARTIAL, philox, uniform
-from posse.problems import supply as module
-from posse.problems.market import make_market
-from posse.problems.supply import LARGEST_TABLE, Supply, epoch_at, from_word, good_units, recorded, untabled
+from posse.problems.markets import supply as module
+from posse.problems.markets.market import make_market
+from posse.problems.markets.supply import LARGEST_TABLE, Supply, epoch_at, from_word, good_units, recorded, untabled
 from tests.core.chance import SIGMAS
 from tests.problems.binomials import distance, moved
 

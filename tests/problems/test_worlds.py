@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.availability import AWAY, IN_TIME, Availability
-from posse.problems.drift import LabelDrift, ValueDrift
-from posse.problems.populations import Population
-from posse.problems.ragged import Ragged
-from posse.problems.scenarios import Rewards, inverse_frequency, scenario, tag_counts
+from posse.problems.populations.population import Population
+from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.worlds import (
+    AWAY,
+    IN_TIME,
+    Availability,
+    LabelDrift,
+    Rewards,
+    ValueDrift,
+    inverse_frequency,
+    scenario,
+    tag_counts,
+)
 from tests.core.chance import SIGMAS
 from tests.problems.test_populations import images, texts
 

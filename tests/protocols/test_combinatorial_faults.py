@@ -18,7 +18,7 @@ from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SecretNoise, SeededNoise
 from posse.privacy.dp.plans import plan, plan_of_noise
-from posse.problems.instances import market_instance
+from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, federation

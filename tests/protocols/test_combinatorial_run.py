@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.instances import market_instance
+from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial import run as run_module
 from posse.protocols.dp_combinatorial.plain import run_once
 from posse.protocols.dp_combinatorial.regret import truth_of

@@ -10,8 +10,8 @@ from posse.privacy.dp.audit import Canary, audit, trials_needed
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import plan_of_noise
-from posse.problems.instances import market_instance
-from posse.problems.market import make_market
+from posse.problems.markets.instances import market_instance
+from posse.problems.markets.market import make_market
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Delivered, Hello, Report
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, federation

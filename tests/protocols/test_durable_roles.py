@@ -18,7 +18,7 @@ from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.dp import Budget, Ledger, SecretNoise, SeededNoise, plan
 from posse.problems import BernoulliArms
-from posse.problems.instances import market_instance
+from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent
 from posse.protocols.dp_combinatorial.messages import Delivered, Report
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket

@@ -11,11 +11,11 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.policies import ARGMAX, UCB, EpsilonGreedy, Policy, Selection, Softmax
-from posse.policies.epsilon_greedy import mean
+from posse.policies.arms.greedy import mean
 from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.levels import LEVELS, Switches, check_level, leaks
 from posse.protocols.samba.messages import Batch, Choice, Explore, Reply, Score
 from posse.protocols.samba.plain import simulate

@@ -33,7 +33,7 @@ from posse.experiments.dp_combinatorial.problem import FULL, SMALL, Place, Size
 from posse.experiments.dp_combinatorial.ranking import Ranking, breaks_of, in_order
 from posse.experiments.dp_combinatorial.spoilt import spoilt, wrong_entries
 from posse.experiments.dp_combinatorial.sweep import Job, known_market, run_jobs
-from posse.problems.instances import Distribution, binds
+from posse.problems.markets.instances import Distribution, binds
 from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.protocols.dp_combinatorial.plain import simulate
 from posse.results.statistics import Interval

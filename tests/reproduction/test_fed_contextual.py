@@ -46,8 +46,8 @@ from posse.experiments.fed_contextual.statements import (
     spread,
 )
 from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.policies.probabilities import EXPLORATIONS
-from posse.problems.prepared import load
+from posse.policies.contextual.probabilities import EXPLORATIONS
+from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.jobs import Job, read_jobs
 from posse.protocols.fed_contextual.results import Result, average_rewards, write
 from posse.protocols.fed_contextual.rounds import Measured

@@ -13,7 +13,7 @@ from posse.experiments.samba.problem import (
     policy,
 )
 from posse.experiments.samba.published import cells
-from posse.problems.datasets import embedded_arms, embedded_means, published_results
+from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
 
 
 def test_every_published_cell_is_in_the_sweep_once() -> None:

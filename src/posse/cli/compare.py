@@ -76,8 +76,7 @@ def _asked(context: typer.Context, ids: list[str], policies: list[str], file: bo
 def _settings(context: typer.Context, config: Any, name: str, all_names: list[str]) -> SambaSettings:
     """Build the settings of one policy: a parameter goes to the policies that have it, and one that none has fails."""
     from posse.core.settings import read_toml
-    from posse.policies.registry import POLICIES
-    from posse.policies.settings import PARAMETERS
+    from posse.policies.arms.registry import PARAMETERS, POLICIES
 
     values = {"runs": SIMULATED_RUNS, **(read_toml(config) if config else {}), **flags_given(context), "policy": name}
     takes = {policy: {field.name for field in fields(POLICIES[policy])} for policy in all_names if policy in POLICIES}

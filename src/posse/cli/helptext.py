@@ -9,7 +9,7 @@ import inspect
 from dataclasses import fields
 
 from posse.core.settings import Settings
-from posse.policies.registry import POLICIES
+from posse.policies.arms.registry import POLICIES
 
 _PANELS = {
     "ProblemSettings": "What is learnt", "ContextSettings": "What is learnt", "PolicySettings": "How to choose",

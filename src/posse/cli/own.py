@@ -14,12 +14,12 @@ from posse.core.check import nearest
 from posse.core.errors import PolicyError, PosseError
 
 if TYPE_CHECKING:
-    from posse.policies.base import Policy
+    from posse.policies.arms.base import Policy
 
 
 def load_policy(where: str) -> Policy:
     """Import a policy: an instance, or a class that is built with its defaults."""
-    from posse.policies.base import Policy
+    from posse.policies.arms.base import Policy
 
     module_name, colon, name = where.rpartition(":")
     if not colon or not module_name or not name:

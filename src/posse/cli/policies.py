@@ -11,7 +11,7 @@ from posse.cli import options
 from posse.cli.screen import heading, print_json, say, table
 
 if TYPE_CHECKING:
-    from posse.policies.base import Policy
+    from posse.policies.arms.base import Policy
 
 Check = Annotated[
     str | None,
@@ -26,7 +26,7 @@ def policies(check: Check = None, json: options.Json = False) -> None:
     if check is not None:
         _check(check, json)
         return
-    from posse.policies.registry import POLICIES
+    from posse.policies.arms.registry import POLICIES
 
     if json:
         print_json([_facts(policy()) for policy in POLICIES.values()])
@@ -73,7 +73,7 @@ def _check(where: str, json: bool) -> None:
 
     policy = load_policy(where)
     with Doing(f"checking {where}"):
-        from posse.policies.checks import check
+        from posse.policies.arms.checks import check
 
         found = check(policy)
     if json:

@@ -14,7 +14,7 @@ from posse.cli.screen import heading, print_json, say, table
 from posse.core.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
-    from posse.problems.settings import ProblemSettings
+    from posse.problems.arms.settings import ProblemSettings
 
 Show = Annotated[
     str | None, typer.Option("--show", help="Print the arms of this one, or of a CSV file.", metavar="NAME")
@@ -23,7 +23,7 @@ Show = Annotated[
 
 def problem_settings() -> type[ProblemSettings]:
     """Import the settings of problems."""
-    from posse.problems.settings import ProblemSettings
+    from posse.problems.arms.settings import ProblemSettings
 
     return ProblemSettings
 
@@ -33,11 +33,11 @@ def problems(context: typer.Context, show: Show = None, json: options.Json = Fal
     if show is not None:
         _show(context, show, json)
         return
-    from posse.problems.context_settings import PROBLEMS
-    from posse.problems.datasets import DATASETS
-    from posse.problems.datasets.embedded import EMBEDDED, SIZE
-    from posse.problems.instances import INSTANCES
-    from posse.problems.population_settings import POPULATIONS
+    from posse.problems.contexts.settings import PROBLEMS
+    from posse.problems.datasets.published import EMBEDDED, SIZE
+    from posse.problems.datasets.ratings import DATASETS
+    from posse.problems.markets.instances import INSTANCES
+    from posse.problems.populations.settings import POPULATIONS
 
     folder = flags_given(context).get("data_dir")
     found: list[dict[str, Any]] = [
@@ -116,7 +116,7 @@ def _markets(instances: dict[str, str]) -> list[tuple[str, str, str]]:
 
 def _missing(name: str, folder: str | None) -> str:
     """Say why a data set cannot be read; an empty string where it can."""
-    from posse.problems.datasets import DATASETS
+    from posse.problems.datasets.ratings import DATASETS
 
     if folder is None and not os.environ.get("POSSE_DATA"):
         return f"get it from {DATASETS[name].source} and set POSSE_DATA (or --data-dir) to the folder that holds it."

@@ -9,18 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.policies.base import ARGMAX, Policy, Selection
-    from posse.policies.epsilon_greedy import EpsilonDecreasing, EpsilonGreedy
-    from posse.policies.pursuit import Pursuit
-    from posse.policies.registry import POLICIES, make
-    from posse.policies.softmax import Softmax
-    from posse.policies.thompson import Thompson
-    from posse.policies.ucb import UCB
+    from posse.policies.arms.base import ARGMAX, Policy, Selection
+    from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
+    from posse.policies.arms.pursuit import Pursuit
+    from posse.policies.arms.registry import POLICIES, make
+    from posse.policies.arms.thompson import Thompson
+    from posse.policies.arms.ucb import UCB
 
 _HOME = {
-    "ARGMAX": "base", "Policy": "base", "Selection": "base", "EpsilonDecreasing": "epsilon_greedy",
-    "EpsilonGreedy": "epsilon_greedy", "Pursuit": "pursuit", "POLICIES": "registry", "make": "registry",
-    "Softmax": "softmax", "Thompson": "thompson", "UCB": "ucb",
+    "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
+    "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "make": "arms.registry",
+    "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
 }  # fmt: skip
 
 __all__ = [

@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.problems.arms import Arms, BernoulliArms, BetaArms, EmpiricalArms
-    from posse.problems.instances import binds, market_instance
-    from posse.problems.market import Market, make_market
+    from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms, EmpiricalArms
+    from posse.problems.markets.instances import binds, market_instance
+    from posse.problems.markets.market import Market, make_market
 
 _HOME = {
-    "Arms": "arms", "BernoulliArms": "arms", "BetaArms": "arms", "EmpiricalArms": "arms",
-    "Market": "market", "make_market": "market", "binds": "instances", "market_instance": "instances",
+    "Arms": "arms.rewards", "BernoulliArms": "arms.rewards", "BetaArms": "arms.rewards",
+    "EmpiricalArms": "arms.rewards",
+    "Market": "markets.market", "make_market": "markets.market",
+    "binds": "markets.instances", "market_instance": "markets.instances",
 }  # fmt: skip
 
 __all__ = ["Arms", "BernoulliArms", "BetaArms", "EmpiricalArms", "Market", "binds", "make_market", "market_instance"]

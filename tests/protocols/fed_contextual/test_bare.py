@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posse.problems.prepared import save
+from posse.problems.populations.prepared import save
 from tests.protocols.fed_contextual.toys import population
 
 PROGRAM = """
@@ -23,10 +23,10 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 
-import posse.policies.probabilities
+import posse.policies.contextual.probabilities
 import posse.problems.populations
-import posse.problems.prepared
-import posse.problems.scenarios
+import posse.problems.populations.prepared
+import posse.problems.populations.worlds
 from posse.protocols.fed_contextual import (
     aggregation, bench, client, cohorts, jobs, keys, models, plan, resident, results, rounds, server, sources, study,
     training, trees,

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from posse.core.errors import BudgetError, ConfigError, DataError, MissingExtraError, PosseError
-from posse.problems.populations import Population
-from posse.problems.prepared import save
+from posse.problems.populations.population import Population
+from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import kept, plan, simulation
 from posse.protocols.fed_contextual.levels import BOTH, NOISE, SUMS, learns, level_of
 from posse.protocols.fed_contextual.models import Model

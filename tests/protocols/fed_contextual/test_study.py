@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.prepared import save
+from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import study
 from posse.protocols.fed_contextual.bench import Bench
 from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read_jobs

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from posse.problems.availability import Availability
+from posse.problems.populations.worlds import Availability
 from posse.protocols.fed_contextual import sources
 from posse.protocols.fed_contextual.resident import Data
 from posse.protocols.fed_contextual.rounds import Measured, State, begin

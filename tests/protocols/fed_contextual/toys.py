@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posse.problems.populations import Population
-from posse.problems.ragged import Ragged
+from posse.problems.populations.population import Population
+from posse.problems.populations.ragged import Ragged
 from posse.protocols.fed_contextual import sources
 from posse.protocols.fed_contextual.aggregation import Clipping
 from posse.protocols.fed_contextual.models import linear

@@ -16,7 +16,7 @@ from posse.experiments.dp_combinatorial.statistics import Floats, at_end
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import against, cost_words, instances_words, privacy_words
 from posse.experiments.output import write_figure, write_rows
-from posse.problems.instances import Distribution
+from posse.problems.markets.instances import Distribution
 from posse.results import words
 from posse.results.statistics import bootstrap
 

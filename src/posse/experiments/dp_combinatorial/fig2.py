@@ -16,7 +16,7 @@ from posse.experiments.dp_combinatorial.statistics import Floats, band_of_ratio,
 from posse.experiments.dp_combinatorial.sweep import POINTS, Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
 from posse.experiments.output import write_figure, write_rows
-from posse.problems.instances import Distribution
+from posse.problems.markets.instances import Distribution
 from posse.results import theme, words
 from posse.results.record import points_of
 from posse.results.statistics import Interval, regret_ratio

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.experiments.dp_combinatorial.problem import Place, Size
-from posse.problems.instances import Distribution, binds
+from posse.problems.markets.instances import Distribution, binds
 
 FIRST = 1001
 """First seed; the other experiments use 1 to 5."""

@@ -10,7 +10,7 @@ from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.guarantee import rounded_up
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
-from posse.problems.market import Market
+from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.terms import Terms
 
 

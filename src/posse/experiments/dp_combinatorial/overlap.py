@@ -17,7 +17,7 @@ from posse.experiments.dp_combinatorial.statistics import Floats, at_end, band
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import against, cost_words, privacy_note, privacy_words
 from posse.experiments.output import write_figure, write_rows
-from posse.problems.instances import Distribution, binds
+from posse.problems.markets.instances import Distribution, binds
 from posse.results import theme, words
 from posse.results.statistics import regret_ratio
 

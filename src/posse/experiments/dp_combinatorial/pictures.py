@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS
 from posse.experiments.dp_combinatorial.statistics import Band, Floats
-from posse.problems.instances import Distribution
+from posse.problems.markets.instances import Distribution
 from posse.results import theme
 from posse.results.theme import INK
 

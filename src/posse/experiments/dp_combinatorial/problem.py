@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from posse.problems.instances import Distribution, market_instance
-from posse.problems.market import Market
+from posse.problems.markets.instances import Distribution, market_instance
+from posse.problems.markets.market import Market
 
 REFERENCE = (
     "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with constraints, "

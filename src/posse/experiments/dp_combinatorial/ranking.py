@@ -13,7 +13,7 @@ from posse.experiments.dp_combinatorial.problem import Size
 from posse.experiments.dp_combinatorial.spoilt import Spoilt, spoilt
 from posse.experiments.dp_combinatorial.statistics import Floats, at_end
 from posse.experiments.dp_combinatorial.sweep import Job, Outcomes
-from posse.problems.instances import Distribution
+from posse.problems.markets.instances import Distribution
 
 SHARE = 0.9
 """Share of instances in which the order must hold."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.experiments.dp_combinatorial.sweep import Job, known_market
-from posse.policies.quality import rate
+from posse.policies.purchase.oracle import rate
 from posse.protocols.dp_combinatorial.learning import Knowledge
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from posse.experiments.base import Watch
 from posse.experiments.dp_combinatorial.methods import Method
 from posse.experiments.dp_combinatorial.problem import Place, Size
-from posse.problems.market import Market
+from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.protocols.dp_combinatorial.plain import Outcome, gather, run_once

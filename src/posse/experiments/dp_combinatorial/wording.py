@@ -8,7 +8,7 @@ from posse.experiments.dp_combinatorial.methods import PAPER
 from posse.experiments.dp_combinatorial.problem import DELTA, DISTRIBUTIONS, UNIT, Size
 from posse.experiments.dp_combinatorial.statistics import Floats
 from posse.experiments.dp_combinatorial.sweep import Cost
-from posse.problems.instances import binds
+from posse.problems.markets.instances import binds
 from posse.results import words
 from posse.results.statistics import regret_ratio
 

@@ -31,9 +31,9 @@ from posse.experiments.fed_contextual.forms import FULL, SMALL, Form
 from posse.experiments.fed_contextual.lines import Line, all_lines
 from posse.experiments.fed_contextual.runs import choose, population_of
 from posse.experiments.fed_contextual.settings import KINDS
-from posse.problems.population_settings import PopulationSettings
-from posse.problems.populations import Population
-from posse.problems.prepared import save
+from posse.problems.populations.population import Population
+from posse.problems.populations.prepared import save
+from posse.problems.populations.settings import PopulationSettings
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.results import read
 

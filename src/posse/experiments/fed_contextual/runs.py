@@ -25,8 +25,8 @@ from posse.experiments.base import Watch
 from posse.experiments.fed_contextual import stand_ins
 from posse.experiments.fed_contextual.forms import Form, form_of
 from posse.experiments.fed_contextual.lines import Chosen, Line
-from posse.problems.population_settings import PopulationSettings
-from posse.problems.populations import Population
+from posse.problems.populations.population import Population
+from posse.problems.populations.settings import PopulationSettings
 from posse.protocols.fed_contextual.bench import Bench
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.results import Result, average_rewards, read

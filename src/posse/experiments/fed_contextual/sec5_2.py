@@ -17,7 +17,7 @@ from posse.experiments.fed_contextual.statements import Statement, alike, better
 from posse.experiments.fed_contextual.tables import protocol_note, rate_table, rows_of
 from posse.experiments.mpc_contextual.statistics import mean_of
 from posse.experiments.output import write_figure, write_rows
-from posse.policies.probabilities import EXPLORATIONS
+from posse.policies.contextual.probabilities import EXPLORATIONS
 from posse.results import theme
 from posse.results.theme import INK
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from posse.problems.datasets.digits import digits_population
-from posse.problems.datasets.stackexchange import Question, questions_population
-from posse.problems.populations import Population
+from posse.problems.datasets.mnist import digits_population
+from posse.problems.datasets.questions import Question, questions_population
+from posse.problems.populations.population import Population
 
 LETTERS = ("A", "B", "C", "D", "E", "a", "b", "c", "d", "e")
 _TAGS, _WORDS, _TEXTS, _USERS = 20, 120, 900, 90

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.fixed import REWARD_ONE
-from posse.problems.classification import digits, mnist
-from posse.problems.contexts import Contexts
+from posse.problems.contexts.contexts import Contexts
+from posse.problems.contexts.images import digits, mnist
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.settings import ContextualSettings
 

@@ -12,7 +12,7 @@ from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, REF
 from posse.experiments.samba.published import published
 from posse.experiments.samba.times import span
 from posse.experiments.samba.timing import measure_secure
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 
 KINDS = ("owner", "controller", "comp", "customer")
 MEASURED_BUDGET = {10: 20_000, 100: 10_000}

@@ -16,7 +16,7 @@ from posse.experiments.samba.problem import PARAMETERS, TITLES
 from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
 from posse.policies import EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 
 ARMS = 10
 EPSILONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)

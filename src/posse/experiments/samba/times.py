@@ -10,7 +10,7 @@ from posse.experiments.output import Row
 from posse.experiments.samba.problem import TITLES, policy
 from posse.experiments.samba.published import published
 from posse.experiments.samba.timing import Line, Measured, fit, measure_plain, measure_secure
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
 

@@ -16,7 +16,7 @@ from functools import cache
 from posse.core.errors import DataError
 from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms import Arms
+from posse.problems.arms.rewards import Arms
 from posse.protocols.samba.plain import simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation
 from posse.protocols.samba.run import warm_up

@@ -6,17 +6,20 @@ Rows are converted a block at a time, so that a file of millions of ratings need
 
 from __future__ import annotations
 
+import csv
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.errors import DataError
-from posse.problems.datasets.document import Document
-from posse.problems.datasets.header import layout
-from posse.problems.datasets.rows import blocks
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.problems.datasets.files import Document
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,3 +160,191 @@ def why_not_finite(cell: str) -> str:
     except ValueError:
         return f"'{cell.strip()}' is not a number. Write it like 4.5."
     return f"'{cell.strip()}' is not a finite number. Give a finite one, or delete the row."
+
+
+DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to split the rows of a file, and which column stands where."""
+
+    file: str
+    delimiter: str
+    width: int
+    position: dict[str, int]
+    skipped: int
+    unread: str = ""
+
+    def lines(self, stream: TextIO) -> Iterator[str]:
+        """The lines that hold rows."""
+        return chain([self.unread] if self.unread else [], stream)
+
+
+def first_line(stream: TextIO, file: str) -> tuple[str, int]:
+    """Read up to the first line that is neither blank nor a # comment; give it and its number.
+
+    >>> import io
+    >>> first_line(io.StringIO("# a comment\\n\\nname,mean\\n"), "means.csv")
+    ('name,mean\\n', 3)
+    """
+    for number, line in enumerate(iter(stream.readline, ""), start=1):
+        if line.strip() and not line.startswith("#"):
+            return line, number
+    raise DataError(f"{file} holds comments only. Add a header line and rows.")
+
+
+def layout(
+    stream: TextIO,
+    file: str,
+    required: Sequence[str],
+    optional: Sequence[str],
+    delimiter: str | None,
+    header: Sequence[str] | None,
+) -> Layout:
+    """Find the required columns, in any order, and the optional ones that are there."""
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ConfigError(f"delimiter must be one character, not a quote or a line end, got {delimiter!r}.")
+    line, number = first_line(stream, file)
+    if header is not None:
+        position = {name: i for i, name in enumerate(header)}
+        return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line)
+    tried = (delimiter,) if delimiter is not None else DELIMITERS
+    found = {mark: _split(line, mark) for mark in tried}
+    best = max(tried, key=lambda mark: (sum(_at(name, found[mark]) is not None for name in required), len(found[mark])))
+    names = found[best]
+    position = {}
+    for name in (*required, *optional):
+        at = _at(name, names)
+        if at is not None:
+            position[name] = at
+        elif name in required:
+            raise DataError(_missing(file, number, name, names, best, line))
+    return Layout(file, best, len(names), position, number)
+
+
+def _split(line: str, delimiter: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter)))
+
+
+def _at(name: str, names: Sequence[str]) -> int | None:
+    # As written first: a file may hold both 'Rating' and 'rating'.
+    exact = [i for i, other in enumerate(names) if other == name]
+    places = exact or [i for i, other in enumerate(names) if other.lower() == name.lower()]
+    return places[0] if len(places) == 1 else None
+
+
+def _missing(file: str, number: int, name: str, names: Sequence[str], delimiter: str, line: str) -> str:
+    start = f"{file}, row {number}"
+    if sum(other.lower() == name.lower() for other in names) > 1:
+        return f"{start}: column '{name}' stands there more than once. Rename the others."
+    other = next((mark for mark in DELIMITERS if len(_split(line, mark)) > 1), None)
+    if len(names) == 1 and other is not None:
+        return (
+            f"{start}: no column '{name}' when split at {delimiter!r}: the header is the single word '{names[0]}'. "
+            f"Set delimiter={other!r}, or leave it out."
+        )
+    data = any(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in names)
+    header = " The first row looks like data: add a header line." if data else ""
+    return f"{start}: no column '{name}' in the header.{check.nearest(name, tuple(names))}{header}"
+
+
+# Fewer new lists than make Python's garbage collector look at them: larger blocks read two million rows more slowly.
+_BLOCK = 1 << 9
+_LINE_END = re.compile("\r\n|\r|\n")
+
+
+def blocks(stream: TextIO, plan: Layout) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Give (lines, rows) blocks of every row that is not blank; all rows are as wide as the header.
+
+    >>> import io
+    >>> plan = Layout("r.csv", ",", width=2, position={"item": 0, "rating": 1}, skipped=1)
+    >>> [(list(lines), rows) for lines, rows in blocks(io.StringIO("heat,4\\n\\nalien,5\\n"), plan)]
+    [([2, 4], [['heat', '4'], ['alien', '5']])]
+    """
+    reader = csv.reader(plan.lines(stream), delimiter=plan.delimiter, strict=True)
+    done = 0
+    last = plan.skipped
+    while True:
+        try:
+            rows = list(islice(reader, _BLOCK))
+        except csv.Error as error:
+            raise DataError(
+                f"{plan.file}, row {_unreadable(stream, plan)}: cannot split into columns ({error}). "
+                "Close its quotes, and double a quote inside."
+            ) from None
+        if not rows:
+            return
+        plain = reader.line_num - done == len(rows)
+        lines: Sequence[int] = range(last + 1, last + 1 + len(rows)) if plain else _lines(rows, last)
+        done, last = reader.line_num, plan.skipped + reader.line_num
+        if any(len(row) != plan.width or not row[0] for row in rows):
+            lines, rows = _without_blanks(lines, rows, plan)
+        if rows:
+            yield lines, rows
+
+
+def _unreadable(stream: TextIO, plan: Layout) -> int:
+    """Line on which the row begins that cannot be split: an open quote swallows all lines below it."""
+    stream.seek(0)
+    for _ in range(plan.skipped):
+        stream.readline()
+    reader = csv.reader(stream, delimiter=plan.delimiter, strict=True)
+    line = plan.skipped
+    try:
+        for _ in reader:
+            line = plan.skipped + reader.line_num
+    except csv.Error:
+        pass
+    return line + 1
+
+
+def _lines(rows: list[list[str]], last: int) -> list[int]:
+    """Line on which each row ends, where some rows have quoted line ends and so take several."""
+    lines = []
+    for row in rows:
+        last += 1 + sum(len(_LINE_END.findall(cell)) for cell in row)
+        lines.append(last)
+    return lines
+
+
+def _without_blanks(lines: Sequence[int], rows: list[list[str]], plan: Layout) -> tuple[list[int], list[list[str]]]:
+    kept = [(line, row) for line, row in zip(lines, rows, strict=True) if any(map(str.strip, row))]
+    for line, row in kept:
+        if len(row) != plan.width:
+            raise DataError(
+                f"{plan.file}, row {line}, column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in "
+                f"the header, got {len(row)}. Quote a field that holds {plan.delimiter!r}, or complete the row."
+            )
+    return [line for line, _ in kept], [row for _, row in kept]
+
+
+def name_of(table: Columns, key: str, name: str) -> dict[str, str]:
+    """Map id to name; an id on two rows is refused.
+
+    >>> from posse.problems.datasets.columns import Document, read_columns
+    >>> table = read_columns(Document("films.csv", b"id,title\\n7,Heat\\n3,Alien"), words=["id", "title"])
+    >>> name_of(table, "id", "title")
+    {'7': 'Heat', '3': 'Alien'}
+    """
+    table.check_distinct(key)
+    return {table.words[key][row]: table.words[name][row] for row in range(len(table.line))}
+
+
+def by_number(table: Columns, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Put numbered items in the order of their numbers; give their ids, and the position of each row's item.
+
+    >>> from posse.problems.datasets.columns import Document, read_columns
+    >>> ids, position = by_number(read_columns(Document("r.csv", b"id\\n10\\n9\\n10"), words=["id"]), "id")
+    >>> ids, position.tolist()
+    (('9', '10'), [1, 0, 1])
+    """
+    ids = table.words[column]
+    for code, item in enumerate(ids.distinct):
+        if not (item.isascii() and item.isdecimal()):
+            row = int(np.argmax(ids.code == code))
+            raise DataError(f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, 2, ...")
+    order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return tuple(ids.distinct[code] for code in order), position[ids.code]

@@ -1,16 +1,20 @@
-"""MNIST: 60,000 + 10,000 handwritten digits, grey images of 28 x 28 pixels.
+"""Handwritten digits: MNIST, its writers (QMNIST), and scikit-learn's small digits.
 
-The four files in the idx format, compressed or not. Mirrors compress them differently, so that size and sha256 are
-those of the content. Terms: free use. LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document
-recognition, Proceedings of the IEEE 86(11), 1998.
+MNIST: 60,000 + 10,000 grey images of 28 x 28 pixels. The four files in the idx format, compressed or not. Mirrors
+compress them differently, so that size and sha256 are those of the content. Terms: free use. LeCun, Bottou, Bengio,
+Haffner: Gradient-based learning applied to document recognition, Proceedings of the IEEE 86(11), 1998.
+
+QMNIST: its label files line up with MNIST row by row and name who wrote each digit. An idx file of 32-bit integers,
+big-endian: 0x0c02, rows, columns, the values; columns are digit, NIST series, writer, and five more. 539 writers of the
+images to train on, 19 to 131 images each. Terms: BSD-style. Yadav, Bottou: Cold case: the lost MNIST digits, 2019.
+
+scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes, no file needed.
 """
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,8 +24,10 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
-from posse.problems.datasets.document import FilePath, read_bytes
-from posse.problems.datasets.locate import Pin, check_pin, find
+from posse.core.extras import require
+from posse.problems.datasets.files import FilePath, Pin, check_pin, find, unpacked
+from posse.problems.populations.population import Population
+from posse.problems.populations.splits import dirichlet, natural, population
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PIXELS = 28 * 28
@@ -37,7 +43,6 @@ PINS = {
 """Size and sha256 of the uncompressed files."""
 
 _PREFIX = {"train": "train", "test": "t10k"}
-_GZIP = b"\x1f\x8b"
 _UNSIGNED_BYTE = 0x08
 
 
@@ -83,7 +88,7 @@ def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np
     ...     read_idx(file, 1).tolist()
     [7, 5]
     """
-    name, data = os.fspath(path), _content(path)
+    name, data = os.fspath(path), unpacked(path, HOME)
     pin = PINS.get(Path(path).name.removesuffix(".gz"))
     if verify and pin is not None:
         check_pin(name, data, pin, HOME)
@@ -106,11 +111,64 @@ def _find(file: str, data_dir: FilePath | None) -> Path:
     return find(tuple(f"{folder}{file}{end}" for folder in folders for end in (".gz", "")), HOME, data_dir)
 
 
-def _content(path: FilePath) -> bytes:
-    data = read_bytes(path)
-    if not data.startswith(_GZIP):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {HOME}.") from None
+QMNIST_HOME = "https://github.com/facebookresearch/qmnist"
+COLUMNS = 8
+DIGIT, WRITER = 0, 2
+
+QMNIST_PINS = {
+    "qmnist-train-labels-idx2-int": Pin(1920012, "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5"),
+    "qmnist-test-labels-idx2-int": Pin(1920012, "92d0ccb8c25f9c6534270fb4be7e1d24a1c6d315edfc8a638bfbd31c70f362dd"),
+}
+"""Size and sha256 of the uncompressed files."""
+
+
+def mnist_writers(data_dir: FilePath | None = None, part: Part = "train", verify: bool = True) -> Population:
+    """MNIST with its real writers as clients; images are those of MNIST, (n, 28, 28)."""
+    images = load_mnist(data_dir, part, verify)
+    name = f"qmnist-{part}-labels-idx2-int"
+    places = tuple(f"{folder}{name}{end}" for folder in ("qmnist-writers/", "", "qmnist/") for end in (".gz", ""))
+    table = read_labels(find(places, QMNIST_HOME, data_dir), verify)
+    if len(table) < len(images):
+        raise DataError(
+            f"{name} must have a row for each of {len(images)} images, got {len(table)}. Download it again."
+        )
+    table = table[: len(images)]
+    differ = np.flatnonzero(table[:, DIGIT] != images.labels)
+    if len(differ):
+        raise DataError(
+            f"{name} must line up with MNIST row by row, got another digit in row {differ[0] + 1}. Download both again."
+        )
+    square = images.pixels.reshape(len(images), 28, -1)
+    called = "mnist by writer" if part == "train" else "mnist by writer (test)"
+    return population(called, square, images.labels, CLASSES, natural(table[:, WRITER]))
+
+
+def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
+    """Read extended labels, (rows, 8)."""
+    name, data = os.fspath(path), unpacked(path, QMNIST_HOME)
+    pin = QMNIST_PINS.get(Path(path).name.removesuffix(".gz"))
+    if verify and pin is not None:
+        check_pin(name, data, pin, QMNIST_HOME)
+    if len(data) < 12 or data[:4] != b"\x00\x00\x0c\x02":
+        raise DataError(f"{name} is not an idx file of integers in 2 dimensions: it begins with {data[:4].hex(' ')}.")
+    rows, columns = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))
+    if columns != COLUMNS or len(data) - 12 != 4 * rows * columns:
+        raise DataError(
+            f"{name} must hold {COLUMNS} integers a row, got {rows} x {columns} told and {len(data) - 12} bytes. "
+            f"Get it again from {QMNIST_HOME}."
+        )
+    return np.frombuffer(data, ">i4", offset=12).reshape(rows, columns).astype(np.int64)
+
+
+DIGIT_CLIENTS = 60
+
+
+def digits_population(clients: int = DIGIT_CLIENTS, alpha: float = 0.3, seed: int = 0) -> Population:
+    """Split the digits over Dirichlet clients; needs the extra `data`. Grey values 0 to 16 become 0 to 255.
+
+    >>> digits_population().describe()["samples"]
+    1797
+    """
+    images, labels = (require("sklearn.datasets", extra="data").load_digits()[key] for key in ("images", "target"))
+    pixels = np.rint(images * (255 / 16)).astype(np.uint8)
+    return population("digits", pixels, labels, CLASSES, dirichlet(labels, clients, alpha, seed))

@@ -1,12 +1,25 @@
-"""The results that the authors of Samba published, as typed rows (numbers only, from their public repository)."""
+"""What the authors of Samba published: the arm means they benchmarked with, and their results. Only numbers.
+
+From the authors' public repository. Their means divide the ratings above a threshold by all users, not by the ratings
+received as their paper says, so they are smaller than `Ratings.means`; the Jester list is exactly that quotient for the
+threshold 4.5. For K arms the authors take the K largest means, as their paper says.
+"""
 
 from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal, cast
 
-from posse.problems.datasets.embedded import packaged
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core import check
+from posse.core.errors import DataError
+from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.problems.arms.tables import mean_list
+from posse.problems.datasets.files import Document
 
 Kind = Literal["benchmarks", "rewards"]
 
@@ -83,3 +96,40 @@ def _known(row: dict[str, str], column: str) -> Spread:
 
 def _spread(row: dict[str, str], column: str) -> Spread | None:
     return _known(row, column) if row[f"{column}_mean"] else None
+
+
+EMBEDDED: tuple[str, ...] = ("jester", "movielens")
+SIZE = 100
+
+_WORD = {"jester": "joke", "movielens": "movie"}
+
+
+def embedded_means(name: str) -> NDArray[np.float64]:
+    """Give the authors' 100 means, in the order of their list.
+
+    >>> embedded_means("jester")[:2].round(3).tolist()
+    [0.183, 0.195]
+    """
+    check.one_of(EMBEDDED, name=name)
+    return mean_list(packaged(f"{name}-100.txt"))
+
+
+def embedded_arms(name: str, arms: int = SIZE) -> Arms:
+    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the list.
+
+    >>> embedded_arms("movielens", arms=2).names
+    ('movie 50', 'movie 100')
+    """
+    means = embedded_means(name)
+    check.at_least(1, arms=arms)
+    if arms > SIZE:
+        raise DataError(f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or fewer.")
+    order = np.argsort(-means, kind="stable")[:arms]
+    names = [f"{_WORD[name]} {number + 1}" for number in order]
+    source = f"embedded {name}: the {arms} largest of the Samba authors' {SIZE} means"
+    return BernoulliArms(means[order], names=names, source=source)
+
+
+def packaged(file: str) -> Document:
+    """Read a file that ships with the package."""
+    return Document(file, files(__package__).joinpath("data", file).read_bytes())

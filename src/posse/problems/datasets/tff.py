@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.problems.datasets.document import FilePath
+from posse.problems.datasets.files import FilePath
 
 Feature = list[bytes] | NDArray[np.float32] | list[int]
 Example = dict[str, Feature]

@@ -20,7 +20,7 @@ from posse.core.settings import Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.problems.datasets.columns import read_columns
-from posse.problems.datasets.document import read_document
+from posse.problems.datasets.files import read_document
 from posse.protocols.dp_combinatorial import kernels
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report

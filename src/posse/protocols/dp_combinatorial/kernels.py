@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import loops
 from posse.core.random import DELIVERY, quarters
-from posse.policies.purchase import meets
-from posse.policies.quality import rate
-from posse.problems.supply import Supply, epoch_at, from_word, untabled
+from posse.policies.purchase.oracle import meets, rate
+from posse.problems.markets.supply import Supply, epoch_at, from_word, untabled
 from posse.protocols.dp_combinatorial.learning import Knowledge, choose, draw_noise, learn, release, remember
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.compiled import loops
-from posse.policies.purchase import greedy
-from posse.policies.quality import quality_bounds, rate
+from posse.policies.purchase.oracle import greedy, quality_bounds, rate
 from posse.privacy.dp.noise import whole_noise
 
 Floats = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """The plain twin: the whole market in one place, compiled, for one seed after another on every core.
 
->>> from posse.problems.instances import market_instance
+>>> from posse.problems.markets.instances import market_instance
 >>> from posse.protocols.dp_combinatorial.terms import Terms
 >>> market = market_instance(1, agents=3, producers=8)
 >>> alone = simulate(market, Terms(market.agents, market.producers, 500, method="alone"), seeds=(1, 2))
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.random import derive
-from posse.problems.market import Market
+from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial import kernels
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge, nothing_known

@@ -11,8 +11,8 @@ from posse.core.roles import Role
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
-from posse.problems.market import Market
-from posse.problems.supply import epoch_at
+from posse.problems.markets.market import Market
+from posse.problems.markets.supply import epoch_at
 from posse.protocols.dp_combinatorial import kernels
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from posse.policies.exact_purchase import exact
-from posse.problems.market import Market
+from posse.policies.purchase.oracle import exact
+from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.kernels import Offers, Truth
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posse.policies.exact_purchase import exact
+from posse.policies.purchase.oracle import exact
 from posse.privacy.dp.ledger import Ledger
-from posse.problems.market import make_market
+from posse.problems.markets.market import make_market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.protocols.dp_combinatorial.levels import leaks

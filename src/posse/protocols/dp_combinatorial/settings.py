@@ -11,8 +11,8 @@ from posse.core.errors import ConfigError
 from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
-from posse.problems.market import Market
-from posse.problems.market_settings import MarketSettings
+from posse.problems.markets.market import Market
+from posse.problems.markets.settings import MarketSettings
 from posse.protocols.dp_combinatorial.levels import level_of
 from posse.protocols.dp_combinatorial.noise import check_noise
 from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, Terms

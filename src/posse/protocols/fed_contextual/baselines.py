@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posse.problems.drift import Drift
-from posse.problems.populations import Population
-from posse.problems.ragged import Ragged
-from posse.problems.scenarios import Rewards, tag_counts
+from posse.problems.populations.population import Population
+from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.worlds import Drift, Rewards, tag_counts
 
 _ROUNDS = 200
 

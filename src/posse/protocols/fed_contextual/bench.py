@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from posse.problems.populations import Population
-from posse.problems.scenarios import Scenario, scenario
+from posse.problems.populations.population import Population
+from posse.problems.populations.worlds import Scenario, scenario
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.plan import (
     SIDE,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posse.policies.probabilities import draw
+from posse.policies.contextual.probabilities import draw
 from posse.protocols.fed_contextual.models import Contexts, Model
 from posse.protocols.fed_contextual.trees import Number, Tree, subtract
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.policies.probabilities import EXPLORATIONS, Exploration
-from posse.problems.availability import Availability
-from posse.problems.drift import Drift, LabelDrift, ValueDrift
-from posse.problems.scenarios import SCENARIOS
+from posse.policies.contextual.probabilities import EXPLORATIONS, Exploration
+from posse.problems.populations.worlds import SCENARIOS, Availability, Drift, LabelDrift, ValueDrift
 from posse.protocols.fed_contextual.client import LOSSES
 from posse.protocols.fed_contextual.cohorts import SAMPLINGS
 from posse.protocols.fed_contextual.server import OPTIMISERS

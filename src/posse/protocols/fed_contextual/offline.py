@@ -11,7 +11,7 @@ import numpy as np
 
 from posse.core.errors import DataError
 from posse.core.interrupts import held
-from posse.policies.evaluation import Estimate, Log, evaluate
+from posse.policies.evaluation.offline import Estimate, Log, evaluate
 from posse.protocols.fed_contextual import sources
 from posse.protocols.fed_contextual.client import act
 from posse.protocols.fed_contextual.cohorts import draw

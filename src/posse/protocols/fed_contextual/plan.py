@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from posse.core.errors import ConfigError
-from posse.problems.populations import Population
-from posse.problems.scenarios import Rewards, Scenario
+from posse.problems.populations.population import Population
+from posse.problems.populations.worlds import Rewards, Scenario
 from posse.protocols.fed_contextual import sources
 from posse.protocols.fed_contextual.aggregation import Clipping
 from posse.protocols.fed_contextual.cohorts import room

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posse.problems.populations import Population
+from posse.problems.populations.population import Population
 
 CLIENT_RATE, PRETRAINING_RATE = 0.1, 0.5
 """Learning rates of devices, at most, where none are given."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posse.core.interrupts import held
 from posse.privacy.dp.sampled import Accountant
 from posse.privacy.dp.training_ledger import TrainingLedger
-from posse.problems.populations import Population
+from posse.problems.populations.population import Population
 from posse.protocols.fed_contextual.baselines import baselines
 from posse.protocols.fed_contextual.kept import Kept, write_model
 from posse.protocols.fed_contextual.levels import leaks, level_of, not_covered
@@ -365,7 +365,7 @@ def _last_tenth(outcomes: list[Outcome]) -> float:
 
 def _estimates(settings: FedSettings, outcomes: list[Outcome]) -> Summary:
     """Return what another policy would earn: the mean over runs, with the standard error of that mean."""
-    from posse.policies.evaluation import Estimate
+    from posse.policies.evaluation.offline import Estimate
 
     made = [one.estimated for one in outcomes if isinstance(one.estimated, Estimate)]
     refused = [one.estimated for one in outcomes if isinstance(one.estimated, str)]

@@ -15,15 +15,14 @@ from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
 from posse.core.extras import require
 from posse.core.interrupts import held
-from posse.policies.probabilities import Exploration
+from posse.policies.contextual.probabilities import Exploration
 from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.guarantee import figure
 from posse.privacy.dp.sampled import SampledGaussian
 from posse.privacy.dp.training_ledger import TrainingLedger
-from posse.problems.availability import Availability
-from posse.problems.population_settings import PopulationSettings
-from posse.problems.populations import Population
-from posse.problems.scenarios import INITIAL_CLIENTS, Scenario, scenario
+from posse.problems.populations.population import Population
+from posse.problems.populations.settings import PopulationSettings
+from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
 from posse.protocols.fed_contextual.rates import default_client_rate, default_pretraining_rate
 
 if TYPE_CHECKING:

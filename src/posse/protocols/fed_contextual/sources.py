@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.policies import probabilities
-from posse.policies.probabilities import Exploration
-from posse.problems.populations import Bag, Population
+from posse.policies.contextual import probabilities
+from posse.policies.contextual.probabilities import Exploration
+from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear
 from posse.protocols.fed_contextual.resident import Data
 from posse.protocols.fed_contextual.rounds import Cohort, Pay, PayAll, Policy

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from posse.core.errors import ConfigError, PosseError
-from posse.problems.prepared import load
+from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.bench import Bench, Progress
 from posse.protocols.fed_contextual.jobs import Job, read_jobs
 from posse.protocols.fed_contextual.results import average_rewards, read, write

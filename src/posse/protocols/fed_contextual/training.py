@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.problems.availability import Availability
+from posse.problems.populations.worlds import Availability
 from posse.protocols.fed_contextual.cohorts import draw
 from posse.protocols.fed_contextual.resident import Data, many_rounds, many_runs
 from posse.protocols.fed_contextual.rounds import (

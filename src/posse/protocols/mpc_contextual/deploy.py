@@ -15,9 +15,9 @@ from posse.privacy.dp.arm_ledger import ArmLedger
 from posse.privacy.dp.budget import Budget
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.problems.context_settings import ContextSettings
-from posse.problems.contexts import Contexts, check_bounds
-from posse.problems.own_features import FeatureBlock, read_block
+from posse.problems.contexts.contexts import Contexts, check_bounds
+from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.contexts.settings import ContextSettings
 from posse.protocols.mpc_contextual import messages
 from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.dealing import plan

@@ -16,7 +16,7 @@ from pydantic import Field
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.problems.own_features import read_block
+from posse.problems.contexts.features import read_block
 from posse.protocols.mpc_contextual.deploy import OUTSIDE, ContextualOptions, check_block, checked_plan
 from posse.protocols.mpc_contextual.outside import ActSettings
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_parties

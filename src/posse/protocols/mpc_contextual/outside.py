@@ -21,7 +21,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import to_units
 from posse.core.roles import Ask, Message
 from posse.core.settings import Settings
-from posse.problems.contexts import Contexts
+from posse.problems.contexts.contexts import Contexts
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.runtime.network.party import Source
 from posse.runtime.sources import RewardSource, load_function

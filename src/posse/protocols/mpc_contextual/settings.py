@@ -14,8 +14,8 @@ from posse.core.errors import ConfigError
 from posse.privacy.dp.arm_ledger import ArmLedger
 from posse.privacy.dp.budget import Budget, check_delta
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.problems.context_settings import ContextSettings
-from posse.problems.contexts import Contexts
+from posse.problems.contexts.contexts import Contexts
+from posse.problems.contexts.settings import ContextSettings
 from posse.protocols.mpc_contextual.ranges import check_ranges
 from posse.protocols.mpc_contextual.terms import MOST_BATCH, WIDTH_BITS, Terms, exploration
 

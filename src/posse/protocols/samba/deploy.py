@@ -12,9 +12,9 @@ from pydantic import Field
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
-from posse.policies.settings import PolicySettings
+from posse.policies.arms.registry import PolicySettings
 from posse.privacy.crypto.paillier import DEFAULT_BITS, PrivateKey, generate_key
-from posse.problems.settings import ProblemSettings
+from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba import messages
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller

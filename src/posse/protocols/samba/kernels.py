@@ -21,9 +21,9 @@ from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, words
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.privacy.crypto.masks import mask_into
-from posse.problems.arms import reward
+from posse.problems.arms.rewards import reward
 
 ARGMAX, MATCH, CUSTOM = 0, 1, 2
 _LN2_UP = 0.6931471805599455

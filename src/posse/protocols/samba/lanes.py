@@ -10,7 +10,7 @@ import numpy as np
 
 from posse.core.errors import ProtocolError
 from posse.core.fixed import tie_bits
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
 from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS
 from posse.privacy.crypto.streams import Words

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.results import words
 
 LEVELS = ("standard", "paper")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.core.fixed import MAX_OWNERS, REWARD_ONE, tie_bits
 from posse.core.random import derive
-from posse.policies.base import Policy
-from posse.problems.arms import Arms
+from posse.policies.arms.base import Policy
+from posse.problems.arms.rewards import Arms
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.protocols.samba.levels import Switches, check_level
 from posse.results.record import points_of

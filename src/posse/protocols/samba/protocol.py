@@ -9,10 +9,10 @@ import numpy as np
 
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Pull, Reward, Role
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms import Arms
+from posse.problems.arms.rewards import Arms
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer

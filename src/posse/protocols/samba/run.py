@@ -11,11 +11,11 @@ import numpy as np
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.fixed import REWARD_ONE
-from posse.policies.base import Policy
-from posse.policies.settings import PARAMETERS, PolicySettings
+from posse.policies.arms.base import Policy
+from posse.policies.arms.registry import PARAMETERS, PolicySettings
 from posse.privacy.crypto.paillier import DEFAULT_BITS, MINIMUM_BITS, PrivateKey, generate_key
-from posse.problems.arms import Arms, BernoulliArms
-from posse.problems.settings import ProblemSettings
+from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba.levels import Switches, check_level, leaks
 from posse.protocols.samba.plain import check_budget, simulate
 from posse.protocols.samba.protocol import SimulatedWorld, federation

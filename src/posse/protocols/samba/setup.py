@@ -29,7 +29,7 @@ import msgspec
 from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, damaged, unpack
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
 from posse.privacy.crypto.secrets import Secrets

@@ -4,7 +4,7 @@ A node's configuration says which (`flower-supernode --node-config`):
 
 | key | means |
 |---|---|
-| `data` | a prepared population (.npz or a folder, see `posse.problems.prepared`), or `digits` for a trial |
+| `data` | a prepared population (.npz or a folder, see `populations.prepared`), or `digits` for a trial |
 | `client`, `partition-id` | the client's number in it; also the device's number in the run's draws |
 | `log` | instead of data: an .npz of `contexts`, `arms`, `rewards`, `probabilities` that an application wrote |
 | `model` | where to write the deployed model (.npz), for the application to act with |
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations import Bag, Population
+from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
@@ -109,10 +109,10 @@ def fitting(data: str) -> dict[str, int | str]:
 
 def _population(data: str, partitions: int) -> Population:
     if data == "digits":
-        from posse.problems.datasets.digits import digits_population
+        from posse.problems.datasets.mnist import digits_population
 
         return digits_population(partitions)
-    from posse.problems.prepared import load
+    from posse.problems.populations.prepared import load
 
     return load(Path(data).expanduser())
 

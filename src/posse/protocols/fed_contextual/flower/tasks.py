@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import jax.numpy as jnp
 
-from posse.policies.probabilities import Exploration
+from posse.policies.contextual.probabilities import Exploration
 from posse.protocols.fed_contextual.aggregation import Clipping
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear

@@ -84,8 +84,8 @@ class Trial:
         """Return the file that nodes read their samples from; the digits are written to one, split over the nodes."""
         if self.settings.data != "digits":
             return str(Path(self.settings.data).expanduser().resolve())
-        from posse.problems.datasets.digits import digits_population
-        from posse.problems.prepared import save
+        from posse.problems.datasets.mnist import digits_population
+        from posse.problems.populations.prepared import save
 
         path = self.folder / f"digits-{self.nodes}.npz"
         return str(path if path.exists() else save(digits_population(self.nodes), path))

@@ -1,0 +1,112 @@
+"""Off-policy evaluation without the logs: each client gives six numbers, clipped, and only their sum is needed.
+
+A client adds up its rows to v = (A, B, rows): numerator, denominator and number of rows. If |v| > clip, v is scaled
+down to norm `clip`: its ratio A / B stays, its say falls. For the interval it also gives (A^2, A B, B^2) of the scaled
+v. Adding or removing one client then moves the sum of v by at most `clip` in L2 norm, and all six numbers by at most
+sqrt(clip^2 + clip^4) (`sensitivity`); replacing one by at most twice that. Sums add with `+`, in a secure aggregation
+or under noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.policies.evaluation.offline import Estimate, Floats, Log, check_support, check_target, terms
+
+
+@dataclass(frozen=True)
+class ClientSums:
+    """What one client, or many together, gives.
+
+    >>> one = ClientSums(3.0, 4.0, 0.0, 10.0)
+    >>> (one + one).numerator, round(one.sensitivity, 2)
+    (6.0, 100.5)
+    >>> ClientSums(3.0, 4.0, 0.0, 2.5).clipped().denominator
+    2.0
+    """
+
+    numerator: float
+    denominator: float
+    rows: float
+    clip: float
+    squares: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Sums of A^2, A B and B^2 over clients."""
+    clients: int = 1
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 norm by which one client, added or removed, moves (A, B, rows, A^2, A B, B^2)."""
+        return math.hypot(self.clip, self.clip**2)
+
+    @property
+    def sensitivity_of_sums(self) -> float:
+        """L2 norm by which one client, added or removed, moves (A, B, rows) alone."""
+        return self.clip
+
+    def clipped(self) -> ClientSums:
+        """Scale one client's sums down to the clip, and make their squares."""
+        if self.clients != 1:
+            raise ConfigError(f"clipping is for one client's sums, got those of {self.clients}. Clip before adding.")
+        scale = min(1.0, self.clip / max(math.hypot(self.numerator, self.denominator, self.rows), 1e-300))
+        a, b = self.numerator * scale, self.denominator * scale
+        return ClientSums(a, b, self.rows * scale, self.clip, (a * a, a * b, b * b))
+
+    def __add__(self, other: ClientSums) -> ClientSums:
+        if self.clip != other.clip:
+            raise ConfigError(
+                f"sums must be clipped alike to add, got clips {self.clip} and {other.clip}. Agree on one."
+            )
+        aa, ab, bb = (one + more for one, more in zip(self.squares, other.squares, strict=True))
+        return ClientSums(
+            self.numerator + other.numerator, self.denominator + other.denominator, self.rows + other.rows,
+            self.clip, (aa, ab, bb), self.clients + other.clients,
+        )  # fmt: skip
+
+    def estimate(self, method: str = "snips", level: float = 0.95) -> Estimate:
+        """Give the value and its interval: `evaluate`'s, where no client was clipped.
+
+        The effective size is in clients: (sum B)^2 / sum B^2.
+        """
+        check.between(0.5, 0.999999, level=level)
+        if self.denominator <= 0:
+            raise DataError(f"the denominators must add up to more than 0, got {self.denominator}. Ask more clients.")
+        value, count = self.numerator / self.denominator, self.clients
+        aa, ab, bb = self.squares
+        if count < 2:
+            return Estimate(method, value, math.inf, -math.inf, math.inf, level, round(self.rows), count, 1.0)
+        spread = max(aa - 2 * value * ab + value * value * bb, 0.0)
+        error = math.sqrt(count / (count - 1) * spread) / self.denominator
+        reach = NormalDist().inv_cdf((1 + level) / 2) * error
+        effective = self.denominator**2 / bb if bb > 0 else 0.0
+        return Estimate(method, value, error, value - reach, value + reach, level, round(self.rows), count, effective)
+
+
+def client_sums(
+    log: Log,
+    target: Floats,
+    clip: float,
+    method: str = "snips",
+    *,
+    predictions: Floats | None = None,
+    most_weight: float = math.inf,
+) -> ClientSums:
+    """Add up one client's own rows, clipped; refused without support, before anything leaves the device.
+
+    `most_weight` cuts single importance weights to at most so much: less variance, and a bias towards 0 for `ips`.
+    """
+    check.one_of(("ips", "snips", "dr"), method=method)
+    check.positive(clip=clip)
+    check_target(log, target)
+    check_support(log.arms, log.probabilities, target, log.logging)
+    if math.isfinite(most_weight):
+        check.at_least(1, most_weight=most_weight)
+        chosen = target[np.arange(len(log)), log.arms]
+        log = Log(log.arms, log.rewards, np.maximum(log.probabilities, chosen / most_weight))
+    a, b = terms(log, target, method, predictions).sum(axis=0)
+    return ClientSums(float(a), float(b), float(len(log)), clip).clipped()

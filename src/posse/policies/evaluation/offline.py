@@ -1,0 +1,280 @@
+"""Off-policy evaluation: what another policy would have earned, from logs of (arm, reward, probability).
+
+With w = pi(a | x) / p, the target's chance of the logged arm over the logged one, and f a model of rewards:
+
+- `ips`: mean of w r; unbiased where the logs support the target, and of large variance;
+- `snips`: sum of w r / sum of w; a bias of order 1/n, a smaller variance, never outside the rewards seen;
+- `dr` (doubly robust): mean of sum_a pi(a | x) f(x, a) + w (r - f(x, a)); unbiased where the logged probabilities are
+  true, and close where f is.
+
+Each is a ratio of sums over clients, A / B; its interval is the delta method's with clients as clusters (rows of one
+client depend on each other): variance m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m clients, and a normal quantile.
+It holds for many clients of bounded weight; the effective sample size (sum w)^2 / sum w^2 says when it does not.
+Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014; Swaminathan, Joachims: The
+self-normalized estimator for counterfactual learning, 2015. numpy alone is needed.
+
+A target's choices that the logging policy never made cannot be valued. Where the chance of every arm was logged, the
+share without support is the mean of pi's chance on arms of logged chance 0: exact. Where only the drawn arm's chance
+was, two things show: a row logged with probability 1 gave no other arm a chance, so that all of pi elsewhere is without
+support; and importance weights have mean 1 where there is support, so that in `ENOUGH` rows a mean far below 1
+(`SIGMAS` standard errors) shows arms that were never drawn, or too rarely for the log to know them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core import check
+from posse.core.errors import DataError
+
+Floats = NDArray[np.float64]
+ESTIMATORS = ("ips", "snips", "dr")
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What devices logged: one row a decision.
+
+    `probabilities` are those with which the logged arms were drawn. `logging`, where kept, is the chance of every arm,
+    and shows support exactly; `clients` says whose rows belong together (each row its own if left out).
+    """
+
+    arms: NDArray[np.int64]
+    rewards: Floats
+    probabilities: Floats
+    logging: Floats | None = None
+    clients: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("arms", np.int64), ("rewards", np.float64), ("probabilities", np.float64), ("logging", np.float64),
+            ("clients", np.int64),
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
+        rows = len(self.arms)
+        if not rows:
+            raise DataError("a log needs a row, got none. Log some decisions first.")
+        for name in ("rewards", "probabilities", "logging", "clients"):
+            column = getattr(self, name)
+            if column is not None and len(column) != rows:
+                raise DataError(f"{name} must be one a row, got {len(column)} for {rows} rows. Match them.")
+        if not np.isfinite(self.rewards).all():
+            raise DataError("rewards must be finite numbers, got NaN or infinity. Leave those rows out.")
+        wrong = np.flatnonzero(~((self.probabilities > 0) & (self.probabilities <= 1)))
+        if len(wrong):
+            raise DataError(
+                f"logged probabilities must be in (0, 1], got {self.probabilities[wrong[0]]} in row {wrong[0] + 1}. An "
+                "arm of probability 0 cannot have been drawn: correct the log."
+            )
+        self._check_logging()
+
+    def _check_logging(self) -> None:
+        """Refuse chances of every arm that are not those with which the arms were drawn."""
+        if self.logging is None:
+            return
+        known = np.flatnonzero((self.arms >= 0) & (self.arms < self.logging.shape[1]))
+        chances = self.logging[known, self.arms[known]]
+        wrong = known[np.abs(chances - self.probabilities[known]) > 1e-3]
+        if len(wrong):
+            row = int(wrong[0])
+            raise DataError(
+                f"logged probabilities must be those of the logged arms, got {self.probabilities[row]:g} beside "
+                f"{self.logging[row, self.arms[row]]:g} in row {row + 1}. Correct one of them."
+            )
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval, and what it rests on."""
+
+    method: str
+    value: float
+    error: float
+    """Standard error."""
+    low: float
+    high: float
+    level: float
+    rows: int
+    clients: int
+    effective: float
+    """Effective sample size in rows: (sum w)^2 / sum w^2."""
+
+
+def evaluate(
+    log: Log,
+    target: Floats,
+    method: str = "snips",
+    *,
+    predictions: Floats | None = None,
+    level: float = 0.95,
+    tolerance: float = 0.0,
+) -> Estimate:
+    """Estimate the reward a decision of a policy that has chances `target`, (rows, arms), on the logged contexts.
+
+    `predictions` (rows, arms) is the model of rewards that `dr` needs. Logs that leave more than `tolerance` of the
+    target's choices without support are refused. O(rows arms).
+
+    >>> log = Log(np.array([0, 1, 1, 0]), np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5))
+    >>> always_one = np.tile([0.0, 1.0], (4, 1))
+    >>> evaluate(log, always_one, "ips").value, evaluate(log, always_one, "snips").effective
+    (0.5, 2.0)
+    """
+    check.one_of(ESTIMATORS, method=method)
+    check.between(0.5, 0.999999, level=level)
+    check_target(log, target)
+    check_support(log.arms, log.probabilities, target, log.logging, tolerance)
+    weights = importance(log, target)
+    totals = by_client(log, terms(log, target, method, predictions))
+    value = totals[:, 0].sum() / totals[:, 1].sum() if totals[:, 1].sum() > 0 else math.nan
+    return interval(method, float(value), totals, level, len(log), effective_size(weights))
+
+
+def importance(log: Log, target: Floats) -> Floats:
+    """Give w = pi(a | x) / p a row."""
+    return np.asarray(target[np.arange(len(log)), log.arms] / log.probabilities)
+
+
+def effective_size(weights: Floats) -> float:
+    """Give (sum w)^2 / sum w^2: how many rows drawn from the target itself would tell as much.
+
+    >>> round(effective_size(np.array([1.0, 1.0, 0.0, 2.0])), 3)
+    2.667
+    """
+    squares = float((weights * weights).sum())
+    return float(weights.sum() ** 2 / squares) if squares > 0 else 0.0
+
+
+def terms(log: Log, target: Floats, method: str, predictions: Floats | None = None) -> Floats:
+    """Give (rows, 2): what a row adds to the numerator and to the denominator."""
+    weights = importance(log, target)
+    if method == "snips":
+        return np.stack([weights * log.rewards, weights], axis=1)
+    if method == "ips":
+        return np.stack([weights * log.rewards, np.ones(len(log))], axis=1)
+    if predictions is None or predictions.shape != target.shape:
+        got = "none" if predictions is None else f"shape {predictions.shape}"
+        raise DataError(f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Give them.")
+    if not np.isfinite(predictions).all():
+        raise DataError("predictions must be finite numbers, got NaN or infinity. Use a model that converged.")
+    expected = (target * predictions).sum(axis=1)
+    rest = log.rewards - predictions[np.arange(len(log)), log.arms]
+    return np.stack([expected + weights * rest, np.ones(len(log))], axis=1)
+
+
+def by_client(log: Log, rows: Floats) -> Floats:
+    """Add the rows of each client."""
+    if log.clients is None:
+        return rows
+    _, code = np.unique(log.clients, return_inverse=True)
+    return np.stack([np.bincount(code, rows[:, column]) for column in range(rows.shape[1])], axis=1)
+
+
+def interval(method: str, value: float, totals: Floats, level: float, rows: int, effective: float) -> Estimate:
+    """Put a ratio of sums and its interval together."""
+    count, bottom = len(totals), float(totals[:, 1].sum())
+    if count < 2 or bottom <= 0:
+        return Estimate(method, value, np.inf, -np.inf, np.inf, level, rows, count, effective)
+    spread = float(((totals[:, 0] - value * totals[:, 1]) ** 2).sum())
+    error = (count / (count - 1) * spread) ** 0.5 / bottom
+    reach = NormalDist().inv_cdf((1 + level) / 2) * error
+    return Estimate(method, value, error, value - reach, value + reach, level, rows, count, effective)
+
+
+def check_target(log: Log, target: Floats) -> None:
+    """Refuse a target that is not one distribution a row."""
+    if target.ndim != 2 or len(target) != len(log):
+        raise DataError(f"a target must be rows x arms, got {target.shape} for {len(log)} rows. Give one row each.")
+    if log.arms.min() < 0 or log.arms.max() >= target.shape[1]:
+        raise DataError(f"logged arms must be in [0, {target.shape[1]}), got {log.arms.min()} to {log.arms.max()}.")
+    sums = target.sum(axis=1)
+    # Not (>= 0) refuses NaN as well.
+    wrong = np.flatnonzero(~((target >= 0).all(axis=1) & (np.abs(sums - 1) < 1e-4)))
+    if len(wrong):
+        raise DataError(
+            f"a target must be chances that add up to 1, got a sum of {sums[wrong[0]]:.6g} in row {wrong[0] + 1}."
+        )
+
+
+SIGMAS = 5.0
+"""Standard errors below 1 at which the mean weight is evidence: a false alarm in 3.5 million."""
+ENOUGH = 100
+"""Rows from which on the mean weight is looked at."""
+ROUNDING = 1e-6
+"""Share that float32 probabilities may seem to lack."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """How much of a target's choices the logs never made."""
+
+    share: float
+    """Share of the target's choices without support."""
+    rows: int
+    """Rows in which some choice has none."""
+    exact: bool
+    """Whether the chances of all arms were known."""
+    mean_weight: float
+    """Mean importance weight: 1 in expectation where there is support."""
+
+
+def support_of(
+    arms: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    target: NDArray[np.float64],
+    logging: NDArray[np.float64] | None = None,
+) -> Support:
+    """Measure support.
+
+    >>> support_of(np.array([0, 0]), np.array([1.0, 1.0]), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    Support(share=0.25, rows=1, exact=False, mean_weight=0.75)
+    """
+    drawn = target[np.arange(len(arms)), arms]
+    weights = drawn / probabilities
+    mean = float(weights.mean())
+    if logging is not None:
+        if logging.shape != target.shape:
+            raise DataError(f"logged chances must be rows x arms like the target {target.shape}, got {logging.shape}.")
+        lacking = np.where(logging > 0, 0.0, target).sum(axis=1)
+        return Support(float(lacking.mean()), int((lacking > ROUNDING).sum()), True, mean)
+    lacking = np.where(probabilities >= 1, 1 - drawn, 0.0)
+    share = float(lacking.mean())
+    # About 1, the mean that support would give: weights that are all 0 have no spread about their own.
+    error = float(((weights - 1) ** 2).mean() / len(weights)) ** 0.5
+    if len(weights) >= ENOUGH and 1 - mean > SIGMAS * error + ROUNDING:
+        share = max(share, 1 - mean)
+    return Support(share, int((lacking > ROUNDING).sum()), False, mean)
+
+
+def check_support(
+    arms: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    target: NDArray[np.float64],
+    logging: NDArray[np.float64] | None = None,
+    tolerance: float = 0.0,
+) -> Support:
+    """Refuse logs that leave more than `tolerance` of the target's choices without support.
+
+    >>> check_support(np.array([0, 0]), np.array([1.0, 1.0]), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.DataError: [P200] the logs must support the policy's choices, got none for 25 % of them (in 1 of 2
+    rows; mean importance weight 0.75). Log with exploration, or evaluate a policy closer to the logged one.
+    """
+    check.between(0, 1, tolerance=tolerance)
+    found = support_of(arms, probabilities, target, logging)
+    if found.share > tolerance + ROUNDING:
+        raise DataError(
+            f"the logs must support the policy's choices, got none for {100 * found.share:.3g} % of them (in "
+            f"{found.rows} of {len(arms)} rows; mean importance weight {found.mean_weight:.3g}). Log with exploration, "
+            "or evaluate a policy closer to the logged one."
+        )
+    return found

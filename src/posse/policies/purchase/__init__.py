@@ -1,0 +1,1 @@
+"""Purchases of a combinatorial bandit: optimistic qualities, and what to buy at given ones."""

@@ -1,0 +1,1 @@
+"""Arms of one bandit: their rewards, ratings that give their means, a user's own tables, settings."""

@@ -1,0 +1,292 @@
+"""Ratings that people gave to items, and the arms they make.
+
+The mean of item i is the share of its ratings that lie strictly above a threshold:
+
+    mu_i = (ratings of i above the threshold) / (ratings of i)
+
+Only the ratings an item received count: who did not rate it says nothing about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.problems.arms.rewards import Arms, BernoulliArms, EmpiricalArms
+
+Reward = Literal["bernoulli", "rating"]
+REWARDS: tuple[str, ...] = ("bernoulli", "rating")
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """One value per (item, rating), with the scale it was given on.
+
+    `items` are ids, `item` the position in `items` that each rating is for, `user` the number of the person who gave
+    it (where known), `names` what people call the items (the ids when left out; two of one name get their id added).
+
+    >>> films = Ratings(("heat", "alien"), [0, 0, 0, 1], [4.0, 5.0, 3.0, 4.0], scale=(0.5, 5.0), source="three friends")
+    >>> films.counts.tolist(), films.means(3.0).round(2).tolist()
+    ([3, 1], [0.67, 1.0])
+    >>> films.arms(3.0, top=2).names
+    ('alien', 'heat')
+    """
+
+    items: tuple[str, ...]
+    item: NDArray[np.int64]
+    value: NDArray[np.float64]
+    scale: tuple[float, float]
+    source: str
+    user: NDArray[np.int64] | None = None
+    names: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__  # the way a frozen dataclass normalises its own fields
+        put(self, "items", tuple(self.items))
+        put(self, "names", _apart(tuple(self.names) or self.items, self.items))
+        put(self, "item", _sealed(self.item, np.dtype(np.int64)))
+        put(self, "value", _sealed(self.value, np.dtype(np.float64)))
+        if self.user is not None:
+            put(self, "user", _sealed(self.user, np.dtype(np.int64)))
+        self._check_shape()
+        self._check_values()
+
+    def _check_shape(self) -> None:
+        if len(set(self.items)) != len(self.items) or len(self.names) != len(self.items):
+            raise ConfigError(
+                f"items must be distinct and have one name each, got {len(self.items)} items "
+                f"({len(set(self.items))} distinct) and {len(self.names)} names."
+            )
+        users = len(self.item) if self.user is None else len(self.user)
+        if not len(self.item) == len(self.value) == users:
+            raise ConfigError(
+                f"every rating needs an item, a value and (where users are known) a user, "
+                f"got {len(self.item)} items, {len(self.value)} values and {users} users."
+            )
+        if len(self.item) and not (self.item.min() >= 0 and self.item.max() < len(self.items)):
+            raise ConfigError(
+                f"item must be positions from 0 to {len(self.items) - 1}, "
+                f"got {self.item.min()} to {self.item.max()}. Give one id in items for each."
+            )
+
+    def _check_values(self) -> None:
+        low, high = self.scale
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise ConfigError(f"scale must be two finite numbers, the lower first, got ({low}, {high}).")
+        outside = np.flatnonzero(~((self.value >= low) & (self.value <= high)))
+        if len(outside):
+            raise ConfigError(
+                f"ratings must be in [{low:g}, {high:g}], got {self.value[outside[0]]} at position {outside[0]}. "
+                "Correct it, or widen scale."
+            )
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many ratings each item received."""
+        return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)
+
+    @property
+    def n_users(self) -> int | None:
+        """How many people gave at least one rating, or None where the data do not say."""
+        return None if self.user is None else len(np.unique(self.user))
+
+    def means(self, threshold: float) -> NDArray[np.float64]:
+        """Give mu_i for every item: the share of its ratings strictly above `threshold` (NaN for an unrated item)."""
+        self._check_threshold(threshold)
+        above = np.bincount(self.item[self.value > threshold], minlength=len(self.items))
+        counts = self.counts
+        means = np.full(len(self.items), np.nan)
+        np.divide(above, counts, out=means, where=counts > 0)
+        return means
+
+    def arms(
+        self,
+        threshold: float,
+        minimum: int = 1,
+        top: int | None = None,
+        items: Sequence[str] | None = None,
+        reward: Reward = "bernoulli",
+        arms: int | None = None,
+    ) -> Arms:
+        """Make one arm of each item that has at least `minimum` ratings.
+
+        Which ones: `top=K` the K of largest mean (ties: more ratings first, then id), `items` those named (by id or by
+        name) in that order, `arms=K` the first K in the order of the data, none of the three: all of them.
+
+        Their rewards: "bernoulli" pays 1 with probability mu_i; "rating" draws one of the item's own ratings, scaled
+        from `scale` to [0, 1]. The items chosen are the same for both: `top` ranks by mu_i.
+        """
+        check.one_of(REWARDS, reward=reward)
+        means = self.means(threshold)
+        choice = _Choice(minimum=minimum, top=top, items=items, first=arms)
+        chosen = _choose(choice, means, self.counts, self.items, self.names, self.source)
+        names = [self.names[i] for i in chosen]
+        source = f"{self.source}; ratings above {threshold:g}; {choice.describe()}"
+        if reward == "bernoulli":
+            return BernoulliArms([float(means[i]) for i in chosen], names=names, source=source)
+        return EmpiricalArms(self._samples(chosen), names=names, source=f"{source}; scaled ratings")
+
+    def _samples(self, chosen: Sequence[int]) -> list[NDArray[np.float64]]:
+        low, high = self.scale
+        scaled = (self.value - low) / (high - low)
+        # One stable sort by item instead of one pass over all ratings for each item.
+        by_item = scaled[np.argsort(self.item, kind="stable")]
+        ends = np.cumsum(self.counts)
+        starts = ends - self.counts
+        return [by_item[starts[i] : ends[i]] for i in chosen]
+
+    def _check_threshold(self, threshold: float) -> None:
+        low, high = self.scale
+        if np.isfinite(threshold) and low <= threshold < high:
+            return
+        if len(self) == 0:
+            raise DataError(f"{self.source} holds no ratings.")
+        raise ConfigError(
+            f"threshold must be at least {low:g} and below {high:g} (the scale of {self.source}), got {threshold}: "
+            "beyond it every item has the same mean. Choose one inside."
+        )
+
+
+def _apart(names: tuple[str, ...], ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Tell items of one name apart by their id: two films can share title and year, two arms no name."""
+    if len(set(names)) == len(names) or len(names) != len(ids):
+        return names
+    often = Counter(names)
+    return tuple(f"{name} [{item}]" if often[name] > 1 else name for name, item in zip(names, ids, strict=True))
+
+
+def _sealed(values: object, dtype: np.dtype[np.int64] | np.dtype[np.float64]) -> NDArray[np.generic]:
+    """A read-only view, so that a frozen value stays what it was; the caller's own array keeps its flags."""
+    view: NDArray[np.generic] = np.asarray(values, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """At most one of `top`, `items` and `first`, among items with at least `minimum` ratings."""
+
+    minimum: int = 1
+    top: int | None = None
+    items: Sequence[str] | None = None
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.minimum < 1:
+            raise ConfigError(f"minimum must be at least 1 rating, got {self.minimum}: an unrated item has no mean.")
+        given = [name for name in ("top", "items", "first") if getattr(self, name) is not None]
+        if len(given) > 1:
+            told = " and ".join(name.replace("first", "arms") for name in given)
+            raise ConfigError(f"top, items and arms each say which items to take: give one, got {told}.")
+        if self.top is not None:
+            check.at_least(1, top=self.top)
+        if self.first is not None:
+            check.at_least(1, arms=self.first)
+        if isinstance(self.items, str):
+            raise ConfigError(f"items must be a list of ids or names, got the single word '{self.items}'.")
+
+    def describe(self) -> str:
+        """Say it in words, for the source of a run.
+
+        >>> _Choice(minimum=50, top=10).describe()
+        'the 10 items of largest mean among those with at least 50 ratings'
+        """
+        if self.top is not None:
+            which = f"the {self.top} items of largest mean"
+        elif self.first is not None:
+            which = f"the first {self.first} items"
+        elif self.items is not None:
+            which = f"{len(self.items)} named items"
+        else:
+            which = "all items"
+        return f"{which} among those with at least {self.minimum} rating{'s' if self.minimum > 1 else ''}"
+
+
+def _choose(
+    choice: _Choice,
+    means: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    ids: Sequence[str],
+    names: Sequence[str],
+    source: str,
+) -> list[int]:
+    """Give the positions of the chosen items, in the order in which they become arms.
+
+    >>> _choose(_Choice(top=2), np.array([0.5, 0.9, 0.5]), np.array([4, 9, 8]), "abc", "abc", "a list")
+    [1, 2]
+    """
+    if choice.items is not None:
+        return _named(choice.items, choice.minimum, counts, ids, names, source)
+    kept = [int(i) for i in np.flatnonzero(counts >= choice.minimum)]
+    wanted = choice.top if choice.top is not None else choice.first
+    if wanted is None:
+        return kept
+    if wanted > len(kept):
+        raise DataError(_too_few(wanted, len(kept), choice.minimum, counts, source))
+    if choice.first is not None:
+        return kept[:wanted]
+    return sorted(kept, key=lambda i: (-means[i], -counts[i], _by_id(ids[i])))[:wanted]
+
+
+def _by_id(item: str) -> tuple[int, int, str]:
+    # Numbered items sort as numbers: '9' before '10'.
+    return (0, int(item), "") if item.isascii() and item.isdecimal() else (1, 0, item)
+
+
+def _too_few(wanted: int, kept: int, minimum: int, counts: NDArray[np.int64], source: str) -> str:
+    rated = int((counts > 0).sum())
+    have = f"{wanted} arms asked for, but {source} has {kept} items with at least {minimum} ratings."
+    if wanted > rated:
+        return f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} with minimum=1."
+    enough = int(np.sort(counts)[::-1][wanted - 1])
+    return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
+
+
+def _named(
+    wanted: Sequence[str],
+    minimum: int,
+    counts: NDArray[np.int64],
+    ids: Sequence[str],
+    names: Sequence[str],
+    source: str,
+) -> list[int]:
+    # Ids win over names: a film can be called '300' where another film has that id.
+    position = {word: i for words in (names, ids) for i, word in enumerate(words)}
+    chosen: list[int] = []
+    for word in wanted:
+        if word not in position:
+            raise DataError(f"no item '{word}' in {source}.{_suggestion(word, position)}")
+        at = position[word]
+        if at in chosen:
+            raise ConfigError(f"items must be distinct, got '{word}' twice. Name each arm once.")
+        if counts[at] < minimum:
+            raise DataError(
+                f"item '{word}' of {source} has {counts[at]} ratings, below minimum={minimum}. "
+                + (f"Set minimum={counts[at]} or lower, or leave it out." if counts[at] else "Leave it out.")
+            )
+        chosen.append(at)
+    return chosen
+
+
+def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12) -> str:
+    """Suggest the nearest item; the full list only where it is short enough to read.
+
+    >>> _suggestion("toy story", [f"film {n}" for n in range(50)] + ["Toy Story (1995)"])
+    " Did you mean 'Toy Story (1995)'?"
+    """
+    if len(known) <= few:
+        return check.nearest(word, tuple(known))
+    folded = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(known)} ids and names."

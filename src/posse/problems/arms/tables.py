@@ -1,0 +1,129 @@
+"""A user's own files: ratings, or the means of arms."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.arms.ratings import Ratings
+from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.problems.datasets.columns import finite, first_line, read_columns, why_not_finite
+from posse.problems.datasets.files import Document, FilePath, read_document
+
+
+def read_ratings(
+    path: FilePath,
+    item: str = "item",
+    rating: str = "rating",
+    user: str | None = None,
+    delimiter: str | None = None,
+    scale: tuple[float, float] | None = None,
+) -> Ratings:
+    """Read a CSV with a header and one rating a row; items keep the order in which they appear.
+
+    The arguments name the columns; a column `user` is read where there is one. Without `scale` it is the smallest
+    and the largest rating in the file; with it, a rating outside is refused.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "ratings.csv")
+    ...     _ = file.write_text("item,rating\\nheat,5\\nalien,4\\nheat,2\\n")
+    ...     read_ratings(file, scale=(1, 5)).arms(3).means.tolist()
+    [0.5, 1.0]
+    """
+    document = read_document(path)
+    words = [item] if user is None else [item, user]
+    table = read_columns(document, words, [rating], ["user"] if user is None else [], delimiter)
+    value = table.numbers[rating]
+    if scale is not None:
+        low, high = scale
+        if not low < high:
+            raise ConfigError(f"scale must be two numbers, the lower first, got ({low}, {high}).")
+        table.check_between(low, high, column=rating)
+    elif value.min() == value.max():
+        raise DataError(f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give scale=(low, high).")
+    people = table.words.get("user" if user is None else user)
+    return Ratings(
+        items=table.words[item].distinct,
+        item=table.words[item].code,
+        value=value,
+        scale=(float(value.min()), float(value.max())) if scale is None else (float(scale[0]), float(scale[1])),
+        source=document.name,
+        user=None if people is None else people.code,
+    )
+
+
+def read_means(path: FilePath, name: str = "name", mean: str = "mean", delimiter: str | None = None) -> Arms:
+    """Read Bernoulli arms from a CSV with a header (columns `name` and `mean`), or from a list of one mean a line.
+
+    A list may begin with its length; lines above it that begin with # are comments.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "means.csv")
+    ...     _ = file.write_text('name,mean\\n"clinic a, north",0.25\\nclinic b,0.75\\n')
+    ...     read_means(file).names
+    ('clinic a, north', 'clinic b')
+    """
+    document = read_document(path)
+    with document.open() as stream:
+        line, _ = first_line(stream, document.name)
+    if is_number(line):
+        return BernoulliArms(mean_list(document), source=document.name)
+    table = read_columns(document, [name], [mean], delimiter=delimiter)
+    table.check_between(0.0, 1.0, column=mean)
+    table.check_distinct(name)
+    names = table.words[name]
+    _check_two(document.name, len(names.code))
+    return BernoulliArms(table.numbers[mean], names=names.distinct, source=document.name)
+
+
+def mean_list(document: Document) -> NDArray[np.float64]:
+    """Read one mean a line, after an optional first line with their count.
+
+    A first line of 0 or 1 is a mean: no problem has fewer than two arms.
+
+    >>> mean_list(Document("three.txt", b"3\\n0.1\\n0.2\\n1\\n")).tolist()
+    [0.1, 0.2, 1.0]
+    >>> mean_list(Document("two.txt", b"0.1\\n1.2\\n"))
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.DataError: [P200] two.txt, row 2, column 1: a mean must be in [0, 1], got 1.2. Correct it.
+    """
+    with document.open() as stream:
+        line, number = first_line(stream, document.name)
+        cells = [(number, line.strip())]
+        cells += [(row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()]
+    for row, cell in cells:
+        if not finite(cell):
+            raise DataError(f"{document.name}, row {row}, column 1: {why_not_finite(cell)}")
+    values = [float(cell) for _, cell in cells]
+    if values[0] > 1 and values[0].is_integer():
+        if len(values) - 1 != values[0]:
+            raise DataError(
+                f"{document.name}, row {number}, column 1: says {values[0]:g} means, the file has {len(values) - 1}. "
+                "Correct the count, or delete that line."
+            )
+        values, cells = values[1:], cells[1:]
+    for (row, _), value in zip(cells, values, strict=True):
+        if not 0 <= value <= 1:
+            raise DataError(
+                f"{document.name}, row {row}, column 1: a mean must be in [0, 1], got {value:g}. Correct it."
+            )
+    _check_two(document.name, len(values))
+    return np.array(values)
+
+
+def _check_two(file: str, count: int) -> None:
+    if count < 2:
+        raise DataError(f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.")
+
+
+def is_number(text: str) -> bool:
+    """Say whether a field reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,219 @@
+"""A user's own features: one CSV file a party, aligned row by row, and what every arm pays in a file of its own.
+
+A file has a header, a column `row` that identifies the row (any text, no two alike) and a column of numbers for each
+feature. All files hold the same rows in the same order. In a deployment a party reads its own file alone (`read_block`)
+and compares the digest of its rows with the others; a run in one place reads them all (`read_features`).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.problems.contexts.contexts import (
+    SLACK,
+    Block,
+    Contexts,
+    check_bounds,
+    check_count,
+    row_norms,
+    scale_to_bound,
+)
+from posse.problems.datasets.columns import first_line, layout, read_columns
+from posse.problems.datasets.files import Document, FilePath, read_document
+
+ROW = "row"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table of numbers whose rows have identifiers."""
+
+    file: str
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    """Names of the columns of numbers, in the order of the file."""
+    values: NDArray[np.float64]
+    """(rows, columns)"""
+    line: NDArray[np.int64]
+    """Line of the file on which each row stands."""
+
+    @property
+    def ids_digest(self) -> str:
+        """Digest of the identifiers in their order: equal where two files hold the same rows."""
+        return ids_digest(self.ids)
+
+    def place(self, row: int) -> str:
+        """Name a row in an error."""
+        return f"{self.file}, row {self.line[row]}"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBlock(Rows):
+    """The features that one party holds, every row within the norm that it declares."""
+
+    bound: float
+
+
+def ids_digest(ids: Sequence[str]) -> str:
+    """SHA-256 over identifiers, each after its length in bytes (8, big-endian), as hex.
+
+    It shows to who holds the identifiers of another list whether the two are equal, and lets guesses be checked: share
+    it with parties that know the rows, not with the world.
+
+    >>> ids_digest(["ab", "c"])[:12], ids_digest(["a", "bc"])[:12]
+    ('601d5476e2cc', '3fafa1cf2f19')
+    """
+    digest = hashlib.sha256()
+    for name in ids:
+        word = name.encode()
+        digest.update(len(word).to_bytes(8, "big") + word)
+    return digest.hexdigest()
+
+
+def read_block(path: FilePath, bound: float, *, scale: bool = False, delimiter: str | None = None) -> FeatureBlock:
+    """Read one party's file; each row must be within the norm bound, or is scaled down to it with `scale`.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "clinic.csv")
+    ...     _ = file.write_text("row,age,dose\\nann,0.3,0.4\\nbob,3,4\\n")
+    ...     block = read_block(file, bound=0.5, scale=True)
+    >>> block.ids, block.names, block.values.tolist()
+    (('ann', 'bob'), ('age', 'dose'), [[0.3, 0.4], [0.3, 0.4]])
+    """
+    return _bounded(_read(path, delimiter), bound, scale)
+
+
+def read_rewards(path: FilePath, delimiter: str | None = None) -> Rows:
+    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1]."""
+    table = _read(path, delimiter)
+    if len(table.names) < 2:
+        raise DataError(
+            f"{table.file}: a bandit needs at least 2 arms, got the columns row,{','.join(table.names)}. Add another."
+        )
+    wrong = np.argwhere((table.values < 0) | (table.values > 1))
+    if len(wrong):
+        row, arm = wrong[0]
+        raise DataError(
+            f"{table.place(row)}, column '{table.names[arm]}': must be in [0, 1], got {table.values[row, arm]:g}. "
+            "Correct it."
+        )
+    return table
+
+
+def read_features(
+    files: Mapping[str, FilePath],
+    rewards: FilePath,
+    *,
+    bounds: Mapping[str, float] | None = None,
+    scale: bool = False,
+    delimiter: str | None = None,
+    name: str = "own",
+) -> Contexts:
+    """Read the files of all parties and the rewards, for a run in one place.
+
+    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clinic, lab, pays = (pathlib.Path(folder, f"{name}.csv") for name in ("clinic", "lab", "pays"))
+    ...     _ = clinic.write_text("row,age\\nann,0.5\\nbob,0.1\\n")
+    ...     _ = lab.write_text("row,iron\\nann,0.2\\nbob,0.7\\n")
+    ...     _ = pays.write_text("row,wait,treat\\nann,0,1\\nbob,0.9,0.3\\n")
+    ...     contexts = read_features({"clinic": clinic, "lab": lab}, pays)
+    >>> contexts.parties, contexts.arms, contexts.features.tolist()
+    (('clinic', 'lab'), ('wait', 'treat'), [[0.5, 0.2], [0.1, 0.7]])
+    """
+    check_count(len(files))
+    tables = {party: _read(path, delimiter) for party, path in files.items()}
+    declared = _declared(tables, bounds)
+    pays = read_rewards(rewards, delimiter)
+    first = next(iter(tables.values()))
+    for other in (*tables.values(), pays):
+        check_aligned(first, other)
+    blocks = [_bounded(table, declared[party], scale) for party, table in tables.items()]
+    ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
+    held = tuple(
+        Block(party, tuple(range(low, high)), declared[party])
+        for party, low, high in zip(tables, ends, ends[1:], strict=False)
+    )
+    return Contexts(name, np.concatenate([block.values for block in blocks], axis=1), held, pays.names, pays.values)
+
+
+def check_aligned(one: Rows, other: Rows) -> None:
+    """Refuse two files that do not hold the same rows in the same order."""
+    for row, (mine, theirs) in enumerate(zip(one.ids, other.ids, strict=False)):
+        if mine != theirs:
+            raise DataError(
+                f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is '{theirs}'. "
+                "Put the same rows in the same order in both."
+            )
+    if len(one.ids) != len(other.ids):
+        short, long = (one, other) if len(one.ids) < len(other.ids) else (other, one)
+        row = len(short.ids)
+        raise DataError(
+            f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is '{long.ids[row]}'. "
+            "Put the same rows in the same order in both."
+        )
+
+
+def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) -> dict[str, float]:
+    """Give every party's norm bound."""
+    if bounds is None:
+        total = sum(len(table.names) for table in tables.values())
+        return {party: math.sqrt(len(table.names) / total) for party, table in tables.items()}
+    if set(bounds) != set(tables):
+        raise ConfigError(
+            f"bounds must name the parties of the features, {', '.join(tables)}, got {', '.join(bounds) or 'none'}. "
+            "Give one each, or leave bounds out."
+        )
+    check_bounds(bounds)
+    return {party: float(bounds[party]) for party in tables}
+
+
+def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
+    check.between(0, 1, open_low=True, bound=bound)
+    values = scale_to_bound(table.values, bound) if scale else table.values
+    norms = row_norms(values)
+    wrong = np.flatnonzero(norms > bound + SLACK)
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{table.place(row)} ('{table.ids[row]}'): features must have a norm of at most the bound {bound:.6g}, got "
+            f"{norms[row]:.6g}. Scale the features, or set scale to have longer rows scaled down."
+        )
+    return FeatureBlock(table.file, table.ids, table.names, values, table.line, bound)
+
+
+def _read(path: FilePath, delimiter: str | None) -> Rows:
+    document = read_document(path)
+    mark, names = _header(document, delimiter)
+    table = read_columns(document, [ROW], names, delimiter=mark)
+    table.check_distinct(ROW)
+    values = np.stack([table.numbers[name] for name in names], axis=1)
+    return Rows(document.name, table.words[ROW].distinct, names, values, table.line)
+
+
+def _header(document: Document, delimiter: str | None) -> tuple[str, tuple[str, ...]]:
+    """Give the delimiter and the names of the columns beside `row`."""
+    with document.open() as stream:
+        plan = layout(stream, document.name, [ROW], (), delimiter, None)
+    with document.open() as stream:
+        line, number = first_line(stream, document.name)
+    cells = next(csv.reader([line.rstrip("\r\n")], delimiter=plan.delimiter))
+    names = [cell.strip() for cell in cells]
+    del names[plan.position[ROW]]
+    if not names:
+        raise DataError(f"{document.name}, row {number}: no column beside '{ROW}' in the header. Add the numbers.")
+    if "" in names:
+        raise DataError(f"{document.name}, row {number}: a column has no name in the header. Name it, or delete it.")
+    return plan.delimiter, tuple(names)

@@ -1,0 +1,163 @@
+"""Which contexts: the settings that name a contextual problem, and the contexts they make."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from posse.core.errors import ConfigError
+from posse.core.settings import Settings
+from posse.problems.contexts.contexts import Bounds, Contexts, party_names
+from posse.problems.contexts.features import read_features
+from posse.problems.contexts.images import (
+    COMPONENTS,
+    SIGMA,
+    Labelled,
+    Normalise,
+    digits,
+    kernel_means,
+    kmeans,
+    mnist,
+    shared,
+)
+from posse.problems.datasets.files import data_folder
+
+PROBLEMS = {
+    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one a digit; no download",
+    "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
+    "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an image is near",
+    "own": "your own features, a CSV file a party, and a CSV file of rewards",
+}
+"""Contextual problems, and what they are."""
+
+_CLUSTERS = ("base", "arms", "sigma", "normalise", "cluster_seed")
+_OWN = ("features", "rewards", "bounds", "scale")
+_BUILT_IN = ("components", "norms", "columns")
+
+
+class ContextSettings(Settings):
+    """Where contexts come from: images that are split over parties, or a file of features from each party."""
+
+    problem: Literal["digits", "mnist", "clusters", "own"] = "digits"
+    """Which problem: digits, mnist, clusters, or own for your own files (`features` with `rewards`)."""
+    data_dir: Path | None = None
+    """Folder of the data sets; else the one that POSSE_DATA names."""
+    components: int = COMPONENTS
+    """Principal components of an image that are its features."""
+    rows: int | None = None
+    """Use the first rows only; all of them if left out."""
+    parties: int = 2
+    """Number of parties that the features are split over, evenly."""
+    columns: tuple[int, ...] | None = None
+    """Number of features that each party holds, such as 15,5, instead of an even split."""
+    norms: Bounds = "joint"
+    """How rows are kept within norm 1: joint (rows of norm 1, which only a simulation can check) or declared (each
+    party scales its own part down to its share of the norm)."""
+    base: Literal["digits", "mnist"] = "digits"
+    """Images that are clustered."""
+    arms: int = 100
+    """Number of clusters, one an arm."""
+    sigma: float = SIGMA
+    """How far a cluster pays: the chance is exp(-distance^2 / (2 sigma))."""
+    normalise: Normalise = "none"
+    """Whether the chances of a row are scaled: none, max (the best arm always pays) or sum (they add up to 1)."""
+    cluster_seed: int = 1
+    """Seed of the clustering: the same number gives the same arms."""
+    features: dict[str, Path] | None = None
+    """CSV files of your own, party=file,party=file: a column row, and a column a feature."""
+    rewards: Path | None = None
+    """CSV file of what arms pay: a column row, and a column an arm with the chance of a reward."""
+    bounds: dict[str, float] | None = None
+    """Largest norm of each party's part of a row, party=number,party=number; squares add up to at most 1; by its share
+    of the features if left out."""
+    scale: bool = False
+    """Scale longer rows of your own features down to the bound, instead of refusing them."""
+
+    @field_validator("features", "bounds", mode="before")
+    @classmethod
+    def _pairs(cls, given: Any) -> Any:
+        """Read pairs as flags give them: name=value,name=value."""
+        if not isinstance(given, str | list | tuple):
+            return given
+        words = [word for item in ([given] if isinstance(given, str) else given) for word in str(item).split(",")]
+        pairs = [word.partition("=") for word in words]
+        if not all(name.strip() and mark for name, mark, _ in pairs):
+            raise ValueError("pairs like clinic=clinic.csv,lab=lab.csv")
+        names = [name.strip() for name, _, _ in pairs]
+        if len(set(names)) != len(names):
+            raise ValueError("pairs of different names")
+        return {name: value.strip() for name, (_, _, value) in zip(names, pairs, strict=True)}
+
+    def contexts(self) -> Contexts:
+        """Make the contexts.
+
+        >>> contexts = ContextSettings(rows=500, parties=3).contexts()
+        >>> contexts.parties, [len(block.columns) for block in contexts.blocks]
+        (('party-1', 'party-2', 'party-3'), [7, 7, 6])
+        """
+        if self.problem != "clusters":
+            self._leave_out(_CLUSTERS, "clusters")
+        if self.problem == "own":
+            self._leave_out(_BUILT_IN, "the problems that Posse makes")
+            return self._own()
+        self._leave_out(_OWN, "your own files (own)")
+        names = self._parties()
+        base = self.base if self.problem == "clusters" else self.problem
+        folder = str(data_folder(self.data_dir).resolve()) if base == "mnist" else None
+        images = _images(folder, self.components, self.rows)
+        if self.problem != "clusters":
+            return images.contexts(names, self.columns, self.norms)
+        means = kernel_means(images.rows, _centres(images, self.arms, self.cluster_seed), self.sigma, self.normalise)
+        arms = tuple(f"cluster-{k + 1}" for k in range(self.arms))
+        return shared(f"clusters of {images.name}", images.rows, arms, means, names, self.columns, self.norms)
+
+    def used(self, contexts: Contexts) -> dict[str, int]:
+        """Give what was used where a setting was left out, for the record of a run.
+
+        >>> settings = ContextSettings(columns=(15, 5))
+        >>> settings.used(settings.contexts())
+        {'rows': 1797, 'parties': 2}
+        """
+        return {"rows": len(contexts), "parties": len(contexts.parties)}
+
+    def _parties(self) -> tuple[str, ...]:
+        count = self.parties if self.columns is None else len(self.columns)
+        if "parties" in self.model_fields_set and self.parties != count:
+            raise ConfigError(f"columns must be one count a party, got {count} for {self.parties} parties. Change one.")
+        return party_names(count)
+
+    def _own(self) -> Contexts:
+        if self.features is None or self.rewards is None:
+            missing = "features" if self.features is None else "rewards"
+            raise ConfigError(f"own files are features and rewards, got no {missing}. Give {missing}.")
+        if "parties" in self.model_fields_set and self.parties != len(self.features):
+            raise ConfigError(
+                f"parties must be those of the features, got {self.parties} for {len(self.features)} files. "
+                "Leave parties out."
+            )
+        contexts = read_features(self.features, self.rewards, bounds=self.bounds, scale=self.scale)
+        return contexts if self.rows is None else contexts.first(self.rows)
+
+    def _leave_out(self, names: tuple[str, ...], whose: str) -> None:
+        """Refuse a setting that would be left unheard."""
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ConfigError(f"{name} applies to {whose}, got {value} for {self.problem}. Leave {name} out.")
+
+
+@lru_cache(maxsize=8)
+def _images(folder: str | None, components: int, rows: int | None) -> Labelled:
+    """MNIST of a folder, or the digits: the same object for the same arguments, so that its centres are kept too."""
+    images = digits(components) if folder is None else mnist(folder, components=components)
+    return images.first(rows)
+
+
+@lru_cache(maxsize=8)
+def _centres(images: Labelled, arms: int, seed: int) -> NDArray[np.float64]:
+    return kmeans(images.rows, arms, seed)

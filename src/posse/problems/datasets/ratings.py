@@ -1,0 +1,303 @@
+"""Data sets of ratings: MovieLens, Jester and Steam, by name (`DATASETS`) or from files.
+
+MovieLens: films, 0.5 to 5 stars. The editions ml-latest-small, ml-latest and ml-25m share one layout: ratings.csv and
+movies.csv in one folder. Terms: research, no commercial use. Harper & Konstan, The MovieLens Datasets, ACM TiiS 5(4),
+2015.
+
+Jester: 24,983 people rate 100 jokes from -10 to 10. One row per person: how many jokes the person rated, then a rating
+for each joke, 99 where there is none. Terms: research with citation. Goldberg et al., Eigentaste, Information Retrieval
+4(2), 2001.
+
+Steam: hours that people played games, and the games they bought. Two layouts hold the same 200,000 rows: game_play.dat,
+game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab separated), and the single file steam-200k.csv
+without a header. The value of a play is hours, so a threshold on it is in hours; the value of a purchase is always 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import DataError
+from posse.problems.arms.ratings import Ratings
+from posse.problems.datasets.columns import Columns, by_number, name_of, read_columns
+from posse.problems.datasets.files import Document, FilePath, find, read_known, read_known_text, unzip
+
+MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
+STARS = (0.5, 5.0)
+
+
+def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
+    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users."""
+    return read_movielens(find(("ml-latest-small/ratings.csv", "ratings.csv"), MOVIELENS_HOME, data_dir).parent, verify)
+
+
+def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
+    """Read any edition from its folder; arms are called by title, films come in the order of their number.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "ratings.csv").write_text("userId,movieId,rating\\n1,7,4.5\\n2,3,2.0\\n")
+    ...     _ = pathlib.Path(folder, "movies.csv").write_text('movieId,title\\n7,"Sabrina, again"\\n3,Heat\\n')
+    ...     read_movielens(folder).names
+    ('Heat', 'Sabrina, again')
+    """
+    folder = Path(folder)
+    table = read_columns(
+        read_known_text(folder / "ratings.csv", MOVIELENS_HOME, verify), words=["userId", "movieId"], numbers=["rating"]
+    )
+    table.check_between(*STARS, column="rating")
+    items, item = by_number(table, "movieId")
+    films = read_columns(read_known_text(folder / "movies.csv", MOVIELENS_HOME, verify), words=["movieId", "title"])
+    titles = name_of(films, "movieId", "title")
+    return Ratings(
+        items=items,
+        item=item,
+        value=table.numbers["rating"],
+        scale=STARS,
+        source=f"MovieLens {folder.name}",
+        user=table.words["userId"].code,
+        names=tuple(titles.get(film, f"movie {film}") for film in items),
+    )
+
+
+JESTER_HOME = "https://eigentaste.berkeley.edu/dataset/"
+JESTER_SCALE = (-10.0, 10.0)
+MISSING = 99.0
+JOKES = tuple(f"joke {number}" for number in range(1, 101))
+
+_JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
+
+
+def load_jester(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
+    """Find jester-data-1 (zip or csv) and read it: 1,810,455 ratings."""
+    return read_jester(
+        find((*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir), verify
+    )
+
+
+def read_jester(path: FilePath, verify: bool = True) -> Ratings:
+    """Read the csv, or the zip that holds it; item ids are the numbers of the jokes, 1 to 100.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "two-people.csv")
+    ...     _ = file.write_text("2,7.5,-3.25" + ",99" * 98 + "\\n" + "1,99,9.5" + ",99" * 98 + "\\n")
+    ...     jokes = read_jester(file)
+    >>> len(jokes), jokes.means(4.5)[:2].tolist()
+    (3, [1.0, 0.5])
+    """
+    path = Path(path)
+    table = read_columns(
+        _jester_document(path, verify), numbers=["count", *JOKES], delimiter=",", header=("count", *JOKES)
+    )
+    for joke in JOKES:
+        _check_jokes(table, joke)
+    matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
+    given = matrix != MISSING
+    wrong = np.flatnonzero(given.sum(axis=1) != table.numbers["count"])
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
+            f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating."
+        )
+    user, item = np.nonzero(given)
+    return Ratings(
+        items=tuple(joke.removeprefix("joke ") for joke in JOKES),
+        item=item,
+        value=matrix[given],
+        scale=JESTER_SCALE,
+        source=f"Jester {path.stem}",
+        user=user,
+        names=JOKES,
+    )
+
+
+def _check_jokes(table: Columns, joke: str) -> None:
+    values = table.numbers[joke]
+    wrong = np.flatnonzero((np.abs(values) > JESTER_SCALE[1]) & (values != MISSING))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{table.place(row, joke)}: must be in [-10, 10], or 99 for a missing rating, "
+            f"got {values[row]:g}. Correct it."
+        )
+
+
+def _jester_document(path: Path, verify: bool) -> Document:
+    data = read_known(path, JESTER_HOME, verify)
+    if path.suffix.lower() != ".zip":
+        return Document(str(path), data)
+    tables = unzip(str(path), data)
+    if len(tables) != 1:
+        raise DataError(
+            f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), expected 1. "
+            "Save the spreadsheet in it as jester-data-1.csv, and give that file."
+        )
+    return next(iter(tables.values()))
+
+
+STEAM_HOME = "https://www.kaggle.com/datasets/tamber/steam-video-games"
+Table = Literal["plays", "purchases"]
+TABLES: tuple[str, ...] = ("plays", "purchases")
+
+_SINGLE = "steam-200k.csv"
+_STEAM_FILES = {"plays": ("game_play.dat", "Hours"), "purchases": ("game_purchase.dat", "Purchase")}
+_BEHAVIOUR = {"plays": "play", "purchases": "purchase"}
+_STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat")
+
+
+def load_steam(data_dir: FilePath | None = None, verify: bool = True, table: Table = "plays") -> Ratings:
+    """Find the data in either layout and read them: 70,489 plays of 3,600 games, or 129,511 purchases of 5,155."""
+    found = find((*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir)
+    return read_steam(found.parent if found.suffix == ".dat" else found, table, verify)
+
+
+def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
+    """Read plays or purchases from a zip, from a folder, or from steam-200k.csv.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "steam-200k.csv")
+    ...     _ = file.write_text("7,Spore,purchase,1.0,0\\n7,Spore,play,14.9,0\\n8,Spore,play,0.3,0\\n")
+    ...     read_steam(file).means(1.0).tolist()
+    [0.5]
+    """
+    check.one_of(TABLES, table=table)
+    path = Path(path)
+    if path.is_dir():
+        if (path / _SINGLE).exists() and not (path / _STEAM_FILES[table][0]).exists():
+            return _single(read_known_text(path / _SINGLE, STEAM_HOME, verify), table)
+        return _pair(lambda file: read_known_text(path / file, STEAM_HOME, verify), table)
+    if path.suffix.lower() != ".zip":
+        return _single(read_known_text(path, STEAM_HOME, verify), table)
+    inside = unzip(str(path), read_known(path, STEAM_HOME, verify))
+    if _SINGLE in inside:
+        return _single(inside[_SINGLE], table)
+    return _pair(lambda file: _member(path, inside, file), table)
+
+
+def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
+    if file not in inside:
+        raise DataError(
+            f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it from {STEAM_HOME}."
+        )
+    return inside[file]
+
+
+def _pair(document: Callable[[str], Document], table: str) -> Ratings:
+    file, column = _STEAM_FILES[table]
+    rows = read_columns(document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t")
+    rows.check_between(0.0, np.inf, column=column)
+    items, item = by_number(rows, "Game_ID")
+    games = read_columns(document("item_info.dat"), words=["Game_ID", "Game Name"], delimiter="\t")
+    names = name_of(games, "Game_ID", "Game Name")
+    value = rows.numbers[column]
+    return Ratings(
+        items=items,
+        item=item,
+        value=value,
+        scale=(0.0, float(value.max())),
+        source=f"Steam {table}",
+        user=rows.words["User_ID"].code,
+        names=tuple(names.get(game, f"game {game}") for game in items),
+    )
+
+
+def _single(document: Document, table: str) -> Ratings:
+    header = ("user", "game", "behaviour", "value", "unused")
+    rows = read_columns(document, words=["user", "game", "behaviour"], numbers=["value"], delimiter=",", header=header)
+    rows.check_between(0.0, np.inf, column="value")
+    behaviour = rows.words["behaviour"]
+    unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
+    if unknown:
+        row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
+        raise DataError(
+            f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. Correct it."
+        )
+    if _BEHAVIOUR[table] not in behaviour.distinct:
+        raise DataError(f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.")
+    kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
+    codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
+    value = rows.numbers["value"][kept]
+    return Ratings(
+        items=tuple(rows.words["game"].distinct[code] for code in codes),
+        item=item,
+        value=value,
+        scale=(0.0, float(value.max())),
+        source=f"Steam {table}",
+        user=rows.words["user"].code[kept],
+    )
+
+
+class Loader(Protocol):
+    """Finds the files of a data set and reads them."""
+
+    def __call__(self, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
+        """Load from `data_dir`, else from the folder that POSSE_DATA names."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set, how to load it, and the threshold and minimum that make sensible arms of it."""
+
+    name: str
+    description: str
+    loader: Loader
+    threshold: float
+    minimum: int
+    source: str
+
+
+DATASETS: dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            name="movielens",
+            description="100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars or more",
+            loader=load_movielens,
+            threshold=3.5,
+            minimum=50,
+            source=MOVIELENS_HOME,
+        ),
+        Dataset(
+            name="jester",
+            description="1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than 4.5",
+            loader=load_jester,
+            # The threshold that gives the Samba authors' own counts.
+            threshold=4.5,
+            minimum=1,
+            source=JESTER_HOME,
+        ),
+        Dataset(
+            name="steam",
+            description="70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
+            loader=load_steam,
+            # The median play lasts 4.5 hours, so rewards of both kinds are common.
+            threshold=5.0,
+            minimum=50,
+            source=STEAM_HOME,
+        ),
+    )
+}
+
+
+def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
+    """Load a data set by name from `data_dir`, else from the folder that POSSE_DATA names.
+
+    >>> load("movielense")
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.DataError: [P200] unknown data set 'movielense'. Did you mean 'movielens'?
+    Known: jester, movielens, steam.
+    """
+    if name not in DATASETS:
+        raise DataError(f"unknown data set '{name}'.{check.nearest(name, tuple(DATASETS))}")
+    return DATASETS[name].loader(data_dir, verify)

@@ -1,0 +1,131 @@
+"""A user's own market: who offers what to whom, and how good the suppliers are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.datasets.columns import Columns, read_columns
+from posse.problems.datasets.files import FilePath, read_document
+from posse.problems.markets.market import MOST_UNITS, Market, make_market
+
+
+def read_market(
+    offers: FilePath,
+    qualities: FilePath | None = None,
+    records: FilePath | None = None,
+    *,
+    alpha: float,
+    rho: float = 1.0,
+    delimiter: str | None = None,
+) -> Market:
+    """Read a market from two CSV files with a header each.
+
+    `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a unit, and most
+    units a round. How good suppliers are is told by `qualities` (columns supplier,quality: the share of good units,
+    from which units are drawn) or by `records` (the same columns, a row for each past unit, oldest first: 0, 1 or any
+    number in [0, 1]), which are replayed in order. Agents and suppliers keep the order in which offers name them.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     offers, qualities = pathlib.Path(folder, "offers.csv"), pathlib.Path(folder, "qualities.csv")
+    ...     _ = offers.write_text("agent,supplier,cost,capacity\\nnorth,oak,2.5,10\\nsouth,oak,2,4\\nsouth,elm,1,8\\n")
+    ...     _ = qualities.write_text("supplier,quality\\nelm,0.5\\noak,0.9\\n")
+    ...     market = read_market(offers, qualities, alpha=0.6, rho=4)
+    >>> market.agents, market.producers, market.quality.tolist()
+    (('north', 'south'), ('oak', 'elm'), [[0.9, 0.5]])
+    >>> market.capacity.tolist()
+    [[10, 0], [4, 8]]
+    """
+    known = qualities if qualities is not None else records
+    if known is None:
+        raise ConfigError(
+            "how good suppliers are must be told, got neither qualities nor records. Give one of the two files."
+        )
+    if qualities is not None and records is not None:
+        raise ConfigError("qualities and records both say how good suppliers are, got both. Give one of the two files.")
+    table, other = _read_offers(offers, delimiter), _read_qualities(known, delimiter)
+    if qualities is not None:
+        other.check_distinct("supplier")
+    _check_match(table, other)
+    suppliers, agents = table.words["supplier"], table.words["agent"]
+    cost, capacity = (np.zeros((len(agents.distinct), len(suppliers.distinct))) for _ in range(2))
+    cost[agents.code, suppliers.code] = table.numbers["cost"]
+    capacity[agents.code, suppliers.code] = table.numbers["capacity"]
+    values = _by_supplier(other, suppliers.distinct)
+    return make_market(
+        None if qualities is None else np.concatenate(values), cost, capacity, alpha=alpha, rho=rho,
+        records=values if qualities is None else None, producers=suppliers.distinct, agents=agents.distinct,
+        source=f"{table.file}, {other.file}",
+    )  # fmt: skip
+
+
+def _read_offers(path: FilePath, delimiter: str | None) -> Columns:
+    table = read_columns(read_document(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter)
+    cost, capacity = table.numbers["cost"], table.numbers["capacity"]
+    _refuse(table, cost < 0, "cost", "must not be negative", "Give the price of a unit, 0 if it is free.")
+    _refuse(table, capacity < 0, "capacity", "must not be negative", "Give the most units a round, 0 for none.")
+    _refuse(table, capacity != np.floor(capacity), "capacity", "must be a whole number of units", "Round it.")
+    _refuse(table, capacity > MOST_UNITS, "capacity", "must be at most 10^9 units a round", "Count larger units.")
+    _check_pairs(table)
+    return table
+
+
+def _read_qualities(path: FilePath, delimiter: str | None) -> Columns:
+    table = read_columns(read_document(path), ["supplier"], ["quality"], delimiter=delimiter)
+    table.check_between(0.0, 1.0, column="quality")
+    return table
+
+
+def _refuse(table: Columns, wrong: NDArray[np.bool_], column: str, rule: str, remedy: str) -> None:
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(f"{table.place(row, column)}: {rule}, got {table.numbers[column][row]:.12g}. {remedy}")
+
+
+def _check_pairs(table: Columns) -> None:
+    """Refuse two offers of one supplier to one agent: which of them holds is not ours to guess."""
+    agents, suppliers = table.words["agent"], table.words["supplier"]
+    pair = agents.code * len(suppliers.distinct) + suppliers.code
+    _, first, index = np.unique(pair, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[index] != np.arange(len(pair)))
+    if len(again):
+        row = int(again[0])
+        raise DataError(
+            f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier '{suppliers[row]}' stand on row "
+            f"{table.line[first[index[row]]]} too. Keep one of the two rows."
+        )
+
+
+def _check_match(offers: Columns, other: Columns) -> None:
+    """Refuse a supplier that only one of the two files knows."""
+    offered, known = offers.words["supplier"], other.words["supplier"]
+    row = _stranger(offered.code, offered.distinct, known.distinct)
+    if row is not None:
+        raise DataError(
+            f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in {other.file}. "
+            "Add its quality there, or delete its offers."
+        )
+    row = _stranger(known.code, known.distinct, offered.distinct)
+    if row is not None:
+        raise DataError(
+            f"files do not match: {other.place(row, 'supplier')}: nobody deals with '{known[row]}' in {offers.file}. "
+            "Add an offer there, or delete it here."
+        )
+
+
+def _stranger(code: NDArray[np.int64], names: tuple[str, ...], known: tuple[str, ...]) -> int | None:
+    """Give the first row that holds a name which is not known."""
+    strangers = set(names).difference(known)
+    rows = np.flatnonzero(np.array([name in strangers for name in names])[code])
+    return int(rows[0]) if len(rows) else None
+
+
+def _by_supplier(table: Columns, order: tuple[str, ...]) -> list[NDArray[np.float64]]:
+    """Qualities of each supplier, in the order of their rows."""
+    words = table.words["supplier"]
+    rows = words.code.argsort(kind="stable")
+    parts = np.split(table.numbers["quality"][rows], np.cumsum(np.bincount(words.code))[:-1])
+    found = dict(zip(words.distinct, parts, strict=True))
+    return [found[name] for name in order]

@@ -1,0 +1,303 @@
+"""Prepared populations: a folder of .npy files and a header, written once and mapped ever after; or one .npz file.
+
+A folder holds `offsets.npy` (clients + 1), then `inputs.npy` (samples, ...) or `words.npy`, `counts.npy` and
+`word_offsets.npy`, then `labels.npy` (samples) or `tags.npy` and `tag_offsets.npy`, perhaps `names.npy` and
+`name_offsets.npy`, and last `population.json`: format, version, what the arrays are. A folder without that header was
+never finished. Loading a folder maps its files, so that memory does not grow with the population; an .npz is read
+whole; a folder is also written a chunk of clients at a time (`Writer`), so that the whole never lies in memory. numpy
+alone is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError, DataError
+from posse.problems.datasets.files import FilePath
+from posse.problems.populations.population import Population, check_inputs, check_labels
+from posse.problems.populations.ragged import Ragged
+
+Arrays = Mapping[str, NDArray[Any]]
+
+FORMAT = "posse population"
+VERSION = 1
+HEADER = "population.json"
+
+_CLIENTS_A_CHUNK = 4096
+
+
+def save(population: Population, path: FilePath) -> Path:
+    """Write to a new folder, a few thousand clients at a time, or to one file where the path ends in .npz."""
+    target = Path(path)
+    if target.suffix == ".npz":
+        if target.exists():
+            raise ConfigError(f"a population is written to a new file, and {target} exists. Choose another.")
+        arrays = _arrays(population)
+        text = json.dumps(header_of(population, arrays))
+        with target.open("xb") as stream:
+            write: Any = np.savez  # whose annotation takes every keyword for its own
+            write(stream, header=np.array(text), **arrays)
+        return target
+    with Writer(target, population.name, population.arms, population.vocabulary) as out:
+        for low in range(0, population.clients, _CLIENTS_A_CHUNK):
+            high = min(low + _CLIENTS_A_CHUNK, population.clients)
+            first, last = int(population.offsets[low]), int(population.offsets[high])
+            inputs, labels, names = population.inputs, population.labels, population.names
+            out.add(
+                np.diff(population.offsets[low : high + 1]),
+                inputs.part(first, last) if isinstance(inputs, Ragged) else inputs[first:last],
+                labels.part(first, last) if isinstance(labels, Ragged) else labels[first:last],
+                None if names is None else names.part(low, high),
+            )
+    return target
+
+
+def load(path: FilePath, *, check: bool = False) -> Population:
+    """Map a folder, or read an .npz; with `check` every value is looked at again, else the writer's is trusted."""
+    target = Path(path)
+    header, arrays = _read_file(target) if target.suffix == ".npz" else _map_folder(target)
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise DataError(
+            f"{target} must be a prepared population of version {VERSION}, got {header.get('format')!r} version "
+            f"{header.get('version')!r}. Prepare it again."
+        )
+    expected = {name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()}
+    found = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    for name in expected:
+        if found.get(name) != expected[name]:
+            raise DataError(
+                f"{target}: array {name} must be {expected[name]} by the header, got {found.get(name)}. "
+                "Prepare it again."
+            )
+    longest = header["longest"]
+    inputs = (
+        Ragged(arrays["word_offsets"], arrays["words"], arrays["counts"], longest["words"])
+        if "words" in arrays
+        else arrays["inputs"]
+    )
+    labels = (
+        Ragged(arrays["tag_offsets"], arrays["tags"], None, longest["tags"]) if "tags" in arrays else arrays["labels"]
+    )
+    names = Ragged(arrays["name_offsets"], arrays["names"], None, longest["names"]) if "names" in arrays else None
+    return Population(
+        header["name"], tuple(header["arms"]), arrays["offsets"], inputs, labels, names,
+        tuple(header["vocabulary"]), header["largest"], checked=not check,
+    )  # fmt: skip
+
+
+def _arrays(population: Population) -> dict[str, NDArray[Any]]:
+    """Give the flat arrays by their names in a file."""
+    inputs, labels, names = population.inputs, population.labels, population.names
+    arrays: dict[str, NDArray[Any]] = {"offsets": np.asarray(population.offsets)}
+    if isinstance(inputs, Ragged):
+        counts = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
+        arrays |= {"words": inputs.values, "counts": counts, "word_offsets": inputs.offsets}
+    else:
+        arrays["inputs"] = inputs
+    if isinstance(labels, Ragged):
+        arrays |= {"tags": labels.values, "tag_offsets": labels.offsets}
+    else:
+        arrays["labels"] = labels
+    return arrays if names is None else {**arrays, "names": names.values, "name_offsets": names.offsets}
+
+
+def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
+    try:
+        header: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        names = list(header["arrays"])
+    except FileNotFoundError:
+        raise DataError(f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / HEADER} cannot be read ({error}). Prepare the population again.") from None
+    try:
+        return header, {name: _mapped(folder / f"{name}.npy") for name in names}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} is not whole ({error}). Prepare the population again.") from None
+
+
+def _mapped(file: Path) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
+    try:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        if "header" not in arrays:
+            raise DataError(
+                f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} and no header. Make a "
+                "Population of these arrays and write it with posse.problems.populations.prepared.save."
+            )
+        header: dict[str, Any] = json.loads(str(arrays.pop("header")))
+    except FileNotFoundError:
+        raise DataError(f"no file {file}. Check the path.") from None
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise DataError(f"{file} is not a whole prepared population ({error}). Prepare it again.") from None
+    return header, arrays
+
+
+class Column:
+    """An .npy file that grows along its first axis; the number of rows is written when it is closed."""
+
+    def __init__(self, file: Path) -> None:
+        self.rows = 0
+        self._file = file
+        self._stream: IO[bytes] | None = None
+        self._like: tuple[np.dtype[Any], tuple[int, ...]] | None = None
+        self._start = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Append rows."""
+        like = (values.dtype, values.shape[1:])
+        if self._stream is None:
+            self._stream = self._file.open("xb")
+            self._like = like
+            self._write_header()
+            self._start = self._stream.tell()
+        if like != self._like:
+            raise DataError(f"{self._file.name}: every chunk must be alike, got {like} after {self._like}. Convert it.")
+        self._stream.write(np.ascontiguousarray(values).tobytes())
+        self.rows += len(values)
+
+    def close(self) -> dict[str, Any]:
+        """Write the number of rows and give what the header keeps."""
+        if self._stream is None or self._like is None:
+            raise DataError("a population needs a client, got none. Add a chunk.")
+        self._stream.seek(0)
+        self._write_header()
+        # numpy leaves room in the header for the first axis to grow.
+        if self._stream.tell() != self._start:
+            raise RuntimeError(f"the header of {self._file} grew")
+        self._stream.close()
+        return {"dtype": self._like[0].str, "shape": [self.rows, *self._like[1]]}
+
+    def abandon(self) -> None:
+        """Close without finishing."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _write_header(self) -> None:
+        assert self._stream is not None
+        assert self._like is not None
+        kind, rest = self._like
+        npy.write_array_header_1_0(
+            self._stream, {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": (self.rows, *rest)}
+        )
+
+
+class Writer:
+    """Writes to a new folder; the header comes last, so that a folder that was never finished is not taken for whole.
+
+    >>> import tempfile
+    >>> from posse.problems.populations.prepared import load
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     with Writer(Path(place, "small"), "small", ("no", "yes")) as out:
+    ...         for client in range(3):
+    ...             rows = client + 1
+    ...             out.add([rows], np.zeros((rows, 4), np.uint8), np.ones(rows, np.int32))
+    ...     load(Path(place, "small")).sizes().tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(self, folder: Path, name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...] = ()) -> None:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"a population is written to a new folder, and {folder} is not empty. Choose another.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
+        self._columns: dict[str, Column] = {}
+        self._ends: dict[str, int] = {}
+        self._longest = {"clients": 0, "words": 0, "tags": 0, "names": 0}
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def add(
+        self,
+        sizes: NDArray[np.int64] | list[int],
+        inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged,
+        labels: NDArray[np.int32] | Ragged,
+        names: Ragged | None = None,
+    ) -> None:
+        """Append clients: how many samples each has, and those samples; checked before anything is written."""
+        sizes = np.asarray(sizes, np.int64)
+        if not len(sizes) or sizes.min() < 1 or not sizes.sum() == len(inputs) == len(labels):
+            raise DataError(
+                f"every client must have a sample, and every sample an input and a label, got sizes from "
+                f"{sizes.min(initial=0)} that add up to {sizes.sum()}, {len(inputs)} inputs and {len(labels)} labels. "
+                "Leave empty clients out."
+            )
+        check_inputs(inputs, len(self._vocabulary))
+        check_labels(labels, len(self._arms))
+        if isinstance(inputs, Ragged):
+            counts = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
+            self._column("words").add(inputs.values)
+            self._column("counts").add(counts)
+            self._steps("word_offsets", "words", np.diff(inputs.offsets))
+        else:
+            self._column("inputs").add(inputs)
+        if isinstance(labels, Ragged):
+            self._column("tags").add(labels.values)
+            self._steps("tag_offsets", "tags", np.diff(labels.offsets))
+        else:
+            self._column("labels").add(labels.astype(np.int32))
+        if names is not None:
+            self._column("names").add(names.values)
+            self._steps("name_offsets", "names", np.diff(names.offsets))
+        self._steps("offsets", "clients", sizes)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for column in self._columns.values():
+                column.abandon()
+            return
+        arrays = {name: column.close() for name, column in self._columns.items()}
+        header = _header(self._name, self._arms, self._vocabulary, self._longest, arrays)
+        (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
+
+    def _column(self, name: str) -> Column:
+        return self._columns.setdefault(name, Column(self._folder / f"{name}.npy"))
+
+    def _steps(self, name: str, what: str, steps: NDArray[np.int64]) -> None:
+        """Append row lengths as offsets."""
+        column = self._column(name)
+        if name not in self._ends:
+            column.add(np.zeros(1, np.int64))
+        ends = self._ends.get(name, 0) + np.cumsum(steps, dtype=np.int64)
+        column.add(ends)
+        if len(ends):
+            self._ends[name] = int(ends[-1])
+            self._longest[what] = max(self._longest[what], int(steps.max()))
+
+
+def header_of(population: Population, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Give the header of a population that is written whole."""
+    inputs, labels, names = population.inputs, population.labels, population.names
+    longest = {
+        "clients": population.largest,
+        "words": inputs.longest if isinstance(inputs, Ragged) else 0,
+        "tags": labels.longest if isinstance(labels, Ragged) else 0,
+        "names": 0 if names is None else names.longest,
+    }
+    kept = {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()}
+    return _header(population.name, population.arms, population.vocabulary, longest, kept)
+
+
+def _header(
+    name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...], longest: dict[str, int], arrays: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT, "version": VERSION, "name": name, "arms": list(arms), "vocabulary": list(vocabulary),
+        "largest": longest["clients"], "longest": longest, "arrays": arrays,
+    }  # fmt: skip

@@ -1,0 +1,179 @@
+"""Which population: the settings that name clients and their data, how they answer, and how their world changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import field_validator
+
+from posse.core import check
+from posse.core.errors import ConfigError
+from posse.core.settings import Settings
+from posse.problems.datasets.emnist import emnist_population, femnist_population, read_femnist
+from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, mnist_writers
+from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackoverflow, stackexchange_population
+from posse.problems.populations.population import Population
+from posse.problems.populations.prepared import load
+from posse.problems.populations.splits import CLIENT, LABEL, read_population, some_clients
+from posse.problems.populations.worlds import (
+    INITIAL_CLIENTS,
+    Availability,
+    Drift,
+    LabelDrift,
+    Scenario,
+    ValueDrift,
+    scenario,
+)
+
+POPULATIONS = {
+    "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
+    "emnist": "116,323 images of 62 characters (EMNIST by class, test part), over Dirichlet clients",
+    "mnist-writers": "60,000 images of digits (MNIST) by their 539 real writers",
+    "stackexchange": "questions of three small sites with tags, by user; most users have one",
+    "femnist": "671,585 images of 62 characters by 3,400 real writers (TensorFlow Federated, or flwrlabs/femnist)",
+    "stackoverflow": "sentences with tags by 342,477 users (TensorFlow Federated), prepared once to a folder",
+    "own": "your own CSV file: a column of clients, one of labels, and features",
+    "prepared": "a folder or .npz file that was prepared before",
+}
+"""Populations, and what they are."""
+
+_ONLY = {
+    "alpha": ("digits", "emnist", "own"),
+    "part": ("mnist-writers",),
+    "words": ("stackexchange", "stackoverflow"),
+    "tags": ("stackexchange", "stackoverflow"),
+    "file": ("own", "prepared", "femnist", "stackoverflow"),
+    "client_column": ("own",),
+    "label_column": ("own",),
+}
+"""Settings that some populations alone have."""
+
+
+class PopulationSettings(Settings):
+    """Where clients and their data come from."""
+
+    data: Literal[
+        "digits", "emnist", "mnist-writers", "stackexchange", "femnist", "stackoverflow", "own", "prepared"
+    ] = "digits"
+    """Which population."""
+    data_dir: Path | None = None
+    """Folder of the data sets; else the one that POSSE_DATA names."""
+    file: Path | None = None
+    """Your own CSV file (own), a prepared folder or .npz (prepared), the database or parquet files (femnist), or the
+    folder to prepare to (stackoverflow)."""
+    clients: int | None = None
+    """Number of Dirichlet clients; where clients are real, use the first ones only."""
+    alpha: float = 0.3
+    """How alike Dirichlet clients are: small for few labels a client, large for the mix of all."""
+    seed: int = 0
+    """Seed of the split, of who answers, and of drift."""
+    part: Literal["train", "test"] = "train"
+    """Part of MNIST."""
+    words: int = VOCABULARY
+    """Most frequent words that a bag is made of, or as many as there are."""
+    tags: int = TAGS
+    """Most frequent tags that are arms."""
+    client_column: str | None = CLIENT
+    """Column of your own file that names the client; 'none' for Dirichlet clients."""
+    label_column: str = LABEL
+    """Column of your own file that holds the label."""
+    verify: bool = True
+    """Check that known files are the known ones."""
+    scenario: Literal["scratch", "init", "init-shift"] = "scratch"
+    """What is known before the bandit begins: nothing, rewards of some clients, or other rewards of some clients."""
+    pretrained: int = INITIAL_CLIENTS
+    """Clients of pre-training."""
+    missing: float = 0.0
+    """Chance that a client that is asked does not answer."""
+    late: float = 0.0
+    """Chance that its answer comes rounds later, and is lost."""
+    delay: int = 1
+    """Most rounds that an answer is late."""
+    never: float = 0.0
+    """Share of clients that never answer."""
+    drift: Literal["none", "labels", "values"] = "none"
+    """How the world changes: labels change their arms, or arms their value."""
+    drift_every: int = 100
+    """Rounds after which labels change, or of a season of the arms' values."""
+    drift_share: float = 0.5
+    """Share of arms that change, or how deep values fall."""
+
+    @field_validator("client_column", mode="before")
+    @classmethod
+    def _no_column(cls, value: object) -> object:
+        """Take the word for no column: flags and TOML files have no other way to say it."""
+        return None if value == "none" else value
+
+    def population(self) -> Population:
+        """Make the population.
+
+        >>> PopulationSettings(clients=20, alpha=0.1).population().clients
+        20
+        >>> PopulationSettings(part="test").population()
+        Traceback (most recent call last):
+        ...
+        posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits. Leave part out.
+        """
+        for name, where in _ONLY.items():
+            value = getattr(self, name)
+            if self.data not in where and value != type(self).model_fields[name].default:
+                raise ConfigError(
+                    f"{name} applies to {', '.join(where)}, got {value} for {self.data}. Leave {name} out."
+                )
+        if self.data == "digits":
+            return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
+        if self.data == "emnist":
+            return emnist_population(self.data_dir, self.clients, self.alpha, self.seed, self.verify)
+        if self.data == "own" and self.client_column is None:
+            return read_population(
+                self._file(), None, self.label_column, clients=self.clients or 10, alpha=self.alpha, seed=self.seed
+            )
+        whole = self._natural()
+        return whole if self.clients is None else some_clients(whole, self.clients)
+
+    def availability(self) -> Availability:
+        """Make how clients answer."""
+        return Availability(self.missing, self.late, self.delay, self.never, self.seed)
+
+    def world(self, population: Population) -> Scenario:
+        """Make the rewards of both phases."""
+        return scenario(self.scenario, population, self.pretrained)
+
+    def drifting(self, arms: int) -> Drift | None:
+        """Make the drift; none if the world stays."""
+        if self.drift != "none":
+            check.at_least(1, drift_every=self.drift_every)
+            check.between(0, 1, open_low=self.drift == "labels", drift_share=self.drift_share)
+        if self.drift == "labels":
+            return LabelDrift(arms, self.drift_every, self.drift_share, self.seed)
+        return ValueDrift(arms, self.drift_every, self.drift_share, self.seed) if self.drift == "values" else None
+
+    def _natural(self) -> Population:
+        """Clients that are what they are."""
+        if self.data == "mnist-writers":
+            return mnist_writers(self.data_dir, self.part, self.verify)
+        if self.data == "stackexchange":
+            return stackexchange_population(self.data_dir, self.words, self.tags, self.verify)
+        if self.data == "femnist":
+            return femnist_population(self.data_dir) if self.file is None else read_femnist(self.file)
+        if self.data == "stackoverflow":
+            return self._stackoverflow()
+        if self.data == "prepared":
+            return load(self._file())
+        return read_population(self._file(), self.client_column, self.label_column)
+
+    def _stackoverflow(self) -> Population:
+        """Prepare the database to a folder, once, and map it."""
+        folder = self._file()
+        if folder.exists():
+            return load(folder)
+        if self.data_dir is None:
+            raise ConfigError("stackoverflow is prepared from a folder with its database, got no data_dir. Give it.")
+        return prepare_stackoverflow(self.data_dir, folder, words=self.words, tags=self.tags, verify=self.verify)
+
+    def _file(self) -> Path:
+        if self.file is None:
+            what = {"own": "a CSV file", "prepared": "a prepared folder or .npz file"}.get(self.data, "a folder")
+            raise ConfigError(f"data '{self.data}' needs {what}, got no file. Give file.")
+        return self.file

@@ -1,0 +1,295 @@
+"""What clients are paid before deployment and after it, how that changes, and who answers.
+
+| scenario | pre-training | bandit phase |
+|---|---|---|
+| `scratch` | none | 1 for the label (for a tag of the sample), else 0 |
+| `init` | 100 clients, all rewards of a sample seen | the same rewards |
+| `init-shift`, images | also 0.5 for a lower-case guess of an upper-case label | 1 for the label, else 0 |
+| `init-shift`, tags | the 10 most frequent tags only, 1 each | all tags, in inverse proportion to their frequency |
+
+Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, section 4.2. Where the
+paper leaves the scale open the authors' code settles it: a tag pays (count of the most frequent tag) / (its count), so
+that the most frequent pays 1 and others more (1 to 4.9 on StackOverflow). That code pre-trains on 60 % of the tags and
+swaps the cases of letters; here both are as the paper says. Formulas are over an array namespace (`xp`: numpy or
+jax.numpy), and importing this needs numpy alone.
+
+Drift is a table that rewards are multiplied with in a round; availability a function of (seed, client, round).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.problems.populations.draws import DRIFT, INITIAL, LATE, MISSING, NEVER, order, uniforms
+from posse.problems.populations.population import Population
+from posse.problems.populations.ragged import Ragged, release
+
+SCENARIOS = ("scratch", "init", "init-shift")
+INITIAL_CLIENTS = 100
+PRETRAINED_TAGS = 10
+NEAR = 0.5
+"""Reward in pre-training for the lower-case form of an upper-case label."""
+
+_CHUNK = 1 << 20
+
+Array: TypeAlias = Any
+"""An array of numpy or of jax; neither names the other's type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rewards:
+    """What every arm pays for every label: `table[label, arm]`; a sample with several tags is paid the sum.
+
+    >>> pays = Rewards(np.array([[1.0, 0.5], [0.0, 1.0]]))
+    >>> pays.of(np.array([0, 0, 1]), np.array([0, 1, 0])).tolist()
+    [1.0, 0.5, 0.0]
+    >>> pays.of(np.array([[1, 1], [0, 0]], np.uint8), np.array([1, 1])).tolist()
+    [1.5, 0.0]
+    """
+
+    table: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or not np.isfinite(self.table).all():
+            raise DataError(f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}.")
+        self.table.flags.writeable = False
+
+    @property
+    def arms(self) -> int:
+        """Number of arms."""
+        return int(self.table.shape[1])
+
+    def all(self, y: Array, xp: Any = np) -> Array:
+        """Give the reward of every arm, (..., arms) float32: y is (...) labels, or (..., labels) of 0 and 1 (uint8)."""
+        table = xp.asarray(self.table, dtype=xp.float32)
+        return xp.matmul(xp.asarray(y, dtype=xp.float32), table) if y.dtype == np.uint8 else table[y]
+
+    def of(self, y: Array, arm: Array, xp: Any = np) -> Array:
+        """Give the reward of one arm a sample, (...) float32."""
+        return xp.take_along_axis(self.all(y, xp), arm[..., None], axis=-1)[..., 0]
+
+    def at(self, drift: Drift | None, round_number: int) -> Rewards:
+        """Give the rewards of a round in a world that drifts."""
+        return self if drift is None else Rewards(self.table @ drift.table(round_number))
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Rewards of the two phases; `pretrained` clients see rewards of `pretrained_arms`, none in `scratch`."""
+
+    name: str
+    rewards: Rewards
+    pretrained: int = 0
+    before: Rewards | None = None
+    pretrained_arms: NDArray[np.bool_] | None = None
+    """(arms,) which arms' rewards are seen in pre-training; the loss is over those alone."""
+
+    def initial(self, clients: int, seed: int) -> NDArray[np.int64]:
+        """Give the clients that pre-training is on, sorted; drawn without replacement by (seed, client).
+
+        The bandit phase may draw any client, these among them.
+        """
+        if self.pretrained > clients:
+            raise ConfigError(
+                f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are {clients}. Take fewer."
+            )
+        return np.sort(order(seed, INITIAL, clients)[: self.pretrained])
+
+
+def scenario(
+    name: str, population: Population, pretrained: int = INITIAL_CLIENTS, frequency: ArrayLike | None = None
+) -> Scenario:
+    """Make a scenario for a population: by its labels, or by its tags.
+
+    `frequency` is how often each tag stands in the corpus; counted in the population if left out.
+    """
+    check.one_of(SCENARIOS, scenario=name)
+    count = len(population.arms)
+    plain = Rewards(np.eye(count))
+    if name == "scratch":
+        return Scenario(name, plain)
+    check.at_least(1, pretrained=pretrained)
+    seen = np.ones(count, bool)
+    if name == "init":
+        return Scenario(name, plain, pretrained, plain, seen)
+    if not isinstance(population.labels, Ragged):
+        return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen)
+    counts = tag_counts(population) if frequency is None else np.asarray(frequency)
+    if counts.shape != (count,):
+        raise DataError(f"frequency must be one count a tag, got {counts.shape} for {count} tags. Match them.")
+    seen = np.zeros(count, bool)
+    seen[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
+    rare = Rewards(np.diag(inverse_frequency(counts)))
+    return Scenario(name, rare, pretrained, Rewards(np.diag(seen * 1.0)), seen)
+
+
+def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
+    """1 for the label, 0.5 for the lower-case form of an upper-case label, else 0.
+
+    >>> near_case(("1", "A", "a")).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]
+    """
+    table = np.eye(len(arms))
+    near = [(arms.index(arm), arms.index(arm.lower())) for arm in arms if arm.isupper() and arm.lower() in arms]
+    if not near:
+        raise ConfigError(
+            f"init-shift needs arms that are letters of both cases, or tags, got {', '.join(arms[:4])}, .... "
+            "Use scenario 'init', or EMNIST."
+        )
+    for upper, lower in near:
+        table[upper, lower] = NEAR
+    return table
+
+
+def tag_counts(population: Population) -> NDArray[np.int64]:
+    """How many samples have each tag; one pass, a chunk at a time."""
+    if not isinstance(population.labels, Ragged):
+        raise DataError(f"{population.name} has one label a sample, not tags. Give a population with tags.")
+    counts, tags = np.zeros(len(population.arms), np.int64), population.labels.values
+    for low in range(0, len(tags), _CHUNK):
+        counts += np.bincount(tags[low : low + _CHUNK], minlength=len(counts))
+    release(tags)
+    return counts
+
+
+def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
+    """Reward of each tag: the largest count over its own.
+
+    >>> inverse_frequency([200, 100, 50]).tolist()
+    [1.0, 2.0, 4.0]
+    """
+    kept = np.asarray(counts, np.float64)
+    if not len(kept) or kept.min() <= 0:
+        raise DataError("every tag must stand in some sample, got a count of 0. Leave the tag out.")
+    return np.asarray(kept.max() / kept)
+
+
+class Drift(Protocol):
+    """A world that changes with the round; the same round gives the same table."""
+
+    def table(self, round_number: int) -> NDArray[np.float64]:
+        """Give the (arms, arms) table of a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class LabelDrift:
+    """Labels change their meaning: every `every` rounds a share of the arms swaps meaning among themselves.
+
+    In period p = round // every the arm that pays for label l is the image of l under p successive permutations; each
+    moves `share` of the arms (at least 2) in a cycle and leaves the others. Period 0 is the world as it is.
+
+    >>> LabelDrift(arms=5, every=10, share=0.4, seed=3).mapping(25).tolist()
+    [0, 4, 1, 3, 2]
+    """
+
+    arms: int
+    every: int
+    share: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check.at_least(2, arms=self.arms)
+        check.at_least(1, every=self.every)
+        check.between(0, 1, open_low=True, share=self.share)
+
+    def mapping(self, round_number: int) -> NDArray[np.int64]:
+        """Give the arm that each label stands for in a round; O(periods arms log arms)."""
+        meaning = np.arange(self.arms)
+        moved = max(2, round(self.share * self.arms))
+        for period in range(1, round_number // self.every + 1):
+            cycle = order(self.seed, DRIFT, self.arms, period)[:moved]
+            step = np.arange(self.arms)
+            step[cycle] = np.roll(cycle, 1)
+            meaning = step[meaning]
+        return meaning
+
+    def table(self, round_number: int) -> NDArray[np.float64]:
+        """Give the permutation as a table of 0 and 1."""
+        return np.eye(self.arms)[self.mapping(round_number)]
+
+
+@dataclass(frozen=True)
+class ValueDrift:
+    """Arms change their value: arm k pays 1 - depth (1 + sin(2 pi (round / period + u_k))) / 2 of what it paid.
+
+    u_k is a draw for each arm, so that arms have their seasons at different times; a value lies in [1 - depth, 1].
+
+    >>> ValueDrift(arms=3, period=100, depth=0.5, seed=1).values(0).round(3).tolist()
+    [0.841, 0.663, 0.504]
+    """
+
+    arms: int
+    period: float
+    depth: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check.at_least(2, arms=self.arms)
+        check.positive(period=self.period)
+        check.between(0, 1, depth=self.depth)
+
+    def values(self, round_number: int) -> NDArray[np.float64]:
+        """Give the value of each arm in a round."""
+        season = uniforms(self.seed, DRIFT, np.arange(self.arms)) + round_number / self.period
+        return 1 - self.depth * (1 + np.sin(2 * math.pi * season)) / 2
+
+    def table(self, round_number: int) -> NDArray[np.float64]:
+        """Give the values on a diagonal."""
+        return np.diag(self.values(round_number))
+
+
+IN_TIME = 0
+AWAY = -1
+
+
+@dataclass(frozen=True)
+class Availability:
+    """How clients that were asked answer.
+
+    A share `never` of clients never answers; another misses a round with chance `missing`, each round anew; one that
+    answers is late with chance `late`, by 1 to `delay` rounds, each alike. Late updates were computed on the model of
+    the round they were asked in.
+
+    >>> Availability(missing=0.2, late=0.3, delay=4, seed=1).status(np.arange(8), round_number=5).tolist()
+    [0, -1, 0, 4, 0, 0, -1, 0]
+    """
+
+    missing: float = 0.0
+    late: float = 0.0
+    delay: int = 1
+    never: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check.between(0, 1, missing=self.missing)
+        check.between(0, 1, late=self.late)
+        check.between(0, 1, never=self.never)
+        check.at_least(1, delay=self.delay)
+        if self.never == 1 or self.missing == 1:
+            raise ConfigError("somebody must answer, got never or missing of 1. Lower it.")
+
+    def status(self, clients: ArrayLike, round_number: int) -> NDArray[np.int64]:
+        """Give for each client 0 if it answers in time, -1 if it is away, else by how many rounds it is late."""
+        asked = np.atleast_1d(np.asarray(clients, np.int64))
+        out = np.zeros(len(asked), np.int64)
+        lateness = uniforms(self.seed, LATE, asked, round_number)
+        late = lateness < self.late
+        if late.any():
+            # The same draw again, spread over [0, 1): which of the delays.
+            out[late] = 1 + np.minimum((lateness[late] / self.late * self.delay).astype(np.int64), self.delay - 1)
+        away = uniforms(self.seed, MISSING, asked, round_number) < self.missing
+        away |= uniforms(self.seed, NEVER, asked) < self.never
+        out[away] = AWAY
+        return out
+
+    def in_time(self, clients: ArrayLike, round_number: int) -> NDArray[np.bool_]:
+        """Which of the clients answer in the round they are asked in."""
+        return np.asarray(self.status(clients, round_number) == IN_TIME)
