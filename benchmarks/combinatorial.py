@@ -6,7 +6,7 @@ import tracemalloc
 
 from benchmarks.market_loops import numpy_loop, python_loop
 from benchmarks.measure import cpu
-from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.instances import market_instance

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from posse.core.errors import BudgetError, ConfigError, ProtocolError
 from posse.core.roles import WORLD, Many, Message, Note
-from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SecretNoise, SeededNoise
 from posse.privacy.dp.plans import plan, plan_of_noise

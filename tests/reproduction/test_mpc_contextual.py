@@ -23,7 +23,7 @@ from posse.experiments.mpc_contextual.private import Check, check, check_table, 
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, SMALL, Place, seeds_of, world_of
 from posse.experiments.mpc_contextual.statistics import Mean, mean_of, verdict
 from posse.experiments.mpc_contextual.sweep import run_jobs
-from posse.privacy.dp.choice import ArmChoice
+from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.costs import Costs
 

@@ -8,8 +8,9 @@ from pydantic import field_validator
 
 from posse.core import check
 from posse.core.settings import Settings
-from posse.privacy.dp.arm_ledger import ArmLedger
-from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.arms import ArmChoice, Arms
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
 from posse.protocols.mpc_contextual.terms import exploration
 
 
@@ -33,14 +34,14 @@ class ArmSettings(Settings):
         """Take numbers as they were written."""
         return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
 
-    def ledger(self) -> ArmLedger:
+    def ledger(self) -> Ledger[Arms]:
         """Return a ledger with the steps paid for."""
         check.at_least(1, steps=self.steps)
         few, many = exploration(self.epsilon)
-        ledger = ArmLedger(self.arms, few / many, delta=self.delta)
-        ledger.spend(self.steps)
+        ledger = Ledger(Arms(ArmChoice(self.arms, few / many), delta=self.delta))
+        ledger.spend(times=self.steps)
         return ledger
 
-    def most_steps(self, ledger: ArmLedger) -> int | None:
+    def most_steps(self, ledger: Ledger[Arms]) -> int | None:
         """Return the steps that the limit allows; None for any number, or without a limit."""
-        return None if self.limit is None else ledger.choice.most_rounds(Budget(self.limit, self.delta))
+        return None if self.limit is None else ledger.mechanism.choice.most_rounds(Budget(self.limit, self.delta))

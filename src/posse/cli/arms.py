@@ -30,7 +30,7 @@ def arms(context: typer.Context, config: options.Config = None, json: options.Js
     settings = settings_of(arm_settings(), context, config)
     with Doing("composing privacy losses"):
         ledger = settings.ledger()
-        claims, proved, most = ledger.claims(), ledger.guarantees(), settings.most_steps(ledger)
+        claims, proved, most = ledger.mechanism.claims(settings.steps), ledger.guarantees(), settings.most_steps(ledger)
     if json:
         figures = [{**asdict(claim), "epsilon": _finite(claim.epsilon)} for claim in claims]
         told = {"guarantees": [made.entry() for made in proved], "figures": figures, "most_steps": most}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def budget_settings() -> type[BudgetSettings]:
     """Import the settings of budgets."""
-    from posse.privacy.dp.settings import BudgetSettings
+    from posse.privacy.dp.plans import BudgetSettings
 
     return BudgetSettings
 

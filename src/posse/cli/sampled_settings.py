@@ -7,10 +7,9 @@ from typing import Literal
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.privacy.dp.budget import Budget, check_delta
-from posse.privacy.dp.guarantee import Guarantee
+from posse.privacy.dp.accountant import Sampling
+from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
 from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
-from posse.privacy.dp.sampled_figures import Sampling
 
 
 class SampledSettings(Settings):

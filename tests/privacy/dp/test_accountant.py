@@ -10,7 +10,15 @@ import dp_accounting
 import pytest
 
 from posse.core.errors import ConfigError, MissingExtraError
-from posse.privacy.dp import accountant, accountant_name, basic, composed_epsilon, epsilon_of, gaussian_event
+from posse.privacy.dp import (
+    accountant,
+    accountant_name,
+    basic,
+    composed_epsilon,
+    epsilon_of,
+    gaussian_event,
+    largest_epsilon,
+)
 
 
 def test_nothing_released_costs_nothing() -> None:
@@ -77,3 +85,23 @@ def test_importing_the_room_imports_no_extra() -> None:
     # numba imports scipy by itself where it is installed.
     code = "import sys, posse.privacy.dp; sys.exit('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+EVENT, STRONGER = gaussian_event(2.0), gaussian_event(1.0)
+
+
+def test_one_block_is_sequential() -> None:
+    for count in (1, 2, 3):
+        assert largest_epsilon([[EVENT] * count], 0.01) == composed_epsilon([EVENT] * count, 0.01)
+
+
+def test_blocks_are_parallel() -> None:
+    assert largest_epsilon([[EVENT], [STRONGER]], 0.01) == composed_epsilon([STRONGER], 0.01)
+    assert largest_epsilon([[EVENT], [STRONGER], [EVENT]], 0.01) == composed_epsilon([STRONGER], 0.01)
+    assert largest_epsilon([[EVENT, STRONGER], [EVENT]], 0.01) == composed_epsilon([EVENT, STRONGER], 0.01)
+    assert largest_epsilon([], 0.01) == 0.0
+
+
+def test_a_bad_delta_of_blocks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="delta"):
+        largest_epsilon([], 0)

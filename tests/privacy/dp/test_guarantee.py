@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posse.core.errors import ConfigError
+from posse.privacy.dp import Budget
 from posse.privacy.dp.guarantee import PARALLEL, Guarantee, figure, rounded_up
 
 
@@ -50,3 +52,19 @@ def test_rounding_is_up_and_little(value: float) -> None:
 @pytest.mark.parametrize(("epsilon", "said"), [(1.00001, "(1.001, 0.01)"), (0.99999, "(1, 0.01)"), (0, "(0, 0.01)")])
 def test_figures(epsilon: float, said: str) -> None:
     assert figure(epsilon, 0.01) == said
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
+def test_epsilon_is_finite_and_above_zero(epsilon: float) -> None:
+    with pytest.raises(ConfigError, match="epsilon must be a"):
+        Budget(epsilon, 0.01)
+
+
+@pytest.mark.parametrize("delta", [0, -0.1, 1, 1.5, math.nan, math.inf])
+def test_delta_is_between_zero_and_one(delta: float) -> None:
+    with pytest.raises(ConfigError, match="delta must be above 0 and below 1"):
+        Budget(1, delta)
+
+
+def test_both_are_always_said() -> None:
+    assert f"{Budget(0.5, 1e-5)}" == "(0.5, 1e-05)"

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.privacy.dp import UNITS, Budget, Ledger, Plan, communication_rounds, largest_mu, plan, plan_of_noise
+from posse.privacy.dp import (
+    SCHEDULES,
+    UNITS,
+    Budget,
+    BudgetSettings,
+    Ledger,
+    Plan,
+    communication_rounds,
+    largest_mu,
+    plan,
+    plan_of_noise,
+)
 from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL
 
 ROUNDS = communication_rounds(200, 40_000, 100_000)
@@ -73,7 +85,9 @@ def test_calibrated_noise_proves_what_was_asked_and_hardly_more(unit: str, sched
 def test_no_calibrated_plan_is_refused_by_the_ledger(epsilon: float, delta: float, schedule: str, unit: str) -> None:
     made = plan(Budget(10**epsilon, 10**delta), unit, schedule, rounds=(5, 10, 20), producers=4)
     ledger = Ledger(made, "agent")
-    assert [ledger.spend(z) <= 10**epsilon for z in (2, 0, 1)] == [True] * 3
+    for z in (2, 0, 1):
+        ledger.spend(z)
+        assert ledger.epsilon <= 10**epsilon
 
 
 def test_the_least_noise() -> None:
@@ -125,4 +139,44 @@ def test_no_noise_proves_nothing() -> None:
 def test_mistakes(call: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         call()  # type: ignore[operator]
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults() -> None:
+    made = BudgetSettings().plan()
+    assert (made.unit.name, made.schedule, made.messages, str(made.budget)) == ("entry", "tight", 8, "(1, 0.01)")
+
+
+def test_every_unit_and_schedule_is_a_choice() -> None:
+    fields = BudgetSettings.model_fields
+    assert fields["unit"].annotation.__args__ == tuple(UNITS)  # type: ignore[union-attr]
+    assert fields["schedule"].annotation.__args__[0].__args__ == SCHEDULES  # type: ignore[union-attr]
+
+
+def test_the_stop_round_counts_the_published_messages() -> None:
+    """Powers of two up to the stop round: 16 up to 40,000, 15 up to 30,000."""
+    for stop, messages in ((40_000, 16), (30_000, 15)):
+        claims = BudgetSettings(schedule="paper", stop=stop).plan().claims()
+        assert any(f"{messages} messages, its algorithm as printed" in claim.how for claim in claims)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"epsilon": 1, "noise": [2]}, "give epsilon or noise, not both"),
+        ({"schedule": "paper", "noise": [2]}, "give schedule or noise, not both"),
+        ({"epsilon": 0}, "epsilon must be a finite number above 0"),
+        ({"delta": 1}, "delta must be above 0 and below 1"),
+        ({"unit": "day"}, "unit must be"),
+        ({"schedule": "best"}, "schedule must be"),
+        ({"stop": 100}, "stop 100 before start 200"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"producers": 0}, "producers must be at least 1"),
+        ({"noise": [1, 2]}, "one for each of 8 messages"),
+        ({"epsilonn": 1}, "unknown setting 'epsilonn'. Did you mean 'epsilon'"),
+    ],
+)
+def test_mistakes_in_settings(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        BudgetSettings(**values).plan()
     assert "\n" not in str(caught.value)

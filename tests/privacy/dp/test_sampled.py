@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
-from posse.core.errors import ConfigError
-from posse.privacy.dp.budget import Budget
+from posse.core.errors import BudgetError, ConfigError
 from posse.privacy.dp.gaussian import epsilon_of
-from posse.privacy.dp.sampled import SampledGaussian, noise_for, update_noise
-from posse.privacy.dp.searches import CLOSE, largest, least
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.sampled import CLOSE, SampledGaussian, Training, largest, least, noise_for, update_noise
 
 MANY = SampledGaussian(342_477, 64, 0.7)
 SMALL = SampledGaussian(2_000, 40, 2.0)
@@ -156,3 +157,66 @@ def test_adaptive_clipping_is_accounted() -> None:
 def test_bad_mechanisms(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SampledGaussian(**({"clients": 2_000, "cohort": 40, "noise": 1.0} | given))  # type: ignore[arg-type]
+
+
+MADE = SampledGaussian(2_000, 40, 2.0)
+BUDGET = Budget(1.0, 1e-5)
+
+
+def ledger() -> Ledger[Training]:
+    return Ledger(Training(MADE, BUDGET, accountant="rdp"))
+
+
+def test_training_stops_when_the_budget_is_spent() -> None:
+    spent = ledger()
+    rounds = 0
+    while spent.left:
+        rounds = spent.spend()
+    assert rounds == spent.most == MADE.most_rounds(BUDGET, "rdp")
+    before = (spent.state(), spent.guarantee())
+    with pytest.raises(BudgetError, match=rf"^\[P600\] round {rounds + 1} cannot be trained: .* of \(1, 1e-05\)"):
+        spent.spend()
+    assert (spent.state(), spent.guarantee()) == before
+    assert spent.epsilon <= 1
+
+
+def test_a_round_composes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, free = ledger(), Ledger(Training(MADE))
+
+    def refuse(*_: object) -> float:
+        raise AssertionError("a round must not be composed")
+
+    monkeypatch.setattr(SampledGaussian, "epsilon", refuse)
+    for spent in (bound, free):
+        for _ in range(100):
+            spent.spend()
+    assert (bound.releases, free.releases, free.left) == (100, 100, None)
+
+
+def test_guarantee_is_the_mechanisms() -> None:
+    spent = ledger()
+    assert (spent.epsilon, spent.guarantee().releases) == (0.0, 0)
+    spent.spend(times=10)
+    assert spent.guarantee() == MADE.guarantee(10, 1e-5, "rdp")
+    fixed = Training(SampledGaussian(2_000, 40, 4.0, sampling="fixed"))
+    assert (fixed.counted_by, Training(MADE).counted_by) == ("rdp", "pld")
+
+
+def test_state_goes_through_json() -> None:
+    spent = ledger()
+    spent.spend(times=7)
+    state = json.loads(json.dumps(spent.state()))
+    again = Ledger.restored(Training(MADE, BUDGET, accountant="rdp"), state)
+    assert (again.releases, again.left) == (spent.releases, spent.left)
+    with pytest.raises(ConfigError, match=r"the ledger was kept for noise 2\.0, got 3\.0"):
+        Ledger.restored(Training(SampledGaussian(2_000, 40, 3.0), BUDGET, accountant="rdp"), state)
+    assert Ledger.restored(Training(MADE, BUDGET, accountant="rdp"), ledger().state()).releases == 0
+
+
+def test_bad_spending() -> None:
+    spent = ledger()
+    with pytest.raises(ConfigError, match="times must be at least 1, got 0"):
+        spent.spend(times=0)
+    with pytest.raises(BudgetError):
+        spent.spend(times=10**6)
+    assert spent.releases == 0

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from posse.experiments.dp_combinatorial.problem import DELTA, UNIT, Size
-from posse.privacy.dp.budget import Budget
-from posse.privacy.dp.guarantee import rounded_up
+from posse.privacy.dp.guarantee import Budget, rounded_up
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market

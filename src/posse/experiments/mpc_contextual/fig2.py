@@ -16,7 +16,7 @@ from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, 
 from posse.experiments.mpc_contextual.statistics import mean_of
 from posse.experiments.mpc_contextual.sweep import run_jobs
 from posse.experiments.output import Row, write_figure, write_rows
-from posse.privacy.dp.choice import ArmChoice
+from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.protocol import coins_of
 from posse.results import theme, words

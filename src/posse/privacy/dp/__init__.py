@@ -1,34 +1,28 @@
 """Differential privacy, spent through a ledger.
 
-Read in this order: `budget` (how much may be spent), `gaussian` (the mechanism, exactly), `units` (what one unit of
-protection is), `schedules` (when agents talk and with how much noise), `accountant` (what releases prove together),
-`spending` (blocks of disjoint data), `guarantee` (a figure with all that goes with it), `claims` (published figures
-beside proved ones), `plans` (noise coupled to its accounting), `ledger` (refuses what exceeds the budget), `noise`
-(whole numbers), `audit` (does the mechanism keep its claim?), `settings` (the same from flags or a file). Where the
-protection is exploration instead of noise: `choice` (what an arm shows), `arm_ledger` (arms, paid for).
+Read in this order: `guarantee` (how much may be spent, and a figure with all that goes with it), `gaussian` (noise,
+exactly), `accountant` (what releases prove together), `ledger` (one `Ledger` over any `Mechanism`: refuses what exceeds
+the budget). The mechanisms: `plans` (messages under Gaussian noise, with `schedules` and `noise`, which draws it in
+whole numbers), `arms` (exploration instead of noise), `sampled` (rounds of federated training). `audit` asks whether a
+mechanism keeps its claim.
 """
 
-from posse.privacy.dp.accountant import accountant_name, basic, composed_epsilon, gaussian_event
-from posse.privacy.dp.arm_ledger import ArmLedger
+from posse.privacy.dp.accountant import accountant_name, basic, composed_epsilon, gaussian_event, largest_epsilon
+from posse.privacy.dp.arms import ArmChoice, Arms, Total, exploration_of
 from posse.privacy.dp.audit import AuditResult, Canary, audit, trials_needed
-from posse.privacy.dp.budget import Budget
-from posse.privacy.dp.choice import ArmChoice, Total, exploration_of
-from posse.privacy.dp.claims import Claim
 from posse.privacy.dp.gaussian import classical_multiplier, delta_of, epsilon_of, largest_mu
-from posse.privacy.dp.guarantee import Guarantee
-from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.guarantee import Budget, Claim, Guarantee
+from posse.privacy.dp.ledger import Ledger, Mechanism
 from posse.privacy.dp.noise import Noise, SecretNoise, SeededNoise, whole_noise
-from posse.privacy.dp.plans import Plan, plan, plan_of_noise
-from posse.privacy.dp.schedules import SCHEDULES, communication_rounds, windows
-from posse.privacy.dp.settings import BudgetSettings
-from posse.privacy.dp.spending import Spending
-from posse.privacy.dp.units import UNITS, Unit
+from posse.privacy.dp.plans import BudgetSettings, Plan, plan, plan_of_noise
+from posse.privacy.dp.sampled import SampledGaussian, Training
+from posse.privacy.dp.schedules import SCHEDULES, UNITS, Unit, communication_rounds, windows
 
 __all__ = [
     "SCHEDULES",
     "UNITS",
     "ArmChoice",
-    "ArmLedger",
+    "Arms",
     "AuditResult",
     "Budget",
     "BudgetSettings",
@@ -36,12 +30,14 @@ __all__ = [
     "Claim",
     "Guarantee",
     "Ledger",
+    "Mechanism",
     "Noise",
     "Plan",
+    "SampledGaussian",
     "SecretNoise",
     "SeededNoise",
-    "Spending",
     "Total",
+    "Training",
     "Unit",
     "accountant_name",
     "audit",
@@ -53,6 +49,7 @@ __all__ = [
     "epsilon_of",
     "exploration_of",
     "gaussian_event",
+    "largest_epsilon",
     "largest_mu",
     "plan",
     "plan_of_noise",

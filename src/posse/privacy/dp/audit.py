@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.extras import require
-from posse.privacy.dp.budget import check_delta
 from posse.privacy.dp.gaussian import epsilon_of
+from posse.privacy.dp.guarantee import check_delta
 
 H = TypeVar("H")
 Floats = NDArray[np.float64]

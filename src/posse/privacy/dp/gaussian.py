@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from posse.core import check
-from posse.privacy.dp.budget import Budget, check_delta
+from posse.privacy.dp.guarantee import Budget, check_delta
 
 _SQRT2 = math.sqrt(2)
 _SQRT2PI = math.sqrt(2 * math.pi)

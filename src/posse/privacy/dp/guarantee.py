@@ -1,12 +1,48 @@
-"""A figure with everything that makes it mean something."""
+"""Figures: how much privacy may be spent, what was proved with everything that goes with it, what could be claimed.
+
+An epsilon never stands alone: a `Budget` is a pair (epsilon, delta), a `Guarantee` says unit, adjacency, releases,
+composition, accountant, sampling and what is not covered.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
 
+from posse.core import check
+from posse.core.errors import ConfigError
+
 PARALLEL = "parallel over disjoint windows"
 SEQUENTIAL = "sequential"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (epsilon, delta) that must not be exceeded: Pr[M(H) in S] <= e^epsilon Pr[M(H') in S] + delta.
+
+    >>> str(Budget(1, 0.01))
+    '(1, 0.01)'
+    >>> Budget(1, 1)
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] delta must be above 0 and below 1, got 1. 1 / (number of rounds) is usual.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check.positive(epsilon=self.epsilon)
+        check_delta(self.delta)
+
+    def __str__(self) -> str:
+        return f"({self.epsilon:g}, {self.delta:g})"
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that promises nothing (1 or more) or that Gaussian noise cannot keep (0)."""
+    if not 0 < delta < 1:
+        raise ConfigError(f"delta must be above 0 and below 1, got {delta}. 1 / (number of rounds) is usual.")
 
 
 @dataclass(frozen=True)
@@ -60,6 +96,21 @@ class Guarantee:
             "not_covered": list(self.not_covered),
             "sentence": self.sentence(),
         }
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure that could be claimed, how it comes about, and whether it is proved for the mechanism at hand."""
+
+    how: str
+    epsilon: float
+    delta: float
+    proved: bool
+
+    @property
+    def figure(self) -> str:
+        """Epsilon, rounded up, and delta."""
+        return figure(self.epsilon, self.delta)
 
 
 def figure(epsilon: float, delta: float) -> str:

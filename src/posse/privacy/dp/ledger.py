@@ -1,30 +1,91 @@
-"""One agent's ledger: nothing is released before it is paid for.
+"""The ledger: nothing is released before it is paid for, and nothing beyond the budget.
 
-Other protocols keep ledgers of their own over `Spending`, with their own blocks and events.
+A `Mechanism` couples what is done (noise added to a message, an arm drawn by epsilon-greedy, a round trained on a
+sampled cohort) with what it costs: the accounting event of a release and how releases compose. The ledger counts
+releases and leaves every figure to the mechanism. There are three: `Plan` (messages under Gaussian noise), `Arms`
+(epsilon-greedy) and `Training` (the sampled Gaussian). The releases of the last two are all alike: the number that a
+budget allows is computed once, and a release then costs one comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
-from posse.privacy.dp.guarantee import Guarantee, figure
-from posse.privacy.dp.plans import Plan
-from posse.privacy.dp.spending import Spending
+from posse.privacy.dp.accountant import accountant_name
+from posse.privacy.dp.guarantee import Budget, Guarantee, figure
+
+Released: TypeAlias = Counter[int]
+"""How often each message was released; mechanisms whose releases are all alike have message 0 alone."""
 
 
-class Ledger:
-    """What one party has released under a plan; refuses a release that would exceed the plan's budget.
+class Mechanism(Protocol):
+    """What is released, what may be spent on it, and what releases prove together.
 
-    A window released again, with fresh noise, is one more release about the same data and is composed with the first. A
-    plan without a budget is counted and never refused.
+    A mechanism is an immutable value. Its figures are functions of what was released, so that a ledger restored from
+    its state proves what it proved before.
+    """
 
-    >>> from posse.privacy.dp.budget import Budget
+    @property
+    def budget(self) -> Budget | None:
+        """What may be spent; None to count and never refuse."""
+        ...
+
+    @property
+    def delta(self) -> float:
+        """Delta at which figures are computed: the budget's, where there is one."""
+        ...
+
+    @property
+    def most(self) -> int | None:
+        """Releases that the budget allows in all; None if any number, or if it depends on which ones."""
+        ...
+
+    def check(self, message: int) -> None:
+        """Raise `ConfigError` for a message that the mechanism does not have."""
+        ...
+
+    def within(self, released: Released) -> bool:
+        """Return whether these releases together stay within the budget."""
+        ...
+
+    def epsilon(self, released: Released) -> float:
+        """Return the epsilon that these releases together prove, at `delta`."""
+        ...
+
+    def guarantees(self, released: Released) -> tuple[Guarantee, ...]:
+        """Return what these releases prove; the unit that the budget is for stands last."""
+        ...
+
+    def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
+        """Say why a release is refused after which `after` would have been released and `spent` spent."""
+        ...
+
+    def row(self, message: int) -> dict[str, str | int | float]:
+        """Describe a release of a message for the ledger's table."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """Return, by name, plain values that the figures follow from."""
+        ...
+
+
+M = TypeVar("M", bound=Mechanism)
+
+
+class Ledger(Generic[M]):
+    """What one party has released; refuses a release that would exceed the mechanism's budget.
+
+    A message released again, with fresh noise, is one more release about the same data and is composed with the first.
+
     >>> from posse.privacy.dp.plans import plan
     >>> ledger = Ledger(plan(Budget(1, 0.01), rounds=(200, 400), producers=30), "agent-1")
-    >>> round(ledger.spend(0), 4), round(ledger.spend(1), 4)
-    (1.0, 1.0)
+    >>> ledger.spend(0), ledger.spend(1), round(ledger.epsilon, 4)
+    (1, 2, 1.0)
     >>> ledger.spend(1)
     Traceback (most recent call last):
     ...
@@ -32,93 +93,115 @@ class Ledger:
     (1.587, 0.01) of (1, 0.01). Send what was sent before, or plan with a larger budget.
     """
 
-    __slots__ = ("_figures", "_released", "_spending", "party", "plan")
+    __slots__ = ("_released", "mechanism", "most", "party")
 
-    def __init__(self, plan: Plan, party: str) -> None:
-        self.plan = plan
+    def __init__(self, mechanism: M, party: str = "") -> None:
+        accountant_name()  # a missing accountant must be known before a run, not after it
+        self.mechanism = mechanism
         self.party = party
-        self._spending = Spending(plan.delta)
-        self._released: list[int] = []
-        self._figures: list[float] = []
+        self.most = mechanism.most
+        self._released: list[tuple[int, int]] = []
+
+    @property
+    def releases(self) -> int:
+        """Releases paid for."""
+        return sum(times for _, times in self._released)
+
+    @property
+    def left(self) -> int | None:
+        """Releases that the budget still allows; None if any number, or if it depends on which ones."""
+        return None if self.most is None else self.most - self.releases
 
     @property
     def epsilon(self) -> float:
-        """What was spent so far, at the plan's delta."""
-        return self._spending.epsilon
+        """What was spent so far, at the mechanism's delta."""
+        return self.mechanism.epsilon(self._counted())
 
-    def spend(self, z: int) -> float:
-        """Pay for message z = 0, 1, ... before it is released, and return the epsilon spent so far.
+    def spend(self, message: int = 0, *, times: int = 1) -> int:
+        """Pay for a message, once or several times, before it is released; return the releases paid for in all.
 
         Raises `BudgetError` and changes nothing where the figure would exceed the budget.
         """
-        block, event = self.plan.event(self._known(z))
-        epsilon = self._spending.quote(block, event)
-        if self.plan.budget is not None and epsilon > self.plan.budget.epsilon:
-            raise BudgetError(self._refusal(z, epsilon))
-        self._spending.record(block, event)
-        self._released.append(z)
-        self._figures.append(epsilon)
-        return epsilon
+        check.at_least(1, times=times)
+        self.mechanism.check(message)
+        after = self._counted()
+        after[message] += times
+        if not self.mechanism.within(after):
+            spent = f"{figure(self.mechanism.epsilon(after), self.mechanism.delta)} of {self.mechanism.budget}"
+            raise BudgetError(self.mechanism.refusal(self.party, message, after, spent))
+        if self._released and self._released[-1][0] == message:
+            times += self._released.pop()[1]
+        self._released.append((message, times))
+        return after.total()
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what the releases so far prove, for every unit that the mechanism speaks of."""
+        return self.mechanism.guarantees(self._counted())
 
     def guarantee(self) -> Guarantee:
-        """Return what the releases so far prove."""
-        return self.plan.proved(self._spending)
+        """Return what the releases so far prove, for the unit that the budget is for."""
+        return self.guarantees()[-1]
 
     def entries(self) -> list[dict[str, str | int | float]]:
-        """Return a row for every release, in the order of release."""
-        return [
-            {
-                "party": self.party,
-                "release": number,
-                "message": z + 1,
-                "round": self.plan.rounds[z],
-                "window": self.plan.windows[z],
-                "multiplier": self.plan.multipliers[z],
-                "noise_multiplier": self.plan.noise_multiplier(z),
-                "unit": self.plan.unit.name,
-                "epsilon": epsilon,
-                "delta": self.plan.delta,
-            }
-            for number, (z, epsilon) in enumerate(zip(self._released, self._figures, strict=True), start=1)
-        ]
+        """Return a row for every release, in the order of release, with the epsilon spent after it."""
+        rows: list[dict[str, str | int | float]] = []
+        sofar: Released = Counter()
+        for message in (message for message, times in self._released for _ in range(times)):
+            sofar[message] += 1
+            spent = {"epsilon": self.mechanism.epsilon(sofar), "delta": self.mechanism.delta}
+            rows.append({"party": self.party, "release": len(rows) + 1, **self.mechanism.row(message), **spent})
+        return rows
 
     def state(self) -> dict[str, Any]:
-        """Return plain data from which `restored` makes the ledger again."""
+        """Return plain data from which `restored` makes the ledger again.
+
+        `released` lists messages in order: a number, or [number, times] where it was paid for several times in a row.
+        """
         return {
             "party": self.party,
-            "released": list(self._released),
-            "plan": _kept(self.plan),
+            "released": [message if times == 1 else [message, times] for message, times in self._released],
+            "plan": list(self.mechanism.identity().values()),
         }
 
     @classmethod
-    def restored(cls, plan: Plan, state: Mapping[str, Any]) -> Ledger:
-        """Make a ledger from its state, under the plan it was kept with."""
-        if list(state["plan"]) != _kept(plan):
-            raise ConfigError(
-                "the ledger was kept under another plan: noise, rounds, unit or budget differ. Resume it."
-            )
-        ledger = cls(plan, str(state["party"]))
-        released: Sequence[int] = state["released"]
-        for z in released:
-            ledger.spend(z)
+    def restored(cls, mechanism: M, state: Mapping[str, Any]) -> Ledger[M]:
+        """Make a ledger from its state, under the mechanism it was kept with."""
+        identity = mechanism.identity()
+        for name, before in zip_longest(identity, state["plan"]):
+            if (now := identity.get(name)) != before:
+                raise ConfigError(
+                    f"the ledger was kept for {name} {before}, got {now}. Go on with the former, or begin anew."
+                )
+        ledger = cls(mechanism, str(state["party"]))
+        for one in state["released"]:
+            message, times = (one, 1) if isinstance(one, int) else one
+            ledger.spend(message, times=times)
         return ledger
 
-    def _known(self, z: int) -> int:
-        if not 0 <= z < self.plan.messages:
-            raise ConfigError(f"the plan has {self.plan.messages} messages, numbered from 0; got {z}.")
-        return z
-
-    def _refusal(self, z: int, epsilon: float) -> str:
-        again = " once more" if z in self._released else ""
-        remedy = "Send what was sent before, or plan with a larger budget." if again else "Plan with a larger budget."
-        return (
-            f"{self.party} cannot send message {z + 1} (round {self.plan.rounds[z]}){again}: it would have spent "
-            f"{figure(epsilon, self.plan.delta)} of {self.plan.budget}. {remedy}"
-        )
+    def _counted(self) -> Released:
+        counted: Released = Counter()
+        for message, times in self._released:
+            counted[message] += times
+        return counted
 
 
-def _kept(plan: Plan) -> list[Any]:
-    """What a ledger's figures follow from; another plan would read them otherwise."""
-    budget = None if plan.budget is None else [plan.budget.epsilon, plan.budget.delta]
-    noise = [list(plan.multipliers), list(plan.rounds), plan.producers]
-    return [*noise, plan.unit.name, plan.schedule, plan.delta, budget]
+class Alike:
+    """Base of mechanisms whose releases are all alike and about the same data: only their number counts."""
+
+    @property
+    def most(self) -> int | None:
+        """Releases that the budget allows in all; None if any number."""
+        raise NotImplementedError
+
+    def check(self, message: int) -> None:
+        """Raise `ConfigError` for any message but 0."""
+        if message:
+            raise ConfigError(f"all releases are alike and have number 0, got {message}. Give times instead.")
+
+    def within(self, released: Released) -> bool:
+        """Compare the number of releases with the most that the budget allows."""
+        return self.most is None or released.total() <= self.most
+
+    def row(self, message: int) -> dict[str, str | int | float]:
+        """Return nothing: a release of its own has nothing to tell."""
+        return {}

@@ -6,18 +6,27 @@ raised by as much where it would otherwise say 1.0000001 for an asked 1. The fig
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.dp.accountant import Event, accountant_name, gaussian_event
-from posse.privacy.dp.budget import Budget, check_delta
-from posse.privacy.dp.claims import Claim, claims_of
-from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Guarantee
-from posse.privacy.dp.schedules import SCHEDULES, calibrated_multipliers, paper_multipliers, windows
-from posse.privacy.dp.spending import Spending
-from posse.privacy.dp.units import Unit, unit_named
+from posse.core.settings import Settings
+from posse.privacy.dp.accountant import Event, accountant_name, basic, gaussian_event, largest_epsilon
+from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Budget, Claim, Guarantee, check_delta
+from posse.privacy.dp.ledger import Released
+from posse.privacy.dp.schedules import (
+    SCHEDULES,
+    Unit,
+    calibrated_multipliers,
+    communication_rounds,
+    paper_multipliers,
+    paper_split,
+    unit_named,
+    windows,
+)
 
 LARGEST_NOISE = 10**12
 """Multiplier beyond which noise is nothing but noise, and arithmetic ends."""
@@ -68,18 +77,40 @@ class Plan:
             raise ConfigError(f"unit {self._unit(unit).name} spans all windows: messages about it compose in sequence.")
         return z if parallel else 0, gaussian_event(self.noise_multiplier(z, unit))
 
+    @property
+    def most(self) -> None:
+        """No number: what the budget allows depends on which messages are released."""
+        return None
+
+    def check(self, message: int) -> None:
+        """Raise for a message that is not planned."""
+        if not 0 <= message < self.messages:
+            raise ConfigError(f"the plan has {self.messages} messages, numbered from 0; got {message}.")
+
+    def within(self, released: Released) -> bool:
+        """Return whether the messages released stay within the budget."""
+        return self.budget is None or self.epsilon(released) <= self.budget.epsilon
+
+    def epsilon(self, released: Released, unit: str | None = None, composition: str | None = None) -> float:
+        """Return what the messages released prove, for the plan's own unit or for another."""
+        blocks: dict[int, list[Event]] = {}
+        for z, times in released.items():
+            block, event = self.event(z, unit, composition)
+            blocks.setdefault(block, []).extend([event] * times)
+        return largest_epsilon(blocks.values(), self.delta)
+
+    def guarantees(self, released: Released) -> tuple[Guarantee]:
+        """Return what the messages released prove, for the plan's own unit."""
+        return (self._proved(released),)
+
     def guarantee(self, unit: str | None = None, composition: str | None = None) -> Guarantee:
         """Return what all messages together prove, for the plan's own unit or for another."""
-        spending = Spending(self.delta)
-        for z in range(self.messages):
-            spending.record(*self.event(z, unit, composition))
-        return self.proved(spending, unit, composition)
+        return self._proved(Counter(range(self.messages)), unit, composition)
 
-    def proved(self, spending: Spending, unit: str | None = None, composition: str | None = None) -> Guarantee:
-        """Put a figure together with what it covers."""
+    def _proved(self, released: Released, unit: str | None = None, composition: str | None = None) -> Guarantee:
         about = self._unit(unit)
         return Guarantee(
-            spending.epsilon, spending.delta, about.name, about.adjacency, spending.releases,
+            self.epsilon(released, unit, composition), self.delta, about.name, about.adjacency, released.total(),
             composition or self.composition(unit), accountant_name(), about.what, about.not_covered,
         )  # fmt: skip
 
@@ -88,12 +119,47 @@ class Plan:
         proved = [self.guarantee(composition=SEQUENTIAL)]
         if self.unit.disjoint:
             proved.append(self.guarantee(composition=PARALLEL))
-        return claims_of(self.schedule, self.budget, self.messages, self.horizon, self._last, proved)
+        published: tuple[Claim, ...] = ()
+        if self.schedule == "paper" and self.budget is not None and self.horizon is not None:
+            # The last round in which a message may be sent: `stop`, or the largest that would give the same rounds.
+            last = min(self.stop or 2 * self.rounds[-1] - 1, self.horizon)
+            published = paper_claims(self.budget, self.horizon, self.messages, last)
+        return published + tuple(
+            Claim(f"Gaussian composition, {one.composition}, unit {one.unit}", one.epsilon, one.delta, proved=True)
+            for one in proved
+        )
 
-    @property
-    def _last(self) -> int:
-        """Last round in which a message may be sent: `stop`, or the largest that would give the same rounds."""
-        return min(self.stop or 2 * self.rounds[-1] - 1, self.horizon or 2 * self.rounds[-1] - 1)
+    def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
+        """Say why a message is not sent."""
+        again = " once more" if after[message] > 1 else ""
+        remedy = "Send what was sent before, or plan with a larger budget." if again else "Plan with a larger budget."
+        return (
+            f"{party} cannot send message {message + 1} (round {self.rounds[message]}){again}: it would have spent "
+            f"{spent}. {remedy}"
+        )
+
+    def row(self, message: int) -> dict[str, str | int | float]:
+        """Describe a message for the ledger's table."""
+        return {
+            "message": message + 1,
+            "round": self.rounds[message],
+            "window": self.windows[message],
+            "multiplier": self.multipliers[message],
+            "noise_multiplier": self.noise_multiplier(message),
+            "unit": self.unit.name,
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the figures follow from; under another plan they would be other figures."""
+        return {
+            "multipliers": list(self.multipliers),
+            "rounds": list(self.rounds),
+            "producers": self.producers,
+            "unit": self.unit.name,
+            "schedule": self.schedule,
+            "delta": self.delta,
+            "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
+        }
 
     def _unit(self, name: str | None) -> Unit:
         return self.unit if name is None else unit_named(name)
@@ -194,3 +260,86 @@ def _raised(made: Plan, budget: Budget) -> Plan:
         f"{budget} cannot be accounted for: {accountant_name()} proves figures up to epsilon 500,000 and from delta "
         "1e-15 on, and of epsilon from 1e-9 on. Ask for another epsilon, or a larger delta."
     )
+
+
+def paper_claims(budget: Budget, horizon: int, messages: int, last: int) -> tuple[Claim, ...]:
+    """Return the published figures for one entry, as claimed and with the releases counted.
+
+    The published split is summed in two ways, because text and algorithm disagree about the number of messages: rounds
+    200 * 2^z, or tau = 1, 2, 4, ... as printed, where every power of two up to the stop round is a message. Neither sum
+    counts that units bought and good units are two releases, and that delta is spent at each.
+
+    >>> for claim in paper_claims(Budget(1, 0.01), 100_000, 8, 40_000):
+    ...     print(f"{claim.epsilon:.3f} {claim.delta:.2f} {claim.how}")
+    1.000 0.01 as published
+    0.845 0.01 sum of its split over 8 messages
+    1.195 0.01 sum of its split over 16 messages, its algorithm as printed (tau from 1)
+    1.691 0.16 basic composition of its own figures, unit entry: two counts a message, delta at each
+    """
+    split = paper_split(budget.epsilon, horizon, messages)
+    printed = last.bit_length()
+    epsilon, delta = basic((part, budget.delta) for part in (*split, *split))
+    return (
+        Claim("as published", budget.epsilon, budget.delta, proved=False),
+        Claim(f"sum of its split over {messages} messages", sum(split), budget.delta, proved=False),
+        Claim(
+            f"sum of its split over {printed} messages, its algorithm as printed (tau from 1)",
+            sum(paper_split(budget.epsilon, horizon, printed)), budget.delta, proved=False,
+        ),
+        Claim(
+            "basic composition of its own figures, unit entry: two counts a message, delta at each", epsilon, delta,
+            proved=max(split) < 1 and delta < 1,
+        ),
+    )  # fmt: skip
+
+
+class BudgetSettings(Settings):
+    """What may be spent, for what, and over which messages; or the noise there is, to see what it proves."""
+
+    epsilon: float | None = None
+    """Epsilon that may be spent, together with delta (default: 1, unless noise is given)."""
+    noise: tuple[float, ...] | None = None
+    """Noise there is instead of an epsilon: standard deviation over capacity, one for all messages or one for each,
+    such as 2.66 or 10,20,40."""
+    delta: float = 0.01
+    """Delta that goes with epsilon; below 1."""
+    unit: Literal["entry", "round", "history"] = "entry"
+    """What is protected: one purchase from one producer in one round, all purchases of a round, or everything an agent
+    buys."""
+    schedule: Literal["paper", "equal", "tight"] | None = None
+    """How the budget becomes noise: as published, the same for all messages, or the least (default: tight)."""
+    rounds: int = 100_000
+    """Rounds played."""
+    start: int = 200
+    """Round of the first message; the others follow at twice, four times, ... that round."""
+    stop: int = 40_000
+    """No messages after this round."""
+    producers: int = 30
+    """Producers that an agent buys from."""
+
+    def plan(self) -> Plan:
+        """Make the plan, or say in one line what is wrong.
+
+        >>> BudgetSettings(epsilon=1).plan().guarantee().figure
+        '(1, 0.01)'
+        >>> BudgetSettings(noise=[2.66]).plan().guarantee().figure
+        '(0.9979, 0.01)'
+        """
+        check.at_least(1, rounds=self.rounds)
+        check.at_least(1, producers=self.producers)
+        check_delta(self.delta)
+        messages = communication_rounds(self.start, self.stop, self.rounds)
+        if self.noise is None:
+            budget = Budget(1.0 if self.epsilon is None else self.epsilon, self.delta)
+            return plan(
+                budget, self.unit, self.schedule or "tight", rounds=messages, producers=self.producers,
+                horizon=self.rounds, stop=self.stop,
+            )  # fmt: skip
+        self._noise_alone()
+        return plan_of_noise(self.noise, self.unit, rounds=messages, producers=self.producers, delta=self.delta)
+
+    def _noise_alone(self) -> None:
+        """Refuse noise together with what would make noise."""
+        for name in ("epsilon", "schedule"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"give {name} or noise, not both: noise is what {name} would make.")

@@ -22,20 +22,23 @@ noise multiplier 2 sigma_b. Both together count as z where updates carry z_delta
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.dp.accountant import accountant_name
-from posse.privacy.dp.budget import Budget, check_delta
-from posse.privacy.dp.guarantee import SEQUENTIAL, Guarantee
-from posse.privacy.dp.sampled_figures import Sampling, pld_epsilon, rdp_epsilon
-from posse.privacy.dp.searches import largest, least
+from posse.privacy.dp.accountant import Sampling, accountant_name, pld_epsilon, rdp_epsilon
+from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Guarantee, check_delta
+from posse.privacy.dp.ledger import Alike, Released
 
 Accountant = Literal["rdp", "pld"]
 
 SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
+
+CLOSE = 1e-3
+"""Relative width to which noise is searched; the answer is on the safe side."""
 
 NOT_COVERED = (
     "the server, where it adds the noise itself: it sees the exact sums (and each update, without secure aggregation)",
@@ -208,3 +211,111 @@ def noise_for(
         if high > LARGEST_NOISE:
             raise ConfigError(f"no noise up to {LARGEST_NOISE:g} keeps {budget} for {rounds} rounds. Ask for more.")
     return least(spent, low, high, budget.epsilon)
+
+
+def largest(spent: Callable[[int], float], low: int, high: int, limit: float) -> int:
+    """Return the largest number with spent(number) <= limit, given spent(low) <= limit < spent(high)."""
+    below, above = spent(low), spent(high)
+    turn = 0
+    while high - low > 1:
+        line = low + int((limit - below) / (above - below) * (high - low)) if above > below else low
+        # A line that creeps from one end is helped by halving.
+        middle = (low + high) // 2 if turn % 3 == 2 else min(max(line + turn % 2, low + 1), high - 1)
+        value = spent(middle)
+        if value <= limit:
+            low, below = middle, value
+        else:
+            high, above = middle, value
+        turn += 1
+    return low
+
+
+def least(spent: Callable[[float], float], low: float, high: float, limit: float) -> float:
+    """Return noise with spent(noise) <= limit, within `CLOSE` of the least, given spent(low) > limit >= spent(high).
+
+    The logarithm of the figure is nearly straight in that of the noise: lines propose points just on either side.
+    """
+    above, below = spent(low), spent(high)
+    turn = 0
+    while high / low > 1 + CLOSE:
+        share = math.log(above / limit) / math.log(above / below) if above > below > 0 else 0.5
+        aside = 0.4 * CLOSE * (1 if turn % 2 else -1)
+        middle = math.exp(math.log(low) + share * math.log(high / low) + aside)
+        middle = math.sqrt(low * high) if turn % 4 == 3 or not low < middle < high else middle
+        value = spent(middle)
+        if value <= limit:
+            high, below = middle, value
+        else:
+            low, above = middle, value
+        turn += 1
+    return high
+
+
+@dataclass(frozen=True)
+class Training(Alike):
+    """Federated training as a mechanism: a round is paid for before its cohort is drawn, and training stops in time.
+
+    All rounds have the same noise and sampling: other noise is another ledger, composed with this one by adding
+    epsilons and deltas. `delta` is that of the figures where there is no budget; `accountant` is the one that counts,
+    by default PLD for Poisson sampling and RDP for cohorts of fixed size.
+
+    >>> from posse.privacy.dp.ledger import Ledger
+    >>> ledger = Ledger(Training(SampledGaussian(1000, 10, 1.0), Budget(1.1, 1e-5), accountant="rdp"))
+    >>> ledger.left, ledger.spend(), ledger.left
+    (31, 1, 30)
+    >>> ledger.spend(times=31)
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.BudgetError: [P600] round 32 cannot be trained: 32 rounds with noise 1 would have spent
+    (1.101, 1e-05) of (1.1, 1e-05). Stop here, or plan with more noise, fewer clients a round or a larger budget.
+    """
+
+    gaussian: SampledGaussian
+    budget: Budget | None = None
+    delta: float = 1e-6
+    accountant: Accountant | None = None
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if self.budget is not None:
+            object.__setattr__(self, "delta", self.budget.delta)
+
+    @property
+    def counted_by(self) -> Accountant:
+        """The accountant that counts."""
+        return self.accountant or ("pld" if self.gaussian.sampling == "poisson" else "rdp")
+
+    @cached_property
+    def most(self) -> int | None:
+        """Rounds that the budget allows; None if any number."""
+        return None if self.budget is None else self.gaussian.most_rounds(self.budget, self.counted_by)
+
+    def epsilon(self, released: Released) -> float:
+        """Return what the rounds have spent."""
+        return self.gaussian.epsilon(released.total(), self.delta, self.counted_by)
+
+    def guarantees(self, released: Released) -> tuple[Guarantee]:
+        """Return what the rounds prove."""
+        return (self.gaussian.guarantee(released.total(), self.delta, self.counted_by),)
+
+    def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
+        """Say why a round is not trained."""
+        rounds = after.total()
+        return (
+            f"round {rounds} cannot be trained: {rounds} rounds with noise {self.gaussian.noise:g} would have spent "
+            f"{spent}. Stop here, or plan with more noise, fewer clients a round or a larger budget."
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the figures follow from."""
+        made = self.gaussian
+        return {
+            "clients": made.clients,
+            "cohort": made.cohort,
+            "noise": float(made.noise),
+            "sampling": made.sampling,
+            "clip noise": made.clip_noise,
+            "delta": self.delta,
+            "epsilon": None if self.budget is None else self.budget.epsilon,
+            "accountant": self.counted_by,
+        }

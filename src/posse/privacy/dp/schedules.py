@@ -1,4 +1,9 @@
-"""When agents talk, and how a budget becomes noise.
+"""Units of protection, rounds in which agents talk, and how a budget becomes noise.
+
+A unit is what may change in an agent's history without others noticing. An agent buys l_it units, 0 <= l_it <= k_i,
+from producer i in round t. A message tells, for each producer, the units bought and the good ones among them since the
+last message, each with noise in proportion to the capacity k_i. One entry l_it moves each of the two by at most k_i,
+hence both together by sqrt(2) k_i in the L2 norm; m producers by sqrt(2 m), and L rounds by sqrt(2 m) L, in units of k.
 
 | schedule | noise |
 |---|---|
@@ -6,22 +11,102 @@
 | `equal` | the same budget for every message, all composed in sequence: needs no argument about disjoint windows |
 | `tight` | the least noise under the unit: where windows are disjoint every message may spend all of the budget |
 
-Noise is told as a multiplier: sigma of producer i of an agent is multiplier_z * k_i.
+Noise is given as a multiplier: sigma of producer i of an agent is multiplier_z * k_i.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.dp.budget import Budget
 from posse.privacy.dp.gaussian import classical_multiplier, largest_mu
-from posse.privacy.dp.units import Unit
+from posse.privacy.dp.guarantee import Budget
 
 SCHEDULES = ("paper", "equal", "tight")
+
+EVENT_LEVEL = (
+    "the agent's own later choices: they depend on what it bought before, and the guarantee holds the rest of its "
+    "history fixed (event level)"
+)
+"""What no unit smaller than a history covers."""
+
+NEVER_COVERED = (
+    "capacities, to which the noise is scaled, and which producers an agent deals with at all",
+    "what producers see: the orders themselves",
+    "a simulation: its noise comes from the recorded world seed, and whoever has the record can take it off",
+)
+"""What no unit covers."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of protection; `disjoint` if it lies in one window between two messages, whatever it is."""
+
+    name: str
+    what: str
+    adjacency: str
+    disjoint: bool
+    all_producers: bool
+    also_not_covered: tuple[str, ...] = ()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What a guarantee for this unit says nothing about."""
+        return (*self.also_not_covered, *NEVER_COVERED)
+
+    def sensitivity(self, producers: int, rounds: int) -> float:
+        """L2 norm, in units of k, by which one unit moves the message about a window of `rounds` rounds.
+
+        >>> [round(unit.sensitivity(30, 200), 2) for unit in UNITS.values()]
+        [1.41, 7.75, 1549.19]
+        """
+        check.at_least(1, producers=producers)
+        check.at_least(1, rounds=rounds)
+        return math.sqrt(2 * (producers if self.all_producers else 1)) * (1 if self.disjoint else rounds)
+
+
+def unit_named(name: str) -> Unit:
+    """Return a unit by its name, or say which there are."""
+    check.one_of(tuple(UNITS), unit=name)
+    return UNITS[name]
+
+
+UNITS: dict[str, Unit] = {
+    unit.name: unit
+    for unit in (
+        Unit(
+            "entry",
+            "one agent's purchase from one producer in one round",
+            "replace: another quantity up to capacity, and other good units among it",
+            disjoint=True,
+            all_producers=False,
+            also_not_covered=(
+                "several entries at once: other producers or other rounds of the same agent",
+                EVENT_LEVEL,
+            ),
+        ),
+        Unit(
+            "round",
+            "everything one agent buys in one round, from all producers",
+            "replace: another purchase of that round up to capacities, and other good units among it",
+            disjoint=True,
+            all_producers=True,
+            also_not_covered=("several rounds at once", EVENT_LEVEL),
+        ),
+        Unit(
+            "history",
+            "everything one agent buys, from all producers, in all rounds",
+            "replace: another history up to capacities, and other good units in it",
+            disjoint=False,
+            all_producers=True,
+        ),
+    )
+}
+"""The units, smallest first."""
 
 
 def communication_rounds(start: int, stop: int, horizon: int) -> tuple[int, ...]:
@@ -85,7 +170,6 @@ def calibrated_multipliers(
 
     n is the number of messages that tell about one unit: all of them, or one where `tight` finds windows disjoint.
 
-    >>> from posse.privacy.dp.units import UNITS
     >>> [round(calibrated_multipliers(name, Budget(1, 0.01), UNITS["entry"], (200, 200), 30)[0], 2)
     ...  for name in ("tight", "equal")]
     [2.66, 3.76]

@@ -24,6 +24,7 @@ from posse.policies.purchase.oracle import rate
 from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
+from posse.privacy.dp.plans import Plan
 from posse.protocols.dp_combinatorial.learning import Knowledge, choose, learn, nothing_known, release, remember
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
 from posse.protocols.dp_combinatorial.noise import check_plan
@@ -84,13 +85,13 @@ class Agent:
         terms: Terms,
         buyer: Buyer,
         noise: Noise | None,
-        ledger: Ledger | None = None,
+        ledger: Ledger[Plan] | None = None,
         *,
         secrets: Secrets | None = None,
         run: str = "",
     ) -> None:
         if ledger is not None:
-            check_plan(ledger.plan, terms, buyer.capacity)
+            check_plan(ledger.mechanism, terms, buyer.capacity)
         elif any(terms.multipliers) and terms.method != "placebo":
             raise ConfigError(f"{name} reports with noise and has no ledger to pay for it. Give it one.")
         self.name = name
@@ -192,7 +193,7 @@ class Agent:
                 self._check_numbers(sender, report)
                 self._inbox.setdefault(report.number, {})[sender] = report
             if self.ledger is not None and read.ledger is not None:
-                self.ledger = Ledger.restored(self.ledger.plan, read.ledger)
+                self.ledger = Ledger.restored(self.ledger.mechanism, read.ledger)
         except (PosseError, KeyError, TypeError) as error:
             raise damaged(self.kind, self.name, error) from error
 

@@ -19,6 +19,7 @@ from posse.core.roles import Ask, Message
 from posse.core.settings import Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
+from posse.privacy.dp.plans import Plan
 from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import read_document
 from posse.protocols.dp_combinatorial import kernels
@@ -101,7 +102,7 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     return Deployment(agent, VOCABULARY, _others(terms, name), _source(place, options))
 
 
-def _ledger(setup: Setup, name: str) -> Ledger | None:
+def _ledger(setup: Setup, name: str) -> Ledger[Plan] | None:
     return None if setup.plan is None or setup.terms.method == "placebo" else Ledger(setup.plan, name)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from posse.policies.purchase.oracle import exact
 from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.plans import Plan
 from posse.problems.markets.market import make_market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
@@ -69,9 +70,9 @@ def _compiled(settings: MarketRunSettings, setup: Setup, truth: Truth, tally: _T
         tally.ledgers = [_spent(Ledger(setup.plan, name)) for name in setup.market.agents]
 
 
-def _spent(ledger: Ledger) -> Ledger:
+def _spent(ledger: Ledger[Plan]) -> Ledger[Plan]:
     """Pay for every report of a plan, as an agent would one by one."""
-    for number in range(ledger.plan.messages):
+    for number in range(ledger.mechanism.messages):
         ledger.spend(number)
     return ledger
 
@@ -100,7 +101,7 @@ class _Tally:
         self._runs: list[MemoryRun] = []
         self._started = time.process_time()
         self.outcome: Outcome | None = None
-        self.ledgers: Sequence[Ledger] = ()
+        self.ledgers: Sequence[Ledger[Plan]] = ()
 
     def begin(self, world: SimulatedMarket, run: MemoryRun) -> None:
         """Take the next run, which is about to begin."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market

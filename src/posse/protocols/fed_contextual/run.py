@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.interrupts import held
-from posse.privacy.dp.sampled import Accountant
-from posse.privacy.dp.training_ledger import TrainingLedger
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.sampled import Accountant, Training
 from posse.problems.populations.population import Population
 from posse.protocols.fed_contextual.baselines import baselines
 from posse.protocols.fed_contextual.kept import Kept, write_model
@@ -79,7 +79,7 @@ class Going:
 
     outcome: Outcome
     state: State
-    ledger: TrainingLedger | None
+    ledger: Ledger[Training] | None
 
     @property
     def done(self) -> int:
@@ -189,7 +189,7 @@ def _begun(simulation: Simulation, seed: int, kept: Kept | None) -> Going:
         return Going(outcome, simulation.first(seed), ledger)
     outcome.add(found[1])
     if ledger is not None:
-        ledger.spend(outcome.rounds)
+        ledger.spend(times=outcome.rounds)
     return Going(outcome, found[0], ledger)
 
 
@@ -199,7 +199,7 @@ def _advance(simulation: Simulation, some: list[Going], clock: Clock) -> None:
     upto = simulation.until(done)
     for one in some:
         if one.ledger is not None:
-            one.ledger.spend(upto - done)  # paid for before a cohort is drawn
+            one.ledger.spend(times=upto - done)  # paid for before a cohort is drawn
     began = time.perf_counter()
     found = simulation.rounds([one.state for one in some], upto, [one.outcome.seed for one in some])
     for _, seen in found:
@@ -261,15 +261,18 @@ def _privacy(setup: Setup, config: Mapping[str, JSON], done: int) -> tuple[Mappi
     ledger = setup.ledger()
     if ledger is None or not done:
         return ()
-    ledger.spend(done)
-    return tuple(_entry(ledger, accountant, config) for accountant in dict.fromkeys((ledger.accountant, "rdp")))
+    ledger.spend(times=done)
+    return tuple(
+        _entry(ledger, accountant, config) for accountant in dict.fromkeys((ledger.mechanism.counted_by, "rdp"))
+    )
 
 
-def _entry(ledger: TrainingLedger, accountant: Accountant, config: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    made = ledger.mechanism.guarantee(ledger.rounds, ledger.delta, accountant)
-    told = replace(made, not_covered=(*made.not_covered, *not_covered(config)))
-    counted = {"noise_multiplier": math.floor(ledger.mechanism.noise * 1e4) / 1e4}  # never told as more than it is
-    return {**plain_dict(told.entry(), "guarantee"), **counted}
+def _entry(ledger: Ledger[Training], accountant: Accountant, config: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    training = ledger.mechanism
+    made = training.gaussian.guarantee(ledger.releases, training.delta, accountant)
+    proved = replace(made, not_covered=(*made.not_covered, *not_covered(config)))
+    noise = math.floor(training.gaussian.noise * 1e4) / 1e4  # rounded down: never more than it is
+    return {**plain_dict(proved.entry(), "guarantee"), "noise_multiplier": noise}
 
 
 def _config(settings: FedSettings, setup: Setup) -> dict[str, JSON]:

@@ -15,11 +15,10 @@ from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
 from posse.core.extras import require
 from posse.core.interrupts import held
+from posse.privacy.dp.guarantee import Budget, figure
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.policies.contextual.probabilities import Exploration
-from posse.privacy.dp.budget import Budget
-from posse.privacy.dp.guarantee import figure
-from posse.privacy.dp.sampled import SampledGaussian
-from posse.privacy.dp.training_ledger import TrainingLedger
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
@@ -76,9 +75,9 @@ class Setup:
     own: Own
     """A user's own model and rewards, where given."""
 
-    def ledger(self) -> TrainingLedger | None:
+    def ledger(self) -> Ledger[Training] | None:
         """Return a new ledger for a run; none without noise."""
-        return None if self.mechanism is None else TrainingLedger(self.mechanism, self.budget, delta=self.delta)
+        return None if self.mechanism is None else Ledger(Training(self.mechanism, self.budget, delta=self.delta))
 
 
 class FedSettings(PopulationSettings):
@@ -367,7 +366,7 @@ class FedSettings(PopulationSettings):
         return SampledGaussian(population.clients, self.cohort, self.noise / longer, sampling)
 
     def _affordable(self, mechanism: SampledGaussian, budget: Budget | None) -> int:
-        most = TrainingLedger(mechanism, budget, delta=self.delta).most
+        most = Training(mechanism, budget, delta=self.delta).most
         if most == 0:
             one = mechanism.epsilon(1, self.delta, "rdp")
             raise BudgetError(

@@ -11,8 +11,9 @@ from posse.core import check
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.core.settings import Settings
-from posse.privacy.dp.arm_ledger import ArmLedger
-from posse.privacy.dp.budget import Budget
+from posse.privacy.dp.arms import ArmChoice, Arms
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
@@ -256,8 +257,8 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
     if not terms.rate and budget is None:
         return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
     try:
-        ledger = ArmLedger(terms.arms, terms.rate, budget, delta=options.delta)
-        ledger.spend(terms.steps)
+        ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=options.delta))
+        ledger.spend(times=terms.steps)
         once, total = ledger.guarantees()
     except MissingExtraError as error:
         if budget is not None:

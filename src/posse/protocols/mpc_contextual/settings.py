@@ -11,8 +11,9 @@ from pydantic import field_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.dp.arm_ledger import ArmLedger
-from posse.privacy.dp.budget import Budget, check_delta
+from posse.privacy.dp.arms import ArmChoice, Arms
+from posse.privacy.dp.guarantee import Budget, check_delta
+from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.settings import ContextSettings
@@ -129,11 +130,11 @@ class ContextualSettings(ContextSettings):
         self.ledger(terms)
         return Setup(contexts, terms)
 
-    def ledger(self, terms: Terms, steps: int | None = None) -> ArmLedger:
+    def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
         """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
         budget = None if self.limit is None else Budget(self.limit, self.delta)
-        ledger = ArmLedger(terms.arms, terms.rate, budget, delta=self.delta)
-        ledger.spend(terms.steps if steps is None else steps)
+        ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=self.delta))
+        ledger.spend(times=terms.steps if steps is None else steps)
         return ledger
 
     @property

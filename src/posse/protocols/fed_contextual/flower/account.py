@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from posse.core.errors import BudgetError, ConfigError, DataError
-from posse.privacy.dp.budget import Budget
-from posse.privacy.dp.guarantee import figure
-from posse.privacy.dp.sampled import SampledGaussian
-from posse.privacy.dp.training_ledger import TrainingLedger
+from posse.privacy.dp.guarantee import Budget, figure
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.protocols.fed_contextual.flower.places import SPENT
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.runtime.certificates.files import write_whole
@@ -64,11 +63,11 @@ def mechanism_of(settings: DeviceSettings, size: int) -> SampledGaussian:
     return SampledGaussian(settings.devices, settings.cohort, settings.noise / longer, "poisson")
 
 
-def ledger_of(settings: DeviceSettings, size: int) -> TrainingLedger:
+def ledger_of(settings: DeviceSettings, size: int) -> Ledger[Training]:
     """Return a new ledger; a limit below the cost of one round is refused."""
     made = mechanism_of(settings, size)
     budget = Budget(settings.limit, settings.delta) if settings.limit else None
-    ledger = TrainingLedger(made, budget, delta=settings.delta)
+    ledger = Ledger(Training(made, budget, delta=settings.delta))
     if ledger.most == 0:
         one = figure(made.epsilon(1, settings.delta), settings.delta)
         raise BudgetError(
@@ -86,12 +85,12 @@ class Account:
         self._ledger = ledger_of(settings, size)
         paid = _paid(self._path, settings, done)
         if paid:
-            self._ledger.spend(paid)
+            self._ledger.spend(times=paid)
 
     @property
     def paid(self) -> int:
         """Rounds paid for."""
-        return self._ledger.rounds
+        return self._ledger.releases
 
     @property
     def over(self) -> bool:
@@ -106,7 +105,7 @@ class Account:
 
     def figures(self) -> list[dict[str, Any]]:
         """Return what the rounds paid for prove, by PLD and by RDP."""
-        made, delta = self._ledger.mechanism, self._ledger.delta
+        made, delta = self._ledger.mechanism.gaussian, self._ledger.mechanism.delta
         proved = [made.guarantee(self.paid, delta, one) for one in ("pld", "rdp")]
         left_out = tuple(not_covered(self._settings))
         told = [replace(one, adjacency=NEIGHBOURS, covers=COVERS, not_covered=left_out) for one in proved]

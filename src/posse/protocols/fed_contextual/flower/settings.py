@@ -9,7 +9,7 @@ from pydantic import Field
 
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.privacy.dp.budget import check_delta
+from posse.privacy.dp.guarantee import check_delta
 from posse.protocols.fed_contextual.cohorts import room
 
 Count = Annotated[int, Field(ge=1)]

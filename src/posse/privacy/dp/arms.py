@@ -14,18 +14,24 @@ two different arms are the worst case, and its privacy loss is eta (N_best - N_o
 which a privacy loss distribution on the grid eta holds without rounding. dp-accounting 0.6 has an event for randomised
 response, of the same parameters, and its accountant counts it once however often it is composed; hence the distribution
 is composed here and not through `composed_epsilon`.
+
+A ledger of `Arms` reports two units. `score` is what theorems about one round speak of: the scores of one round, all
+else as it was. Nobody's data is like that, for a context also moves the weights and with them all later scores;
+`context` is one row with everything that follows from it: T - t + 1 rounds for the row of round t, T at worst.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from posse.core import check
 from posse.core.extras import require
 from posse.privacy.dp.accountant import accountant_name
-from posse.privacy.dp.budget import Budget, check_delta
+from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Claim, Guarantee, check_delta
+from posse.privacy.dp.ledger import Alike, Released
 
 CLOSED = "closed form log(K/e - K + 1)"
 BASIC = "basic composition"
@@ -167,3 +173,107 @@ def _walk(choice: ArmChoice, rounds: int, delta: float, known: float) -> float:
         else:
             low = middle
     return high
+
+
+BY_ROUND = "parallel over rounds, whose scores are taken as given"
+
+LATER_ROUNDS = (
+    "later rounds: a context moves the learnt weights, and with them the scores of every later round (unit context)"
+)
+"""What the unit `score` leaves out."""
+
+NEVER_COVERED = (
+    "rewards, which the payee sees as they are, and the learnt weights, should they be opened: neither carries noise",
+    "what the puller sees besides the arms, such as whom it serves and what came of it",
+    "contexts, scores and weights as shares: their secrecy rests on a dealer that colludes with nobody, not on noise",
+    "against whoever knows which rounds explore: a dealer of the coins together with a party",
+    "other runs on the same rows, which spend for themselves",
+    "a simulation: its coins come from the recorded world seed, and whoever has the record can take them off",
+)
+"""What no unit covers."""
+
+
+@dataclass(frozen=True)
+class Arms(Alike):
+    """Epsilon-greedy's arms as a mechanism: every round opens one arm, under a budget for one context.
+
+    `delta` is that of the total where there is no budget.
+
+    >>> from posse.privacy.dp.ledger import Ledger
+    >>> ledger = Ledger(Arms(ArmChoice(10, 0.1), Budget(10, 1e-5)))
+    >>> ledger.spend(), ledger.spend(), ledger.left
+    (1, 2, 0)
+    >>> print(*(f"{made.unit} {made.figure}" for made in ledger.guarantees()))
+    score (4.511, 0) context (9.022, 1e-05)
+    >>> ledger.spend()
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.BudgetError: [P600] the arm of round 3 cannot be opened: with 10 arms and exploration 0.1 one
+    context would have spent (13.54, 1e-05) of (10, 1e-05). Explore more, stop here, or plan with a larger budget.
+    """
+
+    choice: ArmChoice
+    budget: Budget | None = None
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if self.budget is not None:
+            object.__setattr__(self, "delta", self.budget.delta)
+
+    @cached_property
+    def most(self) -> int | None:
+        """Rounds that the budget allows; None if any number."""
+        return None if self.budget is None else self.choice.most_rounds(self.budget)
+
+    def epsilon(self, released: Released) -> float:
+        """Return what the arms opened prove for one context."""
+        return self.choice.total(released.total(), self.delta).epsilon
+
+    def guarantees(self, released: Released) -> tuple[Guarantee, Guarantee]:
+        """Return what the arms opened prove: for the scores of one round, and for one context in all."""
+        rounds = released.total()
+        once, total = self.choice.epsilon if rounds else 0.0, self.choice.total(rounds, self.delta)
+        return (
+            Guarantee(
+                once, 0.0, "score", "replace: other scores in one round, those of all other rounds as they are",
+                rounds, BY_ROUND, CLOSED, "the scores of one round, against whoever sees the arms",
+                (LATER_ROUNDS, *NEVER_COVERED),
+            ),
+            Guarantee(
+                total.epsilon, total.delta, "context", "replace: another row in one round, all other rows as they are",
+                rounds, SEQUENTIAL, total.accountant,
+                "one row, its features and what every arm would pay, in its own round and all later ones, against "
+                "whoever sees the arms",
+                NEVER_COVERED,
+            ),
+        )  # fmt: skip
+
+    def claims(self, rounds: int) -> tuple[Claim, ...]:
+        """Return the figures that could be claimed for `rounds` arms, from the boldest unit to the total; all true."""
+        total = self.choice.total(rounds, self.delta)
+        once = (self.choice.published_epsilon, self.choice.epsilon) if rounds else (0.0, 0.0)
+        return (
+            Claim("as published: log(K/e), one arm, unit score", once[0], 0.0, proved=True),
+            Claim("log(K/e - K + 1), one arm, unit score", once[1], 0.0, proved=True),
+            Claim(f"the published figure added over {rounds} rounds, unit context", rounds * once[0], 0.0, proved=True),
+            Claim(f"basic composition over {rounds} rounds, unit context", rounds * once[1], 0.0, proved=True),
+            Claim(f"{total.accountant}, {rounds} rounds, unit context", total.epsilon, total.delta, proved=True),
+        )
+
+    def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
+        """Say why the arm of a round is not opened."""
+        return (
+            f"the arm of round {after.total()} cannot be opened: with {self.choice.arms} arms and exploration "
+            f"{self.choice.exploration:g} one context would have spent {spent}. "
+            "Explore more, stop here, or plan with a larger budget."
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the figures follow from."""
+        return {
+            "arms": self.choice.arms,
+            "exploration": float(self.choice.exploration),
+            "delta": self.delta,
+            "budget": None if self.budget is None else self.budget.epsilon,
+        }

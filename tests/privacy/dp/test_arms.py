@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from fractions import Fraction
@@ -13,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, MissingExtraError
-from posse.privacy.dp import ArmChoice, Budget, accountant_name, choice, exploration_of
-from posse.privacy.dp.choice import BASIC, CLOSED, HOEFFDING, LARGEST_WALK
+from posse.core.errors import BudgetError, ConfigError, MissingExtraError
+from posse.privacy.dp import ArmChoice, Arms, Budget, Ledger, accountant_name, arms, exploration_of
+from posse.privacy.dp.arms import BASIC, CLOSED, HOEFFDING, LARGEST_WALK, LATER_ROUNDS, NEVER_COVERED
 
 Floats = NDArray[np.float64]
 PAPER = ArmChoice(10, 0.1)
@@ -218,7 +219,7 @@ def test_no_exploration_proves_nothing_and_nothing_else_shows_nothing() -> None:
     assert ArmChoice(10, 1).epsilon == 0
     assert ArmChoice(10, 1).total(10**9, 0.1).epsilon == 0
     for exploration in (0, 0.1, 1):
-        assert ArmChoice(10, exploration).total(0, 0.1) == choice.Total(0.0, 0.1, CLOSED)
+        assert ArmChoice(10, exploration).total(0, 0.1) == arms.Total(0.0, 0.1, CLOSED)
 
 
 def test_losses_at_the_edge_of_floating_point() -> None:
@@ -249,9 +250,9 @@ def test_rounds_without_an_end_and_without_a_beginning() -> None:
 
 def test_what_is_composed_is_composed_once() -> None:
     PAPER.total(123, 1e-3)
-    before = choice._walk.cache_info().misses
+    before = arms._walk.cache_info().misses
     PAPER.total(123, 1e-3)
-    assert choice._walk.cache_info().misses == before
+    assert arms._walk.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_bad_rounds_and_deltas() -> None:
 
 def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.pld_pmf", None)
-    choice._walk.cache_clear()
+    arms._walk.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install 'posse-bandits\[dp\]'"):
         PAPER.total(10, 1e-5)
 
@@ -281,3 +282,115 @@ def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: py
 def test_figures_rise_with_the_rounds() -> None:
     figures = [PAPER.total(rounds, 1e-5).epsilon for rounds in (1, 10, 100, 1000, 10_000, 100_000)]
     assert all(5 < b / a < 11 for a, b in pairwise(figures))
+
+
+BUDGET = Budget(100, 1e-5)
+
+
+def test_before_any_round_nothing_is_spent() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.1)))
+    assert [(made.epsilon, made.releases) for made in ledger.guarantees()] == [(0.0, 0), (0.0, 0)]
+    assert {claim.epsilon for claim in ledger.mechanism.claims(ledger.releases)} == {0.0}
+
+
+def test_both_figures_are_told() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.1)))
+    ledger.spend(times=60_000)
+    score, context = ledger.guarantees()
+    assert (score.unit, score.figure, score.releases) == ("score", "(4.511, 0)", 60_000)
+    assert (context.unit, context.figure, context.releases) == ("context", "(245200, 1e-05)", 60_000)
+    assert score.not_covered == (LATER_ROUNDS, *NEVER_COVERED)
+    assert context.not_covered == NEVER_COVERED
+    for made in (score, context):
+        assert json.loads(json.dumps(made.entry(), allow_nan=False))["unit"] == made.unit
+
+
+def test_the_published_figure_stands_beside_the_proved_ones() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.1)))
+    ledger.spend(times=60_000)
+    assert [claim.figure for claim in ledger.mechanism.claims(ledger.releases)] == [
+        "(4.606, 0)",
+        "(4.511, 0)",
+        "(276400, 0)",
+        "(270700, 0)",
+        "(245200, 1e-05)",
+    ]
+    assert all(claim.proved for claim in ledger.mechanism.claims(ledger.releases))
+
+
+def test_a_round_beyond_the_budget_is_refused_and_nothing_changes() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.1), BUDGET))
+    most = ArmChoice(10, 0.1).most_rounds(BUDGET)
+    assert most is not None
+    assert [ledger.spend() for _ in range(most)] == list(range(1, most + 1))
+    before = (ledger.state(), ledger.guarantees())
+    assert (ledger.left, ledger.epsilon <= 100) == (0, True)
+    refusal = rf"^\[P600\] the arm of round {most + 1} cannot be opened: .* of \(100, 1e-05\)\."
+    with pytest.raises(BudgetError, match=refusal):
+        ledger.spend()
+    assert (ledger.state(), ledger.guarantees()) == before
+
+
+def test_without_exploration_no_budget_allows_a_round() -> None:
+    with pytest.raises(BudgetError, match="no finite epsilon"):
+        Ledger(Arms(ArmChoice(10, 0.0), BUDGET)).spend()
+
+
+def test_without_exploration_and_budget_rounds_are_counted_and_prove_nothing() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.0)))
+    ledger.spend()
+    assert [made.epsilon for made in ledger.guarantees()] == [math.inf, math.inf]
+    assert [made.entry()["epsilon"] for made in ledger.guarantees()] == [None, None]
+
+
+def test_nothing_but_exploration_is_free() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 1.0), BUDGET))
+    ledger.spend(times=10**9)
+    assert ledger.left is None
+    assert [made.epsilon for made in ledger.guarantees()] == [0.0, 0.0]
+
+
+def test_a_round_composes_nothing() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.9), BUDGET))
+    before = arms._walk.cache_info()
+    for _ in range(100):
+        ledger.spend()
+    assert arms._walk.cache_info() == before
+
+
+def test_a_ledger_is_restored_and_goes_on_refusing() -> None:
+    ledger = Ledger(Arms(ArmChoice(10, 0.1), BUDGET))
+    ledger.spend(times=5)
+    again = Ledger.restored(Arms(ArmChoice(10, 0.1), BUDGET), json.loads(json.dumps(ledger.state())))
+    assert (again.state(), again.guarantees(), again.left) == (ledger.state(), ledger.guarantees(), ledger.left)
+    fresh = Ledger(Arms(ArmChoice(10, 0.1), BUDGET))
+    assert Ledger.restored(Arms(ArmChoice(10, 0.1), BUDGET), fresh.state()).releases == 0
+    with pytest.raises(BudgetError):
+        again.spend(times=10**6)
+
+
+@pytest.mark.parametrize(
+    ("count", "exploration", "budget"),
+    [(9, 0.1, BUDGET), (10, 0.2, BUDGET), (10, 0.1, None), (10, 0.1, Budget(99, 1e-5))],
+)
+def test_a_ledger_is_not_restored_for_other_arms(count: int, exploration: float, budget: Budget | None) -> None:
+    state = Ledger(Arms(ArmChoice(10, 0.1), BUDGET)).state()
+    with pytest.raises(ConfigError, match="the ledger was kept for"):
+        Ledger.restored(Arms(ArmChoice(count, exploration), budget), state)
+
+
+@pytest.mark.parametrize("times", [0, -1])
+def test_rounds_that_are_none(times: int) -> None:
+    with pytest.raises(ConfigError, match="times must be at least 1"):
+        Ledger(Arms(ArmChoice(10, 0.1), BUDGET)).spend(times=times)
+
+
+def test_the_missing_extra_is_told_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'posse-bandits\[dp\]'"):
+        Ledger(Arms(ArmChoice(10, 0.1)))
+
+
+def test_a_release_has_no_number() -> None:
+    with pytest.raises(ConfigError, match="all releases are alike"):
+        Ledger(Arms(ArmChoice(10, 0.1))).spend(3)
