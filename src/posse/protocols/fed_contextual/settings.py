@@ -15,10 +15,10 @@ from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
 from posse.core.extras import require
 from posse.core.interrupts import held
+from posse.policies.contextual.probabilities import Exploration
 from posse.privacy.dp.guarantee import Budget, figure
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import SampledGaussian, Training
-from posse.policies.contextual.probabilities import Exploration
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
