@@ -12,8 +12,8 @@ from typing import ClassVar
 from posse.policies import Policy
 from posse.policies.arms.checks import check
 from posse.problems import BernoulliArms
-from posse.protocols.samba.plain import simulate
-from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.federation import SimulatedWorld, federation
+from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
 

@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from posse.results import compare, export, reward_curves
 
 
@@ -31,7 +32,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="posse-"))
     data = Path(sys.argv[1]) if len(sys.argv) > 1 else made_up(folder / "ratings.csv")
     records = [
-        run_plain(SambaSettings(policy=policy, data=str(data), threshold=3, budget=3000, runs=20))
+        run(Samba(policy=policy, data=str(data), threshold=3, budget=3000, runs=20).plain())
         for policy in ("epsilon-greedy", "ucb", "thompson", "pursuit")
     ]
     for row in compare(records).rows:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from posse.policies import UCB
 from posse.problems import BernoulliArms
-from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.runtime.memory import MemoryRun
 
 

@@ -1,5 +1,58 @@
-"""Posse: bandits across organisations that will not show each other their data."""
+"""Posse: bandits across organisations that will not show each other their data.
+
+Settings of the four systems (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`); `run` them to a `Record`, or
+`start` them and go step by step; `compare`, `report`, `sweep`; `check` a policy of your own. Everything is imported when
+it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from posse.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from posse import policies as policies
+    from posse import problems as problems
+    from posse.core.errors import PosseError as PosseError
+    from posse.policies.checks import check as check
+    from posse.protocols.registry import run as run
+    from posse.protocols.registry import start as start
+    from posse.protocols.registry import systems as systems
+    from posse.protocols.samba.settings import Samba as Samba
+    from posse.results.compare import compare as compare
+    from posse.results.record import RunRecord as Record
+    from posse.results.report import write_report as report
+    from posse.results.store import Store as Store
+
+_HOMES = {
+    "PosseError": "posse.core.errors",
+    "Record": "posse.results.record:RunRecord",
+    "Samba": "posse.protocols.samba.settings",
+    "Store": "posse.results.store",
+    "check": "posse.policies.checks",
+    "compare": "posse.results.compare",
+    "report": "posse.results.report:write_report",
+    "run": "posse.protocols.registry",
+    "start": "posse.protocols.registry",
+    "systems": "posse.protocols.registry",
+}
+_ROOMS = ("policies", "problems")
+
+__all__ = ["__version__", *_HOMES, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"posse.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'posse' has no attribute '{name}'")
+    module, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

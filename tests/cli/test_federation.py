@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from posse.cli.watch import Pace, state_of
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import Call, one_line
 from tests.network.federations import free_port, laid_out
 
@@ -118,7 +119,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         out, _ = running.communicate(timeout=SECONDS)
         assert running.returncode == 0
     told = json.loads(out)
-    assert (told["total"],) == run_plain(SambaSettings(policy="ucb", owners=3, budget=BUDGET, seed=7)).total
+    assert (told["total"],) == run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain()).total
     assert told["pulls"] == BUDGET
     over = posse("up", str(file), "--json")
     assert (over.code, json.loads(over.out)) == (0, told)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from posse.cli.helptext import help_of
-from posse.problems.arms.settings import ProblemSettings
-from posse.protocols.samba.run import SambaSettings
+from posse.problems.settings import ProblemSettings
+from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call
 
 
-@pytest.mark.parametrize("name", list(SambaSettings.model_fields))
+@pytest.mark.parametrize("name", list(Samba.model_fields))
 def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
-    assert help_of(SambaSettings, name)
+    assert help_of(Samba, name)
     assert f"--{name.replace('_', '-')}" in posse("run", "samba", "--help", COLUMNS="200").out
 
 
@@ -30,7 +30,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(posse: Call) -> None
     outcome = posse("run", "samba", "--config", "run.toml", "--budget", "70", "--mask", "--json", "--no-save")
     config = json.loads(outcome.out)["records"][0]["config"]
     assert (config["owners"], config["budget"], config["level"], config["mask"]) == (4, 70, "paper", True)
-    assert config["seed"] == SambaSettings().seed
+    assert config["seed"] == Samba().seed
 
 
 def test_file_flags_and_python_give_the_same_run(posse: Call) -> None:
@@ -38,7 +38,7 @@ def test_file_flags_and_python_give_the_same_run(posse: Call) -> None:
     flags = ("--owners", "3", "--budget", "60", "--reward", "beta", "--seed", "9", "--runs", "2")
     by_file = json.loads(posse("simulate", "--config", "run.toml", "--json").out)["records"][0]
     by_flags = json.loads(posse("simulate", *flags, "--json").out)["records"][0]
-    expected = SambaSettings(owners=3, budget=60, reward="beta", seed=9, runs=2)
+    expected = Samba(owners=3, budget=60, reward="beta", seed=9, runs=2)
     assert by_file["total"] == by_flags["total"]
     assert by_file["config"] == by_flags["config"]
     assert by_file["config"]["runs"] == expected.runs

@@ -12,10 +12,10 @@ import pytest
 from posse.policies import UCB, EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems import Arms, BernoulliArms, BetaArms, EmpiricalArms
-from posse.problems.datasets.published import embedded_arms
+from posse.problems.datasets import embedded_arms
+from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.plain import simulate
-from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
 POLICIES: tuple[Policy, ...] = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Message
+from posse.core.roles import Entry, Message
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, Dealt, PartyCoins, together
 from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
@@ -20,7 +20,6 @@ from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.protocol import SimulatedWorld, federation, seeded
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
 from posse.runtime.memory import MemoryRun
-from posse.runtime.transcript import Entry
 
 SEED = 7
 Floats = NDArray[np.float64]

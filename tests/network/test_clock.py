@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import posse
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.network.operate import json_log
 from tests.network.federations import laid_out, opened, run_all
@@ -92,7 +93,7 @@ def run_shifted(folder, clock, moves, monkeypatch):
         counts += party.counts
     (total,) = [note.value for note in notes if note.kind == "total"]
     pulls = [party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"]
-    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=BUDGET, seed=7))
+    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [pulls]
     return counts, lines

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from posse.core.errors import DisagreementError
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from tests.network.federations import laid_out, opened
 
 
@@ -33,4 +34,4 @@ def test_a_wrong_file_can_be_corrected(tmp_path, wrong, said):
 
     asyncio.run(go())
     (total,) = [note.value for note in notes if note.kind == "total"]
-    assert run_plain(SambaSettings(policy="ucb", owners=3, budget=40, seed=7)).total == (total,)
+    assert run(Samba(policy="ucb", owners=3, budget=40, seed=7).plain()).total == (total,)

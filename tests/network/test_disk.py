@@ -8,7 +8,8 @@ import errno
 import pytest
 
 from posse.core.errors import JournalError
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from tests.network.disks import FailingDisk
 from tests.network.federations import laid_out, opened
 
@@ -63,7 +64,7 @@ def failing(folder, name, fault, after, *, times=1):
 
 def check(folder, name, fault, after, **how):
     total, pulls, errors = failing(folder, name, fault, after, **how)
-    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=BUDGET, seed=7))
+    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [pulls]
     for error in errors:

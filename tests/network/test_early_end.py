@@ -72,7 +72,7 @@ def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
 def going(key, steps=400):  # noqa: F811
     from posse.policies import UCB
     from posse.protocols.samba.deploy import VOCABULARY
-    from posse.protocols.samba.protocol import SimulatedWorld, owner_names
+    from posse.protocols.samba.federation import SimulatedWorld, owner_names
     from tests.network.seam import Network
 
     links = [("controller", name) for name in ("customer", "comp", *owner_names(len(ARMS)))]

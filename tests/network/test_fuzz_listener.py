@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from posse.core.errors import ProtocolError
+from posse.protocols.registry import run
 from posse.protocols.samba.deploy import VOCABULARY, build
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.desk import Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer
@@ -199,7 +200,7 @@ def finish(paths):
     parties = asyncio.run(to_the_end())
     for party in parties:
         party.engine._journal.close()
-    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=BUDGET, seed=7))
+    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
     assert {(note.value,) for note in notes if note.kind == "total"} == {plain.total}
     pulls = [party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"]
     assert plain.pulls.tolist() == [pulls]

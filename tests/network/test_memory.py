@@ -12,7 +12,8 @@ from statistics import median
 import pytest
 
 from posse.core.errors import LinkError
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from posse.runtime.network.engine import SNAPSHOT_BYTES
 from posse.runtime.network.operate import ask
 from tests.network import torment
@@ -94,7 +95,7 @@ def test_a_hundred_thousand_steps(tmp_path, monkeypatch):
                     continue
         federation.wait()
         seconds = time.monotonic() - began
-    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=budget, seed=7))
+    plain = run(Samba(policy="ucb", owners=3, budget=budget, seed=7).plain())
     assert (federation.result(),) == plain.total
     print(f"\n{budget:,} steps in {seconds:.0f} s")
     for name, rows in samples.items():

@@ -9,7 +9,8 @@ from collections import Counter
 
 import pytest
 
-from posse.protocols.samba.run import SambaSettings, run_plain
+from posse.protocols.registry import run
+from posse.protocols.samba.settings import Samba
 from posse.runtime.network.party import Timing
 from tests.network.federations import laid_out, opened, run_all
 
@@ -119,7 +120,7 @@ def disturbed(folder, seed, events, *, budget, power, longest):
 
 
 def check(found, budget):
-    plain = run_plain(SambaSettings(policy="ucb", owners=3, budget=budget, seed=7))
+    plain = run(Samba(policy="ucb", owners=3, budget=budget, seed=7).plain())
     assert plain.total == (found[0],)
     assert plain.pulls.tolist() == [found[1]]
 

@@ -14,11 +14,11 @@ from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.deploy import VOCABULARY
+from posse.protocols.samba.federation import SimulatedWorld, owner_names
 from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.plain import simulate
-from posse.protocols.samba.protocol import SimulatedWorld, owner_names
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.protocols.samba.twin import simulate
 from tests.network.seam import Network
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8])

@@ -14,7 +14,7 @@ from posse.core.exact import gumbel
 from posse.core.random import GUMBEL, derive, uniform
 from posse.policies import EpsilonGreedy, Policy, Pursuit, Softmax
 from posse.problems import BernoulliArms
-from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.twin import simulate
 from tests.core.chance import chi_square, chi_square_limit
 
 SEEDS = range(12_000)

@@ -14,7 +14,7 @@ from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.paillier import PrivateKey
 from posse.privacy.crypto.streams import Words
 from posse.problems import BernoulliArms
-from posse.protocols.samba.protocol import SimulatedWorld, federation
+from posse.protocols.samba.federation import SimulatedWorld, federation
 
 
 class Federation:

@@ -24,9 +24,9 @@ from posse.protocols.dp_combinatorial.messages import Delivered, Report
 from posse.protocols.dp_combinatorial.protocol import SimulatedMarket
 from posse.protocols.dp_combinatorial.protocol import federation as agents_of_market
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Close
 from posse.protocols.samba.owner import close_bytes
-from posse.protocols.samba.protocol import SimulatedWorld, federation
 from tests.protocols.durable import Moved, Recorded, samba_anew, samba_meaning
 
 KEY: PrivateKey = generate_key(2048)

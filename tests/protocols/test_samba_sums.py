@@ -12,7 +12,7 @@ from posse.problems import BernoulliArms
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.messages import Close, Sum, Total
 from posse.protocols.samba.owner import close_bytes
-from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.twin import simulate
 from tests.protocols.harness import Federation, snapshot
 
 KEY = generate_key(2048)

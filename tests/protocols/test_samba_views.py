@@ -15,12 +15,13 @@ from posse.policies.arms.greedy import mean
 from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
-from posse.problems.datasets.published import embedded_arms
+from posse.problems.datasets import embedded_arms
+from posse.protocols.registry import run
+from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.levels import LEVELS, Switches, check_level, leaks
 from posse.protocols.samba.messages import Batch, Choice, Explore, Reply, Score
-from posse.protocols.samba.plain import simulate
-from posse.protocols.samba.protocol import SimulatedWorld, federation
-from posse.protocols.samba.run import SambaSettings, run_plain, run_secure
+from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 from tests.protocols.harness import Federation, secrets_of
 
@@ -94,7 +95,7 @@ def test_no_secret_in_states_records_or_errors(level: str, capsys: pytest.Captur
             federation_.roles[receiver].receive("mallory", message)
         except Exception as error:
             shown.append(f"{error!r} {error}")
-    record = run_secure(SambaSettings(policy="softmax", owners=4, budget=30, level=level, seed=987654321), key=KEY)  # type: ignore[arg-type]
+    record = run(Samba(policy="softmax", owners=4, budget=30, level=level, seed=987654321), key=KEY)  # type: ignore[arg-type]
     document = json.dumps(record.metadata())
     assert "987654321" in document  # the world seed of a simulation is in the record, and nothing secret is
     secrets |= {int(prime).to_bytes(128, "big") for prime in (KEY._p, KEY._q)}
@@ -174,8 +175,8 @@ def test_switches_belong_to_level_paper() -> None:
 
 
 def test_records_of_twins_are_identical_but_for_their_costs() -> None:
-    settings = SambaSettings(policy="pursuit", owners=4, budget=120, runs=2, seed=5)
-    secure, plain = run_secure(settings, key=KEY), run_plain(settings)
+    settings = Samba(policy="pursuit", owners=4, budget=120, runs=2, seed=5)
+    secure, plain = run(settings, key=KEY), run(settings.plain())
     np.testing.assert_array_equal(secure.reward, plain.reward)
     np.testing.assert_array_equal(secure.regret, plain.regret)
     np.testing.assert_array_equal(secure.pulls, plain.pulls)

@@ -15,7 +15,7 @@ from posse.experiments.samba.rewards import OWN, SHARED, THEIRS, draw_correlatio
 from posse.experiments.samba.their_thompson import SEEDS, their_beta, their_stream, their_thompson
 from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
-from posse.protocols.samba.plain import simulate
+from posse.protocols.samba.twin import simulate
 
 
 def authors(n: int) -> float:

@@ -146,7 +146,7 @@ def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
 
 
 def _check_samba(federation: FederationFile) -> None:
-    from posse.protocols.samba.plain import check_budget
+    from posse.protocols.samba.twin import check_budget
     from posse.runtime.certificates.names import check_name
     from posse.runtime.network.deployment import address
     from posse.runtime.sources import SourceSettings

@@ -9,7 +9,8 @@ over a network, one message at a time, and under injected faults.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -65,6 +66,34 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 Action: TypeAlias = Send | Many | Ask | Note
+
+
+class Entry(NamedTuple):
+    """One message that moved: what was sent, how large it was on the wire, and when."""
+
+    number: int
+    sender: str
+    receiver: str
+    message: Message
+    size: int = 0
+    """Bytes of the encoded message."""
+    time: int = 0
+    """Decisions made before it moved."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What some parties together saw of a run: all that an adversary who holds them knows."""
+
+    parties: tuple[str, ...]
+    entries: Sequence[Entry]
+    """Messages that one of them sent or received, in order; the world's answers come from `WORLD`."""
+    secrets: Mapping[str, Mapping[str, Any]]
+    """Each party's own state with its secrets (`Role.save`)."""
+    public: Mapping[str, Any]
+    """The terms that everybody knows."""
+    forgotten: int = 0
+    """Messages of the run that are no longer held, where only the last ones are kept."""
 
 
 class Role(Protocol):

@@ -1,20 +1,23 @@
 """Configuration: one pydantic model, whether it comes from a TOML file, from flags or from Python.
 
-Values given by flags win over the file. Unknown keys are errors, with the nearest known one.
+Values given by flags win over the file. Unknown keys are errors, with the nearest known one. A paper's own word for a
+setting is an alias: `budget` for `horizon`, or `offers` for the part `data.offers`.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
+
+T = TypeVar("T")
 
 
 class Settings(BaseModel):
@@ -22,17 +25,58 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other words for settings: the field, or field.part where the field takes a table of named parts."""
+    _kept: dict[str, Any] = PrivateAttr(default_factory=dict)
+
     def __init__(self, **values: Any) -> None:
         """Build from keywords; a mistake is one `ConfigError` of one line."""
         try:
-            super().__init__(**values)
+            super().__init__(**self._named(values))
         except ValidationError as error:
-            raise ConfigError(_explain(error, tuple(type(self).model_fields))) from None
+            known = (*type(self).model_fields, *self.aliases)
+            raise ConfigError(_explain(error, known)) from None
 
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
-        return cls(**{**(read_toml(file) if file is not None else {}), **(values or {})})
+        return cls(**{**(cls._named(read_toml(file)) if file is not None else {}), **cls._named(values or {})})
+
+    @classmethod
+    def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace aliases by the fields they stand for."""
+        named = {name: value for name, value in values.items() if name not in cls.aliases}
+        for alias in (name for name in values if name in cls.aliases):
+            field, _, part = cls.aliases[alias].partition(".")
+            if not part and field in named:
+                raise ConfigError(f"{alias} is another word for {field}, got both. Give one.")
+            if not part:
+                named[field] = values[alias]
+            elif values[alias] is not None:
+                whole = named.get(field) or {}
+                if not isinstance(whole, Mapping) or part in whole:
+                    raise ConfigError(f"{alias} is a part of {field}, got both. Give one.")
+                named[field] = {**whole, part: values[alias]}
+        return named
+
+    def but(self, **changes: Any) -> Self:
+        """Return these settings with changes, checked like new ones."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        changes = self._named(changes)
+        return type(self)(**{**given, **changes})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return `but(**update)`: a copy is checked, and loads anew what follows from its settings."""
+        return self.but(**(update or {}))
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__pydantic_private__": {"_kept": {}}}
+
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """Return what `make` gives, made at most once for these settings: data are loaded once and not at every use."""
+        if what not in self._kept:
+            self._kept[what] = make()
+        return cast("T", self._kept[what])
 
     def resolved(self) -> dict[str, Any]:
         """Every setting with its value, as a record keeps it."""

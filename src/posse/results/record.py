@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
 """The fields that are arrays; all others are plain values (`Record.metadata`)."""
 
-STATUSES = ("finished", "interrupted", "failed")
+STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
@@ -148,6 +148,8 @@ class Record(Named):
     """Entries of the privacy ledger."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
     """Further figures worth a line in a table."""
+    show: Mapping[str, JSON] = field(default_factory=dict)
+    """What its system wants shown: title, roles with their colours, what each learns, sections (tables), protection."""
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
     created: str = field(default_factory=utc_now)
@@ -173,7 +175,7 @@ class Record(Named):
         put("seconds", float(self.seconds))
         put("privacy", tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)))
         put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
-        for name in ("config", "problem", "summary"):
+        for name in ("config", "problem", "summary", "show"):
             put(name, plain_dict(getattr(self, name), name))
         check(self)
         vocabulary(self.problem.get("words"))

@@ -10,17 +10,52 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role, Send
-from posse.runtime.transcript import Transcript
+from posse.core.roles import WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
 
 World = Callable[[Any], Message]
 """Answers what the roles of one protocol ask of the world (their own kind of `Ask`)."""
+
+
+class Transcript:
+    """The last `limit` messages of a run; older ones are forgotten, so its size is bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: deque[Entry] = deque(maxlen=limit)
+        self.count = 0
+
+    def add(self, sender: str, receiver: str, message: Message, size: int = 0, time: int = 0) -> None:
+        """Keep one message."""
+        self._entries.append(Entry(self.count, sender, receiver, message, size, time))
+        self.count += 1
+
+    @property
+    def forgotten(self) -> int:
+        """How many messages are no longer held."""
+        return self.count - len(self._entries)
+
+    def view(self, *parties: str) -> list[Entry]:
+        """Return what these parties sent and received: all that they saw of the run."""
+        return [entry for entry in self._entries if entry.sender in parties or entry.receiver in parties]
+
+    def copy(self) -> Transcript:
+        """Return a transcript of its own with the same messages."""
+        made = Transcript(self._entries.maxlen or 0)
+        made._entries, made.count = self._entries.copy(), self.count
+        return made
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 class Delivery(NamedTuple):
@@ -52,14 +87,21 @@ class MemoryRun:
     lost.
 
     Bytes are the encoded size of each message (msgpack); seconds are this thread's CPU time inside each kind of role.
+
+    Without a world, what roles ask of it waits in `asks` until `answer` is called.
     """
 
-    def __init__(self, roles: Iterable[Role], world: World, *, transcript: int = 0) -> None:
+    def __init__(self, roles: Iterable[Role], world: World | None, *, transcript: int = 0) -> None:
         self.roles = {role.name: role for role in roles}
+        self.asks: dict[int, Ask] = {}
+        """What the world outside has not answered yet, by number."""
+        self.time = 0
+        """Decisions made so far, as the caller counts them; kept with each message of the transcript."""
         self.transcript = Transcript(transcript) if transcript else None
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
         self.hops: dict[tuple[str, str], Hop] = {}
-        self._world = world
+        self.world = world
+        self._asked = 0
         self._queue: deque[Action] = deque()
         self._encode = msgspec.msgpack.Encoder().encode
         self._last: Send | None = None
@@ -123,7 +165,7 @@ class MemoryRun:
             else:
                 for each_sender, each_name, each in rest:
                     if self.transcript is not None:
-                        self.transcript.add(each_sender, each_name, each)
+                        self.transcript.add(each_sender, each_name, each, len(self._encode(each)), self.time)
                     asked.extend(self.roles[each_name].receive(each_sender, each))
         finally:
             self.seconds[role.kind] += time.thread_time() - started
@@ -141,13 +183,78 @@ class MemoryRun:
         hop.bytes += moved * len(self._encode(message))
 
     def _answer(self, ask: Ask) -> None:
-        """Let the world answer, whose time is nobody's, and give the answer to who asked."""
-        answer = self._world(ask)
-        if self.transcript is not None:
-            self.transcript.add(WORLD, ask.party, answer)
+        """Deliver the world's answer; its time is charged to no role."""
+        if self.world is None:
+            self._asked += 1
+            self.asks[self._asked] = ask
+        else:
+            self._give(ask, self.world(ask))
+
+    def answer(self, number: int, answer: Message) -> None:
+        """Answer for the world outside; an answer that the role refuses leaves the ask open."""
+        self._give(self.asks[number], answer)
+        del self.asks[number]
+
+    def _give(self, ask: Ask, answer: Message) -> None:
         role = self.roles[ask.party]
         started = time.thread_time()
         try:
-            self._queue.extend(role.receive(WORLD, answer))
+            asked = role.receive(WORLD, answer)
         finally:
             self.seconds[role.kind] += time.thread_time() - started
+        self._queue.extend(asked)
+        if self.transcript is not None:
+            self.transcript.add(WORLD, ask.party, answer, len(self._encode(answer)), self.time)
+
+    def save(self) -> dict[str, Any]:
+        """Return what is needed to come back to this moment with roles made anew from the same arguments (see `fork`)."""
+        return {
+            "roles": {name: self._encode(role.save()) for name, role in self.roles.items()},
+            "transcript": None if self.transcript is None else self.transcript.copy(),
+            "seconds": dict(self.seconds),
+            "hops": {hop: replace(traffic) for hop, traffic in self.hops.items()},
+            "queue": list(self._queue),
+            "asks": dict(self.asks),
+            "numbers": (self._asked, self.time, self._started),
+        }
+
+    def load(self, saved: Mapping[str, Any], roles: Iterable[Role], world: World | None) -> None:
+        """Come back to a saved moment, with the world as it was then."""
+        self.world, self.seconds = world, dict(saved["seconds"])
+        self.roles = {role.name: role for role in roles}
+        for name, state in saved["roles"].items():
+            self.roles[name].load(msgspec.msgpack.decode(state))
+        self.transcript = None if saved["transcript"] is None else saved["transcript"].copy()
+        self.hops = {hop: replace(traffic) for hop, traffic in saved["hops"].items()}
+        self._queue, self.asks = deque(saved["queue"]), dict(saved["asks"])
+        self._asked, self.time, self._started = saved["numbers"]
+
+
+def fork(state: Any) -> Any:
+    """Copy a simulation's state so that the two go on apart: containers and arrays are copied, what they hold is shared.
+
+    >>> class World:
+    ...     def __init__(self):
+    ...         self.pulls = [1, 2]
+    >>> world = World()
+    >>> fork(world).pulls is world.pulls
+    False
+    """
+    if (
+        state is None
+        or isinstance(state, str | bytes | int | float | type)
+        or callable(getattr(state, "py_func", None))
+    ):
+        return state
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if isinstance(state, dict | list | deque | set):
+        return state.copy()
+    if isinstance(state, tuple):
+        parts = [fork(part) if isinstance(part, np.ndarray | list | dict) else part for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    made = copy(state)
+    for name, value in getattr(made, "__dict__", {}).items():
+        if isinstance(value, np.ndarray | dict | list | deque | set | tuple):
+            object.__setattr__(made, name, fork(value))
+    return made

@@ -16,8 +16,8 @@ import pytest
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
+from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Reply, Score
-from posse.protocols.samba.protocol import SimulatedWorld, federation
 from posse.runtime.memory import MemoryRun
 from tests.core.chance import chi_square, chi_square_limit, contingency
 

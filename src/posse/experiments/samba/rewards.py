@@ -14,8 +14,8 @@ from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
 from posse.experiments.samba.their_thompson import their_beta, their_stream, their_thompson
 from posse.policies import Thompson
-from posse.problems.datasets.published import embedded_arms
-from posse.protocols.samba.plain import simulate
+from posse.problems.datasets import embedded_arms
+from posse.protocols.samba.twin import simulate
 
 STEPS = 2_000
 """Draws from which a correlation is measured: its standard error is .022 where there is none."""

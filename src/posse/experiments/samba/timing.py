@@ -16,10 +16,10 @@ from functools import cache
 from posse.core.errors import DataError
 from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms.rewards import Arms
-from posse.protocols.samba.plain import simulate
-from posse.protocols.samba.protocol import SimulatedWorld, federation
-from posse.protocols.samba.run import warm_up
+from posse.problems.arms import Arms
+from posse.protocols.samba.federation import SimulatedWorld, federation
+from posse.protocols.samba.system import warm_up
+from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
 KEY_BITS = 2048

@@ -185,20 +185,18 @@ def _published(
 
 
 def _twin(
-    world, seeds, keys, budget, bits, as_published, permute, mask, parameters, start, kinds, scales, ceilings, points,
-    gaps, units, pulls, curve, lost, arms,
+    world, seeds, keys, first, last, bits, as_published, permute, mask, parameters, kinds, scales, ceilings, points,
+    gaps, units, pulls, curve, lost, arms, memories, earned, missed, reached,
 ):  # fmt: skip
-    """Run the plain bandit for every seed, selecting as level `standard` or `paper` does."""
+    """Run the plain bandit for every seed from step `first` to `last`, selecting as level `standard` or `paper` does."""
     runs, owners = keys.shape
     passes = kinds.shape[0]
     for run in numba.prange(runs):
         seed = seeds[run]
-        memory = np.full(owners, start)
+        memory = memories[run]
         order, values, xs = np.arange(owners), np.empty(owners), np.empty(owners, np.int64)
-        point = 0
-        earned = 0
-        missed = 0.0
-        for t in range(1, budget + 1):
+        point = reached[run]
+        for t in range(first, last + 1):
             chosen = t - 1
             if t > owners:
                 tossed_up = tossed(seed, t, explore(t, owners, parameters))
@@ -219,14 +217,15 @@ def _twin(
             gain = reward(world, seed, chosen, pulls[run, chosen])
             units[run, chosen] += gain
             pulls[run, chosen] += 1
-            earned += gain
-            missed += gaps[chosen]
+            earned[run] += gain
+            missed[run] += gaps[chosen]
             if arms.shape[0] > 0:
                 arms[run, t - 1] = chosen
             if point < points.shape[0] and points[point] == t:
-                curve[run, point] = earned
-                lost[run, point] = missed
+                curve[run, point] = earned[run]
+                lost[run, point] = missed[run]
                 point += 1
+        reached[run] = point
 
 
 @dataclass(frozen=True)

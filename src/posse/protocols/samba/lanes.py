@@ -15,7 +15,7 @@ from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
 from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS
 from posse.privacy.crypto.streams import Words
 from posse.protocols.samba.kernels import kernels, paper_mask
-from posse.protocols.samba.plain import selections
+from posse.protocols.samba.twin import selections
 
 FRAME_BYTES = 8 * FRAME_WORDS
 PAPER_BYTES = 8

@@ -35,8 +35,8 @@ from posse.privacy.crypto.paillier import PublicKey
 from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
-from posse.protocols.samba.plain import check_budget
 from posse.protocols.samba.saved import PartySaved
+from posse.protocols.samba.twin import check_budget
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,22 +76,65 @@ def check_budget(arms: int, budget: int) -> None:
         raise ConfigError(f"budget must be below 2^29, got {budget}.")
 
 
-def simulate(
-    arms: Arms,
-    policy: Policy,
-    budget: int,
-    seeds: Sequence[int],
-    *,
-    level: str = "standard",
-    permute: bool = True,
-    mask: bool = True,
-    points: int = 200,
-    keep_arms: bool = False,
-) -> Outcome:
-    """Run the plain bandit for every seed.
+class Twin:
+    """The plain bandit for every seed side by side, from step to step.
 
     `level` names the secure level whose twin this is: the twin of `paper` selects as its comp does, in permuted order.
     Cost: about N K evaluations of the score a seed; memory does not grow with N unless `keep_arms`.
+    """
+
+    def __init__(
+        self,
+        arms: Arms,
+        policy: Policy,
+        budget: int,
+        seeds: Sequence[int],
+        *,
+        level: str = "standard",
+        permute: bool = True,
+        mask: bool = True,
+        points: int = 200,
+        keep_arms: bool = False,
+    ) -> None:
+        owners, runs = len(arms), len(seeds)
+        check_budget(owners, budget)
+        check_level(level, Switches(), policy)
+        self.seeds, self.budget, self.step = tuple(seeds), budget, 0
+        self.steps = points_of(budget, points)
+        self.units, self.pulls = np.zeros((2, runs, owners), np.int64)
+        self._curve, self._lost = np.zeros((runs, len(self.steps)), np.int64), np.zeros((runs, len(self.steps)))
+        self._arms = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
+        self._memory = np.full((runs, owners), policy.start(owners))
+        self._earned, self._missed, self._point = np.zeros(runs, np.int64), np.zeros(runs), np.zeros(runs, np.int64)
+        self._kernel = kernels(policy).twin
+        self._fixed = (
+            arms.world, np.array(list(seeds), np.uint64), own_keys(seeds, owners), tie_bits(owners), level == "paper",
+            permute, mask, policy.parameters(), *selections(policy), arms.best - arms.means,
+        )  # fmt: skip
+
+    def advance(self, n: int) -> None:
+        """Make n steps in every seed, or as many as are left."""
+        first, self.step = self.step + 1, min(self.budget, self.step + n)
+        world, seeds, keys, bits, published, permute, mask, parameters, kinds, scales, ceilings, gaps = self._fixed
+        self._kernel(
+            world, seeds, keys, first, self.step, bits, published, permute, mask, parameters, kinds, scales, ceilings,
+            self.steps, gaps, self.units, self.pulls, self._curve, self._lost, self._arms, self._memory, self._earned,
+            self._missed, self._point,
+        )  # fmt: skip
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the runs gave so far; curves end where they are."""
+        reached = int(np.searchsorted(self.steps, self.step, side="right"))
+        arms = self._arms[:, : self.step] if self._arms.size else None
+        return Outcome(
+            self.seeds, self.steps[:reached], self._curve[:, :reached] / REWARD_ONE, self._lost[:, :reached].copy(),
+            self.units.copy(), self.pulls.copy(), arms,
+        )  # fmt: skip
+
+
+def simulate(arms: Arms, policy: Policy, budget: int, seeds: Sequence[int], **options: Any) -> Outcome:
+    """Run the plain bandit for every seed to the end; `options` are those of `Twin`.
 
     >>> from posse.policies import UCB
     >>> from posse.problems import BernoulliArms
@@ -98,22 +142,6 @@ def simulate(
     >>> [int(pulls[1]) for pulls in outcome.pulls]
     [958, 976, 977]
     """
-    owners = len(arms)
-    check_budget(owners, budget)
-    check_level(level, Switches(), policy)
-    kinds, scales, ceilings = selections(policy)
-    steps = points_of(budget, points)
-    runs = len(seeds)
-    units = np.zeros((runs, owners), np.int64)
-    pulls = np.zeros((runs, owners), np.int64)
-    curve = np.zeros((runs, len(steps)), np.int64)
-    lost = np.zeros((runs, len(steps)))
-    gaps = arms.best - arms.means
-    pulled = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
-    world, keys = np.array(list(seeds), np.uint64), own_keys(seeds, owners)
-    start = policy.start(owners)
-    kernels(policy).twin(
-        arms.world, world, keys, budget, tie_bits(owners), level == "paper", permute, mask, policy.parameters(), start,
-        kinds, scales, ceilings, steps, gaps, units, pulls, curve, lost, pulled,
-    )  # fmt: skip
-    return Outcome(tuple(seeds), steps, curve / REWARD_ONE, lost, units, pulls, pulled if keep_arms else None)
+    twin = Twin(arms, policy, budget, seeds, **options)
+    twin.advance(budget)
+    return twin.outcome

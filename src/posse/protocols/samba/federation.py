@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Pull, Reward, Role
-from posse.policies.arms.base import Policy
+from posse.core.fixed import REWARD_ONE, to_units
+from posse.core.roles import Ask, Pull, Reward, Role
+from posse.policies.base import Policy
 from posse.privacy.crypto.keys import Identity
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms.rewards import Arms
+from posse.privacy.crypto.secrets import Secrets
+from posse.problems.arms import Arms
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.plain import check_budget
-from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Terms, policy_terms
-from posse.results.record import points_of
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.protocols.samba.twin import check_budget
+from posse.results.points import points_of
 
 
-def federation(
+def prepare(
     arms: Arms,
     policy: Policy,
     budget: int,
@@ -32,11 +34,12 @@ def federation(
     level: str = "standard",
     switches: Switches | None = None,
     key: PrivateKey | None = None,
-) -> list[Role]:
-    """Make the roles of a simulated run: one owner an arm, a controller, a comp and a customer.
+) -> Callable[[], list[Role]]:
+    """Prepare the roles of a simulated run: one owner an arm, a controller, a comp and a customer.
 
-    `seed` is the world seed: rewards, coins, ties and own draws derive from it, so that the run can be compared with
-    its plain twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the operating system.
+    Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
+    ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
+    and (at `standard`) permutations come from the operating system.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
@@ -45,6 +48,7 @@ def federation(
     customer = Identity()
     names = owner_names(len(arms))
     identities = {name: Identity() for name in (*names, CONTROLLER, COMP)}
+    secrets = {name: Secrets.fresh() for name in (*identities, CUSTOMER)}
     terms = Terms(
         run=os.urandom(8).hex(),
         budget=budget,
@@ -55,13 +59,26 @@ def federation(
         paillier_n=key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big"),
     )
     expected = Expected(policy, level, switches)
-    roles: list[Role] = [
-        Customer(customer, expected, terms, {name: identity.public for name, identity in identities.items()}, key),
-        Controller(identities[CONTROLLER], customer.public, expected, names, seed),
-        Comp(identities[COMP], customer.public, expected, seed),
-    ]
-    roles.extend(Owner(name, identities[name], customer.public, expected, seed, seed) for name in names)
+    public = {name: identity.public for name, identity in identities.items()}
+
+    def roles() -> list[Role]:
+        servers: list[Role] = [
+            Customer(customer, expected, terms, public, key, secrets=secrets[CUSTOMER]),
+            Controller(identities[CONTROLLER], customer.public, expected, names, seed, secrets=secrets[CONTROLLER]),
+            Comp(identities[COMP], customer.public, expected, seed, secrets=secrets[COMP]),
+        ]
+        owners = (
+            Owner(name, identities[name], customer.public, expected, seed, seed, secrets=secrets[name])
+            for name in names
+        )
+        return [*servers, *owners]
+
     return roles
+
+
+def federation(*arguments: Any, **options: Any) -> list[Role]:
+    """Make the roles of a simulated run (`prepare`)."""
+    return prepare(*arguments, **options)()
 
 
 def owner_names(count: int) -> tuple[str, ...]:
@@ -94,6 +111,10 @@ class SimulatedWorld:
         """Pull an owner's arm."""
         arm = self._number[pull.party]
         units = self._arms.reward(self._seed, arm, pull.number)
+        self._count(arm, units)
+        return Reward(pull.number, units)
+
+    def _count(self, arm: int, units: int) -> None:
         self.pulls[arm] += 1
         self.units[arm] += units
         self._earned += units
@@ -104,7 +125,10 @@ class SimulatedWorld:
         if len(self._curve) < len(self.steps) and self.steps[len(self._curve)] == self._step:
             self._curve.append(self._earned)
             self.regret.append(self._missed)
-        return Reward(pull.number, units)
+
+    def answered(self, ask: Ask, reward: float) -> None:
+        """Count a pull that a world outside has answered."""
+        self._count(self._number[ask.party], to_units(reward))
 
     @property
     def reached(self) -> int:

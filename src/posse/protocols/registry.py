@@ -1,0 +1,107 @@
+"""Which systems there are, and runs of any of them.
+
+Built-in systems are named here by their module and imported when they are used; others are found by the entry point
+`posse.systems` or, while they are being written, by the variable POSSE_SYSTEMS (modules, with commas between). Each
+module has a `SYSTEM`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal
+
+from posse.core.check import nearest
+from posse.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from posse.protocols.base import Run, RunSettings, System
+    from posse.results.progress import Watch
+    from posse.results.record import RunRecord as Record
+
+BUILT_IN = {
+    "samba": "posse.protocols.samba.system",
+    "mpc-contextual": "posse.protocols.mpc_contextual.system",
+    "dp-combinatorial": "posse.protocols.dp_combinatorial.system",
+    "fed-contextual": "posse.protocols.fed_contextual.system",
+}
+GROUP = "posse.systems"
+VARIABLE = "POSSE_SYSTEMS"
+TRANSCRIPT = 100_000
+"""Messages that a run of `start` keeps for views; a run of `run` keeps none."""
+
+
+def names() -> tuple[str, ...]:
+    """Names of all systems, the built-in ones first."""
+    return tuple(_modules())
+
+
+def systems() -> Iterator[System]:
+    """All systems."""
+    return (system(name) for name in names())
+
+
+def system(name: str) -> System:
+    """The system of this name."""
+    modules = _modules()
+    if name not in modules:
+        raise ConfigError(f"unknown system '{name}'.{nearest(name, tuple(modules))}")
+    return _load(modules[name])
+
+
+def system_of(settings: RunSettings) -> System:
+    """The system that these settings are of."""
+    return system(settings.system)
+
+
+def _modules() -> dict[str, str]:
+    """Module of every system, by the system's name."""
+    found = dict(BUILT_IN)
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, point.value.partition(":")[0])
+    for module in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        found.setdefault(_load(module.strip()).name, module.strip())
+    return found
+
+
+@cache
+def _load(module: str) -> System:
+    try:
+        made: System = importlib.import_module(module).SYSTEM
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise  # something that the module itself needs
+        raise ConfigError(f"there is no module '{module}' with a system. Check {VARIABLE}.") from error
+    except AttributeError as error:
+        raise ConfigError(f"the module '{module}' has no SYSTEM.") from error
+    return made
+
+
+def start(
+    settings: RunSettings, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
+    transcript: int = TRANSCRIPT, **options: Any,
+) -> Run:  # fmt: skip
+    """Begin a run that goes forward one message or one decision at a time.
+
+    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript` messages are kept for
+    views. `options` are those of the system's own `start`.
+    """
+    return system_of(settings).start(settings, seeds=seeds, world=world, transcript=transcript, **options)
+
+
+def run(settings: RunSettings, *, watch: Watch | None = None, **options: Any) -> Record:
+    """Run the settings to the end, every seed, and return the record.
+
+    Ctrl-C raises `Interrupted`, a `KeyboardInterrupt` that holds the record of what was done.
+    """
+    from posse.results.interrupted import Interrupted
+
+    going = start(settings, transcript=0, **options)
+    try:
+        going.finish(watch)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(going.record("interrupted")) from stop
+    return going.record()

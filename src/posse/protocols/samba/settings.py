@@ -1,0 +1,93 @@
+"""Settings of Samba: one model for Python, a TOML file and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from posse.policies.base import Policy
+from posse.policies.settings import PARAMETERS, PolicySettings
+from posse.privacy.crypto.paillier import DEFAULT_BITS
+from posse.problems.arms import Arms
+from posse.problems.settings import ProblemSettings
+from posse.protocols.base import RunSettings
+from posse.protocols.samba.levels import Switches, check_level
+from posse.protocols.samba.twin import check_budget
+from posse.results.values import JSON
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What settings make."""
+
+    arms: Arms
+    policy: Policy
+    switches: Switches
+
+
+class Samba(RunSettings, ProblemSettings, PolicySettings):
+    """Everything a run of Samba needs to know.
+
+    >>> Samba(policy="ucb", owners=3, budget=200).horizon
+    200
+    """
+
+    system: ClassVar[str] = "samba"
+    aliases: ClassVar[Mapping[str, str]] = {"budget": "horizon", "steps": "horizon"}
+
+    horizon: int = 10_000
+    """Number of pulls N (the paper's budget)."""
+    level: Literal["standard", "paper"] = "standard"
+    """Level of protection: 'standard', or 'paper' as published."""
+    path: Literal["roles", "plain"] = "roles"
+    """roles: owners, controller, comp and customer exchange messages; plain: the twin, in which one party sees all."""
+    aes: bool = True
+    """AES-GCM on what owners send (can be off at level paper only)."""
+    paillier: bool = True
+    """Paillier on the sums (can be off at level paper only)."""
+    permutation: bool = True
+    """Permute the owners before comp sees scores (can be off at level paper only)."""
+    mask: bool = True
+    """Mask the scores that comp compares (can be off at level paper only)."""
+    paillier_bits: int = DEFAULT_BITS
+    """Size of the Paillier key."""
+
+    @model_validator(mode="after")
+    def _check_samba(self) -> Samba:
+        check_level(self.level, self.switches, self.make_policy())
+        if self.owners is not None:
+            check_budget(self.owners, self.horizon)
+        return self
+
+    @property
+    def switches(self) -> Switches:
+        """The protections of the paper that are on."""
+        return Switches(self.aes, self.paillier, self.permutation, self.mask)
+
+    def load(self) -> Setup:
+        """Check what needs the arms, and return arms, policy and switches; arms are made once."""
+        return self.once("setup", self._load)
+
+    def _load(self) -> Setup:
+        arms = self.arms()
+        check_budget(len(arms), self.horizon)
+        return Setup(arms, self.make_policy(), self.switches)
+
+    def files(self) -> Sequence[Path]:
+        """The CSV file that `data` names, if it names one."""
+        path = Path(self.data)
+        return (path,) if path.suffix and path.is_file() else ()
+
+    def config(self) -> dict[str, JSON]:
+        """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
+        given = {name: value for name, value in self.resolved().items() if name not in PARAMETERS}
+        setup = self.load()
+        return {**given, **self.used(setup.arms), "policy": setup.policy.describe()}
+
+    def problem(self) -> dict[str, JSON]:
+        """What is learnt, as a record keeps it."""
+        return {"name": self.data if self.means is None else "means given", **self.load().arms.describe()}
