@@ -1,8 +1,8 @@
 """Posse: bandits across organisations that will not show each other their data.
 
-Settings of the four systems (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`); `run` them to a `Record`, or
-`start` them and go step by step; `compare`, `report`, `sweep`; `check` a policy of your own. Everything is imported when
-it is first used.
+Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
+`Record`, or `start` them and go step by step. `compare`, `report` and `sweep` work on records; `check` tries a policy of
+your own. Everything is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from posse.protocols.registry import systems as systems
     from posse.protocols.samba.settings import Samba as Samba
     from posse.results.compare import compare as compare
-    from posse.results.record import RunRecord as Record
-    from posse.results.report import write_report as report
+    from posse.results.record import Record as Record
+    from posse.results.report import write_report as report  # noqa: F401
     from posse.results.store import Store as Store
 
 _HOMES = {
     "PosseError": "posse.core.errors",
-    "Record": "posse.results.record:RunRecord",
+    "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",
     "Store": "posse.results.store",
     "check": "posse.policies.checks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from posse.protocols.registry import run
+from posse.protocols import registry
 from posse.protocols.samba.settings import Samba
 from tests.network.federations import run
 
@@ -12,7 +12,7 @@ from tests.network.federations import run
 @pytest.mark.parametrize("policy", ["ucb", "thompson", "pursuit", "epsilon-greedy"])
 def test_the_same_world_gives_the_same_arms_and_sum(tmp_path, policy):
     total, owners = run(tmp_path, policy=policy, budget=60)
-    plain = run(Samba(policy=policy, owners=3, budget=60, seed=7).plain())
+    plain = registry.run(Samba(policy=policy, owners=3, budget=60, seed=7).plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [[pulls for pulls, _ in owners]]
     assert sum(reward for _, reward in owners) == total
@@ -20,7 +20,7 @@ def test_the_same_world_gives_the_same_arms_and_sum(tmp_path, policy):
 
 def test_level_paper_too(tmp_path):
     total, owners = run(tmp_path, level="paper", policy="ucb", budget=50)
-    plain = run(Samba(policy="ucb", owners=3, budget=50, seed=7, level="paper").plain())
+    plain = registry.run(Samba(policy="ucb", owners=3, budget=50, seed=7, level="paper").plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [[pulls for pulls, _ in owners]]
 

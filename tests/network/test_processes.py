@@ -10,7 +10,7 @@ import pytest
 
 from posse.core.errors import LinkError
 from posse.core.fixed import REWARD_ONE
-from posse.protocols.registry import run
+from posse.protocols import registry
 from posse.protocols.samba.settings import Samba
 from posse.runtime.network.operate import ask
 from tests.network.torment import Torment
@@ -36,7 +36,7 @@ clinic_1, clinic_2, clinic_3 = (source(f"clinic-{i}") for i in (1, 2, 3))
 def check_plain(federation, owners, budget, policy="ucb"):
     """The customer's total and every owner's pulls are those of the plain bandit."""
     federation.check_journals()
-    plain = run(Samba(policy=policy, owners=owners, budget=budget, seed=7).plain())
+    plain = registry.run(Samba(policy=policy, owners=owners, budget=budget, seed=7).plain())
     states = federation.states()
     assert (federation.result(),) == plain.total == (states["customer"]["total"],)
     assert [[states[f"clinic-{i + 1}"]["pulls"] for i in range(owners)]] == plain.pulls.tolist()

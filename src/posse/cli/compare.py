@@ -15,7 +15,7 @@ from posse.cli.screen import heading, print_json
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from posse.protocols.samba.run import SambaSettings
+    from posse.protocols.samba.settings import Samba
     from posse.results.compare import Comparison
     from posse.results.record import Record
 
@@ -42,7 +42,7 @@ def compare(
     chosen = _asked(context, ids or [], policy or [], config is not None)
     settings = [_settings(context, config, name, chosen) for name in chosen]
     for setting in settings:
-        setting.check()
+        setting.load()
     keeper = Keeper(save=bool(chosen) and not no_save, label=label, report=report, figure=figure)
     with keeper.on_interrupt():
         records = [keeper.name(work.plain(setting)) for setting in settings] if chosen else _stored(ids or [])
@@ -73,7 +73,7 @@ def _asked(context: typer.Context, ids: list[str], policies: list[str], file: bo
     return policies
 
 
-def _settings(context: typer.Context, config: Any, name: str, all_names: list[str]) -> SambaSettings:
+def _settings(context: typer.Context, config: Any, name: str, all_names: list[str]) -> Samba:
     """Build the settings of one policy: a parameter goes to the policies that have it, and one that none has fails."""
     from posse.core.settings import read_toml
     from posse.policies.arms.registry import PARAMETERS, POLICIES

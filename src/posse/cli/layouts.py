@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.core.errors import ConfigError, PosseError
-from posse.core.settings import Settings, read_toml
+from posse.core.settings import read_toml
 
 if TYPE_CHECKING:
     from posse.protocols.dp_combinatorial.deploy import MarketFederation
-    from posse.protocols.samba.deploy import FederationFile
+    from posse.runtime.local import Layout
     from posse.runtime.network.deployment import Build
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A federation's file, read and checked; nothing is written yet."""
-
-    settings: Settings
-    lay_out: Callable[[Path], list[Path]]
-    """Makes identities and files in a folder, and returns the files of the parties."""
-    steps: int
-    lead: str
-    """Role whose steps are told while it runs."""
-    shown: tuple[str, ...]
-    """Roles whose steps may be shown: of those nobody learns from them who was pulled or paid."""
-    role_of: Callable[[str], str]
-    """Role of a party, by its name."""
-    total_at: str | None
-    """Party that knows the total at the end; None where each has its own."""
-    may_change: tuple[str, ...]
-    """Settings that may change while a run goes on."""
-    remarks: tuple[str, ...] = ()
-    """What is said before it begins."""
 
 
 def build_of(protocol: str) -> Build:
@@ -65,15 +42,9 @@ def read_federation(file: Path) -> Layout:
 
 
 def _samba(values: dict[str, Any], here: Path) -> Layout:
-    from posse.protocols.samba.deploy import FederationFile, lay_out
+    from posse.protocols.samba.deploy import layout
 
-    federation = FederationFile.make(_each(values, "owner", lambda owner: _source_beside(owner, here)))
-    _check_samba(federation)
-    names = ("controller", "comp", "customer")
-    return Layout(
-        federation, lambda folder: lay_out(federation, folder), federation.budget, "controller",
-        ("controller", "comp"), lambda name: name if name in names else "owner", "customer", ("listen", "sync"),
-    )  # fmt: skip
+    return layout(values, here)
 
 
 def _contextual(values: dict[str, Any], here: Path) -> Layout:
@@ -143,34 +114,6 @@ def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
 
 
 # What is wrong with a file is said before anything is written --------------------------------------------------------
-
-
-def _check_samba(federation: FederationFile) -> None:
-    from posse.protocols.samba.twin import check_budget
-    from posse.runtime.certificates.names import check_name
-    from posse.runtime.network.deployment import address
-    from posse.runtime.sources import SourceSettings
-
-    check_name(run=federation.run)
-    address(federation.listen)
-    names = [member.name for member in federation.members]
-    if len(names) < 2:
-        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
-    for member in federation.members:
-        _check_member(member.name, names, "owner", ("controller", "comp", "customer", "authority"))
-        if federation.world is None and member.source is None:
-            raise ConfigError(
-                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
-            )
-        if member.source is not None:
-            try:
-                SourceSettings.make(member.source)
-            except ConfigError as error:
-                raise ConfigError(f"source of owner '{member.name}': {_plain(error)}") from None
-    if federation.budget < 1:
-        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
-    check_budget(len(names), federation.budget)
-    federation.make_policy()
 
 
 def _check_market(federation: MarketFederation) -> None:

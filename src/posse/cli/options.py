@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from posse.protocols.samba.run import SambaSettings
+    from posse.protocols.samba.settings import Samba
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -20,8 +20,8 @@ Ids = Annotated[list[str], typer.Argument(help="Ids, beginnings of ids, or 'last
 One = Annotated[str, typer.Argument(help="An id, the beginning of one, or 'last'.", metavar="ID")]
 
 
-def samba_settings() -> type[SambaSettings]:
+def samba_settings() -> type[Samba]:
     """Import the settings of Samba."""
-    from posse.protocols.samba.run import SambaSettings
+    from posse.protocols.samba.settings import Samba
 
-    return SambaSettings
+    return Samba

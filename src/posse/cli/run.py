@@ -33,7 +33,7 @@ def samba(
 ) -> None:
     """Run Samba: one arm per data owner, nobody sees another's rewards."""
     settings = settings_of(options.samba_settings(), context, config)
-    settings.check()
+    settings.load()
     keeper = Keeper(save=not no_save, label=label, report=report)
     with keeper.on_interrupt():
         secure = keeper.name(work.secure(settings))
@@ -60,7 +60,7 @@ def simulate(
 ) -> None:
     """Simulate the plain bandit, many runs at once (50 unless --runs says otherwise)."""
     settings = settings_of(options.samba_settings(), context, config, runs=SIMULATED_RUNS)
-    settings.check()
+    settings.load()
     keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
     with keeper.on_interrupt():
         record = keeper.name(work.plain(settings))

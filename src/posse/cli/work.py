@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posse.cli.progress import Doing
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from posse.protocols.dp_combinatorial.settings import MarketRunSettings
     from posse.protocols.fed_contextual.settings import FedSettings, Setup
     from posse.protocols.mpc_contextual.settings import ContextualSettings
-    from posse.protocols.samba.run import SambaSettings
+    from posse.protocols.samba.settings import Samba
     from posse.results.record import Record
 
 _BATCH_SCORES = 20_000_000
@@ -24,39 +23,32 @@ _MEASURED, _MOST_TIMES = 0.05, 50
 """CPU seconds over which a quick twin is timed, and how often it is run for that at most."""
 
 
-def secure(settings: SambaSettings, key: PrivateKey | None = None) -> Record:
+def secure(settings: Samba, key: PrivateKey | None = None) -> Record:
     """Run the federation in this process."""
-    from posse.protocols.samba.run import Progress, run_secure
+    from posse.protocols.registry import run
 
-    _compile(settings, secure=True)
-    whole = settings.runs * settings.budget
-    whole_level = settings.aes and settings.paillier and settings.permutation and settings.mask
-    name = f"secure run ({settings.level})" if whole_level else f"run ({settings.level}, protections off)"
+    return _run(settings, f"secure run ({settings.level})", run, key)
+
+
+def plain(settings: Samba) -> Record:
+    """Run the plain twin."""
+    from posse.protocols.registry import run
+
+    return _run(settings.plain(), f"plain runs of {settings.policy}", run)
+
+
+def _run(settings: Any, name: str, run: Any, key: PrivateKey | None = None) -> Record:
+    from posse.results.record import Progress
+
+    _compile(settings, secure=settings.path != "plain")
     with Doing(name) as doing:
 
         def watch(progress: Progress) -> None:
-            what = name
-            if settings.runs > 1:
-                what += f" {progress.run + 1} of {settings.runs}"
-            doing.at((progress.run * settings.budget + progress.step) / whole, what)
+            which = f" {progress.run + 1} of {progress.runs}" if progress.together == 1 < progress.runs else ""
+            doing.at(progress.fraction, name + which)
 
-        return run_secure(settings, watch=watch, key=key)
-
-
-def plain(settings: SambaSettings) -> Record:
-    """Run the plain twin."""
-    from posse.protocols.samba.run import Progress, run_plain
-
-    arms, policy, _ = settings.check()
-    _compile(settings)
-    scores = settings.budget * len(arms) * len(policy.passes())
-    batch = max(os.cpu_count() or 1, min(16, _BATCH_SCORES // scores))
-    with Doing(f"plain runs of {settings.policy}") as doing:
-
-        def watch(progress: Progress) -> None:
-            doing.at((progress.run + 1) / progress.runs, f"plain runs of {settings.policy}")
-
-        return run_plain(settings, watch=watch, batch=batch)
+        made: Record = run(settings, watch=watch, **({} if key is None else {"key": key}))
+        return made
 
 
 def market(settings: MarketRunSettings) -> Record:
@@ -130,10 +122,10 @@ def fed(settings: FedSettings, setup: Setup) -> Record:
         return run_fed(settings, watch=watch, setup=setup)
 
 
-def _compile(settings: SambaSettings, *, secure: bool = False) -> None:
+def _compile(settings: Samba, *, secure: bool = False) -> None:
     """Compile what a run calls, which takes seconds the first time and nothing after."""
-    from posse.protocols.samba.run import warm_up
+    from posse.protocols.samba.system import warm_up
 
-    _, policy, _ = settings.check()
+    policy = settings.load().policy
     with Doing(f"compiling {settings.policy}, which is done once"):
         warm_up(policy, settings.level, secure=secure)

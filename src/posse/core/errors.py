@@ -22,8 +22,13 @@ class PosseError(Exception):
     code: ClassVar[str] = "P000"
     exit_code: ClassVar[int] = 2
 
+    @property
+    def text(self) -> str:
+        """The line without its code."""
+        return super().__str__()
+
     def __str__(self) -> str:
-        return f"[{self.code}] {super().__str__()}"
+        return f"[{self.code}] {self.text}"
 
 
 class ConfigError(PosseError):

@@ -27,8 +27,7 @@ from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Note, Role, View
 from posse.core.settings import Settings
 from posse.protocols.registry import system_of
-from posse.results.progress import Progress, Watch
-from posse.results.record import RunRecord as Record
+from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import MemoryRun, World, fork
 from posse.version import __version__
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RunSettings(Settings):
-    """What the settings of every system share; each gives `policy`, `data` and `horizon` its own meaning and default."""
+    """What the settings of all systems share; each gives `policy`, `data` and `horizon` a meaning and a default."""
 
     system: ClassVar[str]
     """Name of the system these are the settings of."""
@@ -157,7 +156,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Parties:
-    """How a system runs between organisations: a party from its file, and a whole federation laid out on one machine."""
+    """How a system runs between organisations: a party from its file, a whole federation laid out on one machine."""
 
     build: Build
     layout: Callable[[dict[str, Any], Path], Layout]

@@ -19,8 +19,7 @@ from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from posse.protocols.base import Run, RunSettings, System
-    from posse.results.progress import Watch
-    from posse.results.record import RunRecord as Record
+    from posse.results.record import Record, Watch
 
 BUILT_IN = {
     "samba": "posse.protocols.samba.system",
@@ -86,8 +85,8 @@ def start(
 ) -> Run:  # fmt: skip
     """Begin a run that goes forward one message or one decision at a time.
 
-    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript` messages are kept for
-    views. `options` are those of the system's own `start`.
+    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript` messages are kept
+    for views. `options` are those of the system's own `start`.
     """
     return system_of(settings).start(settings, seeds=seeds, world=world, transcript=transcript, **options)
 
@@ -97,7 +96,7 @@ def run(settings: RunSettings, *, watch: Watch | None = None, **options: Any) ->
 
     Ctrl-C raises `Interrupted`, a `KeyboardInterrupt` that holds the record of what was done.
     """
-    from posse.results.interrupted import Interrupted
+    from posse.results.record import Interrupted
 
     going = start(settings, transcript=0, **options)
     try:

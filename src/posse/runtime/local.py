@@ -12,18 +12,75 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posse.core.errors import ConfigError
+from posse.core.settings import Settings
 from posse.runtime.certificates import files
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.desk import Desk
 from posse.runtime.certificates.identity import CERTIFICATE
+from posse.runtime.certificates.names import check_name
 from posse.runtime.certificates.party import complete, prepare
 
 AUTHORITY = "authority"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A federation's file, read and checked by its protocol; nothing is written yet."""
+
+    settings: Settings
+    lay_out: Callable[[Path], list[Path]]
+    """Makes identities and files in a folder, and returns the files of the parties."""
+    steps: int
+    lead: str
+    """Role whose steps are told while it runs."""
+    shown: tuple[str, ...]
+    """Roles whose steps may be shown: nobody learns from them who was pulled or paid."""
+    role_of: Callable[[str], str]
+    """Role of a party, by its name."""
+    total_at: str | None
+    """Party that knows the total at the end; None where each has its own."""
+    may_change: tuple[str, ...]
+    """Settings that may change while a run goes on."""
+    remarks: tuple[str, ...] = ()
+    """What is said before it begins."""
+
+
+def each(values: dict[str, Any], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Change every member of a list of tables in a federation's file."""
+    members = values.get(name)
+    if not isinstance(members, list):
+        return values
+    return {**values, name: [change(member) if isinstance(member, dict) else member for member in members]}
+
+
+def beside(table: dict[str, Any], here: Path, *names: str) -> dict[str, Any]:
+    """Make these paths of a table relative to the federation's file, and not to the parties' folder."""
+    return {**table, **{name: str(here / table[name]) for name in names if isinstance(table.get(name), str)}}
+
+
+def source_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
+    """Make the file of a member's source relative to the federation's file."""
+    source = table.get("source")
+    return {**table, "source": beside(source, here, "file")} if isinstance(source, dict) else table
+
+
+def check_member(name: str, names: Sequence[str], what: str, taken: Sequence[str]) -> None:
+    """Refuse a member's name that is not one, is given twice, or belongs to another role."""
+    try:
+        check_name(name=name)
+    except ConfigError as error:
+        raise ConfigError(f"{what} {error.text}") from None
+    if names.count(name) > 1:
+        raise ConfigError(f"{what}s must have different names, got '{name}' twice.")
+    if name in taken:
+        article = "an" if what[0] in "aeiou" else "a"
+        raise ConfigError(f"{article} {what} cannot be called '{name}', which is taken. Choose another name.")
 
 
 def enrol_all(folder: Path, run: str, members: Mapping[str, str]) -> Authority:
@@ -95,7 +152,7 @@ def start_one(path: Path) -> Process:
 
 
 def stop(processes: Sequence[Process], patience: float = 10.0) -> None:
-    """Stop what was started, kindly and then not."""
+    """Close what was started gracefully, then force it."""
     for process in processes:
         if process.handle.poll() is None:
             process.handle.send_signal(signal.SIGTERM)

@@ -207,7 +207,7 @@ class MemoryRun:
             self.transcript.add(WORLD, ask.party, answer, len(self._encode(answer)), self.time)
 
     def save(self) -> dict[str, Any]:
-        """Return what is needed to come back to this moment with roles made anew from the same arguments (see `fork`)."""
+        """Return what is needed to come back to this moment, with roles made anew from the same arguments."""
         return {
             "roles": {name: self._encode(role.save()) for name, role in self.roles.items()},
             "transcript": None if self.transcript is None else self.transcript.copy(),
@@ -231,7 +231,7 @@ class MemoryRun:
 
 
 def fork(state: Any) -> Any:
-    """Copy a simulation's state so that the two go on apart: containers and arrays are copied, what they hold is shared.
+    """Copy the state of a simulation so that the two go on apart: arrays and containers are copied, their items shared.
 
     >>> class World:
     ...     def __init__(self):

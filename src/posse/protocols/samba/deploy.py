@@ -26,8 +26,9 @@ from posse.protocols.samba.twin import check_budget
 from posse.runtime.certificates import files
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
-from posse.runtime.local import AUTHORITY, enrol_all, write_party
-from posse.runtime.network.deployment import Deployment, Place
+from posse.runtime.certificates.names import check_name
+from posse.runtime.local import AUTHORITY, Layout, check_member, each, enrol_all, source_beside, write_party
+from posse.runtime.network.deployment import Deployment, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import SourceSettings, answering
@@ -216,6 +217,39 @@ class FederationFile(SambaOptions):
     """Wait for the disk before anything that follows from a reward leaves."""
     members: tuple[OwnerEntry, ...] = Field(default=(), alias="owner")
     """The owners ([[owner]] with a name and a source)."""
+
+
+def layout(values: dict[str, Any], here: Path) -> Layout:
+    """Read a federation's file and say what is wrong with it, before anything is written."""
+    federation = FederationFile.make(each(values, "owner", lambda owner: source_beside(owner, here)))
+    _check(federation)
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.budget, CONTROLLER, (CONTROLLER, COMP),
+        lambda name: name if name in (CONTROLLER, COMP, CUSTOMER) else "owner", CUSTOMER, ("listen", "sync"),
+    )  # fmt: skip
+
+
+def _check(federation: FederationFile) -> None:
+    check_name(run=federation.run)
+    address(federation.listen)
+    names = [member.name for member in federation.members]
+    if len(names) < 2:
+        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
+    for member in federation.members:
+        check_member(member.name, names, "owner", (CONTROLLER, COMP, CUSTOMER, AUTHORITY))
+        if federation.world is None and member.source is None:
+            raise ConfigError(
+                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
+            )
+        if member.source is not None:
+            try:
+                SourceSettings.make(member.source)
+            except ConfigError as error:
+                raise ConfigError(f"source of owner '{member.name}': {error.text}") from None
+    if federation.budget < 1:
+        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
+    check_budget(len(names), federation.budget)
+    federation.make_policy()
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
 from posse.protocols.samba.twin import check_budget
-from posse.results.points import points_of
+from posse.results.record import points_of
 
 
 def prepare(

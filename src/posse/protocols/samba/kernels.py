@@ -188,7 +188,7 @@ def _twin(
     world, seeds, keys, first, last, bits, as_published, permute, mask, parameters, kinds, scales, ceilings, points,
     gaps, units, pulls, curve, lost, arms, memories, earned, missed, reached,
 ):  # fmt: skip
-    """Run the plain bandit for every seed from step `first` to `last`, selecting as level `standard` or `paper` does."""
+    """Run the plain bandit for every seed from step `first` to `last`; selects as level `standard` or `paper` does."""
     runs, owners = keys.shape
     passes = kinds.shape[0]
     for run in numba.prange(runs):

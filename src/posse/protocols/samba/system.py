@@ -20,9 +20,7 @@ from posse.protocols.samba.levels import Switches, leaks, learns
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.twin import Twin, simulate
 from posse.results import words
-from posse.results.points import points_of
-from posse.results.record import RunRecord as Record
-from posse.results.record import Traffic
+from posse.results.record import Record, Traffic, points_of
 from posse.runtime.memory import MemoryRun, fork
 
 SCORES = 20_000_000
@@ -67,12 +65,12 @@ class SambaSystem(System):
 
     def start(
         self, settings: Samba, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
-        transcript: int = 0, key: PrivateKey | None = None,
+        transcript: int = 0, key: PrivateKey | None = None, **options: Any,
     ) -> Run:  # fmt: skip
         """Begin a run on real roles, or its plain twin; `key` is the customer's Paillier key, made if not given."""
         if settings.path == "plain":
             return SambaTwinRun(self, settings, seeds)
-        return SambaRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key)
+        return SambaRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
 
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""
