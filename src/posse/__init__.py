@@ -1,8 +1,8 @@
 """Posse: bandits across organisations that will not show each other their data.
 
 Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
-`Record`, or `start` them and go step by step. `compare`, `report` and `sweep` work on records; `check` tries a policy of
-your own. Everything is imported when it is first used.
+`Record`, or `start` them and go step by step. `compare`, `report` and `sweep` work on records; `check` tries a policy
+of your own. Everything is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from posse import policies as policies
     from posse import problems as problems
     from posse.core.errors import PosseError as PosseError
-    from posse.policies.checks import check as check
+    from posse.policies.arms.checks import check as check
     from posse.protocols.registry import run as run
     from posse.protocols.registry import start as start
     from posse.protocols.registry import systems as systems
@@ -31,7 +31,7 @@ _HOMES = {
     "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",
     "Store": "posse.results.store",
-    "check": "posse.policies.checks",
+    "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
     "report": "posse.results.report:write_report",
     "run": "posse.protocols.registry",

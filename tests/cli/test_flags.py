@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posse.cli.helptext import help_of
-from posse.problems.settings import ProblemSettings
+from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from posse.cli import options
-from posse.cli.layouts import Layout, build_of, read_federation
+from posse.cli.layouts import build_of, read_federation
 from posse.cli.root import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import RESULT, Watch, status_of
@@ -24,6 +24,7 @@ from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
     from posse.core.roles import Role
+    from posse.runtime.local import Layout
     from posse.runtime.network.deployment import Deployment, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from posse.cli.layouts import Layout
-    from posse.runtime.local import Process
+    from posse.runtime.local import Layout, Process
 
 RESULT = "result.json"
 """In a party's journal: written when its part is over; at the customer it holds the total."""

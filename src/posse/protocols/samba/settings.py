@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from posse.policies.base import Policy
-from posse.policies.settings import PARAMETERS, PolicySettings
+from posse.policies.arms.base import Policy
+from posse.policies.arms.registry import PARAMETERS, PolicySettings
 from posse.privacy.crypto.paillier import DEFAULT_BITS
-from posse.problems.arms import Arms
-from posse.problems.settings import ProblemSettings
+from posse.problems.arms.rewards import Arms
+from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.twin import check_budget

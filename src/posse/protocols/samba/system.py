@@ -11,9 +11,9 @@ import numpy as np
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE, to_units
 from posse.core.roles import Ask, Message, Note, Pull, Reward, Role
-from posse.policies.base import Policy
+from posse.policies.arms.base import Policy
 from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
-from posse.problems.arms import BernoulliArms
+from posse.problems.arms.rewards import BernoulliArms
 from posse.protocols.base import Level, Parties, RoleKind, RolesRun, Run, System
 from posse.protocols.samba.federation import SimulatedWorld, federation, prepare
 from posse.protocols.samba.levels import Switches, leaks, learns
