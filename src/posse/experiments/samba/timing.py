@@ -16,7 +16,7 @@ from functools import cache
 from posse.core.errors import DataError
 from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms import Arms
+from posse.problems.arms.rewards import Arms
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.system import warm_up
 from posse.protocols.samba.twin import simulate
