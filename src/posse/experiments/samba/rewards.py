@@ -14,7 +14,7 @@ from posse.experiments.samba.published import cells
 from posse.experiments.samba.replay import replay
 from posse.experiments.samba.their_thompson import their_beta, their_stream, their_thompson
 from posse.policies import Thompson
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.twin import simulate
 
 STEPS = 2_000
