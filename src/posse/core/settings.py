@@ -27,6 +27,10 @@ class Settings(BaseModel):
 
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other words for settings: the field, or field.part where the field takes a table of named parts."""
+    panel: ClassVar[str] = "The run"
+    """Heading under which help lists the settings that a class declares."""
+    panels: ClassVar[Mapping[str, str]] = {}
+    """Headings of single settings, where they differ."""
     _kept: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **values: Any) -> None:

@@ -181,7 +181,13 @@ class System(ABC):
     attacks: tuple[Attack, ...] = ()
     actions: tuple[Action, ...] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Named set-ups: settings of the studio and of examples."""
+    """Named set-ups, as settings; "demo" is what `posse demo` runs."""
+    story: ClassVar[str] = ""
+    """What the demo is about, in a sentence or two."""
+    beside_by_default: ClassVar[bool] = True
+    """Whether `posse run` runs what `beside` names unless it is told not to."""
+    skip: ClassVar[tuple[str, ...]] = ()
+    """Settings without a flag on the command line."""
 
     @abstractmethod
     def start(
@@ -198,6 +204,25 @@ class System(ABC):
     def level_of(self, settings: Any) -> str:
         """Return the name of the protection that these settings give; "plain" where there is none."""
 
+    def beside(self, settings: Any) -> Sequence[RunSettings]:
+        """Return what is worth running beside these settings, to see what protection costs or joining earns."""
+        return () if self.level_of(settings) == "plain" else (self.twin(settings),)
+
+    def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
+        """Return tables and notes about records that are shown together, the first of them the one that was asked for.
+
+        What concerns one record alone stands in its own `show["sections"]`.
+        """
+        return ()
+
+    def policies(self) -> Section | None:
+        """List the policies it ships, for `posse policies`; `data` says the same for programs."""
+        return None
+
+    def problems(self, folder: Path | None) -> Section | None:
+        """List the data it can learn from, and whether the files are there, for `posse problems`."""
+        return None
+
     @property
     def deployment(self) -> Parties | None:
         """How it runs between organisations; None where it does not, or on another engine."""
@@ -213,15 +238,19 @@ class System(ABC):
         level = self.level(settings)
         return PLAIN if level is None else level.not_protected(settings)
 
-    def show(self, settings: Any, sections: Sequence[Section] = (), protection: str = "") -> dict[str, Any]:
-        """Return what a record of this system carries for whoever shows it (`Record.show`)."""
+    def show(self, settings: Any, sections: Sequence[Section] = (), **more: Any) -> dict[str, Any]:
+        """Return what a record of this system carries for whoever shows it (`Record.show`).
+
+        `more`: `protection` (the level in a few words), `warnings` (sentences: a run did not do what was meant),
+        `stopped` (why it stopped early), `resume` (how an interrupted one goes on).
+        """
         level = self.level(settings)
         return {
             "title": self.title,
             "roles": {role.kind: {"label": role.label, "colour": list(role.colour)} for role in self.roles},
             "learns": [] if level is None else list(level.learns(settings)),
             "sections": [section.plain() for section in sections],
-            "protection": protection,
+            **more,
         }
 
     def pseudocode(self, settings: Any) -> Mapping[str, Sequence[str]]:
