@@ -196,3 +196,44 @@ def test_a_refusal_of_the_other_ends_the_connection_and_nothing_behind_it_is_tak
         party.engine._journal.close()
 
     asyncio.run(run())
+
+
+class Old(Nowhere):
+    """A TLS transport as Python 3.11.2 has it: a second close forgets the connection, and then abort raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.closes, self.aborted = 0, False
+
+    def close(self):
+        super().close()
+        self.closes += 1
+
+    def abort(self):
+        if self.closes > 1:
+            raise AttributeError("'NoneType' object has no attribute '_abort'")
+        self.aborted = True
+
+
+@pytest.mark.parametrize("closed_underneath", [0, 1, 2])
+def test_a_party_hangs_up_at_once_on_a_transport_that_is_already_closed(tmp_path, closed_underneath):
+    """A connection that a newer one replaced is closed again, and then aborted, when the party stops."""
+
+    async def run():
+        party = party_of(tmp_path)
+        party.engine.begin()
+        connections = []
+        for _ in range(2):
+            connection, transport = Connection(party), Old()
+            connection.connection_made(transport)
+            connection.data_received(pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0)))
+            connections.append((connection, transport))
+        assert connections[0][1].closed  # the newer one took its place
+        for _ in range(closed_underneath):
+            for _, transport in connections:
+                transport.close()
+        await party._hang_up()
+        assert all(transport.aborted or closed_underneath for _, transport in connections)
+        party.engine._journal.close()
+
+    asyncio.run(run())

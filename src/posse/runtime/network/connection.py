@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 from posse.core.errors import PosseError
@@ -149,8 +150,14 @@ class Connection(asyncio.Protocol):
         """End the connection; `at_once` without waiting for what is on its way."""
         self._why = self._why or why
         self._reader = Reader(0)  # a part of a frame need not be held until the other has hung up too
-        if self._transport is not None:
-            (self._transport.abort if at_once else self._transport.close)()
+        if self._transport is None:
+            return
+        if not at_once:
+            if not self._transport.is_closing():  # a second close would make a TLS transport forget its connection
+                self._transport.close()
+            return
+        with suppress(AttributeError):  # Python before 3.11.3, where it has forgotten it: it is closed already
+            self._transport.abort()
 
     def pause(self, paused: bool) -> None:
         """Stop or go on reading."""
