@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from posse.privacy.sharing.dealing import Plan
+from posse.privacy.sharing.dealing import Plan, Supply
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.supply import Supply
 from posse.privacy.sharing.tape import TRACKS, Shape, Tape
 from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms

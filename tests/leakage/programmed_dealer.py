@@ -27,8 +27,7 @@ from posse.privacy.crypto.streams import keystream
 from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import LIMIT, Words
-from posse.privacy.sharing.rounds import Rounds
-from posse.privacy.sharing.session import Lookup, Raw, Rows, Session, Tabulated
+from posse.privacy.sharing.session import Lookup, Raw, Rounds, Rows, Session, Tabulated
 from posse.privacy.sharing.tape import TRACKS, Deal, Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 from posse.protocols.mpc_contextual import dealing as mpc_dealing
@@ -42,7 +41,7 @@ from tests.leakage.mpc_game import Data, Played, block_of, coins_from, dealer_ke
 Place = tuple[bytes, int]
 """Key and counter of a stream."""
 ALL = "everyone"
-_ARGMAX = import_module("posse.privacy.sharing.argmax")  # the package has a function of this name
+_ARGMAX = import_module("posse.privacy.sharing.comparison")  # the package has a function of this name
 
 
 class Said:

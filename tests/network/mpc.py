@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posse.core.roles import Ask, Message, Role
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.dealing import plan

@@ -6,9 +6,8 @@ import pytest
 
 from posse.core.roles import Role
 from posse.policies import UCB, Pursuit, Thompson
-from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import generate_key
-from posse.privacy.crypto.secrets import Secrets
 from posse.problems import BernoulliArms
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
-from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from posse.core.errors import JournalError, ProtocolError
 from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.dp import Budget, Ledger, SecretNoise, SeededNoise, plan
 from posse.problems import BernoulliArms
 from posse.problems.markets.instances import market_instance

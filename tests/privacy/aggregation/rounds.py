@@ -9,8 +9,7 @@ import numpy as np
 from posse.core.roles import WORLD, Message
 from posse.privacy.aggregation import Client, Cohort, Plan, Server, Stage, complete_plan
 from posse.privacy.aggregation.messages import Contribution
-from posse.privacy.crypto.keys import Identity
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Identity, Secrets
 
 LENGTH = 5
 

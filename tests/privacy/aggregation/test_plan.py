@@ -9,7 +9,7 @@ from scipy.stats import hypergeom
 
 from posse.core.errors import ConfigError
 from posse.privacy.aggregation import complete_plan, plan
-from posse.privacy.aggregation.graph import neighbours
+from posse.privacy.aggregation.terms import neighbours
 
 
 @pytest.mark.parametrize(

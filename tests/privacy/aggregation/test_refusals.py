@@ -12,8 +12,7 @@ from posse.core.roles import WORLD
 from posse.privacy.aggregation import Client, Stage, complete_plan
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys
 from posse.privacy.aggregation.messages import Complaint, Contribution, Delivery, Keys, Signed, Survivors, Unmask
-from posse.privacy.crypto.keys import Identity
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Identity, Secrets
 from tests.privacy.aggregation.rounds import LENGTH, Round
 
 ME = "c000"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.privacy.crypto.secrets import LARGEST_KEY, Secrets
+from posse.privacy.crypto.keys import LARGEST_KEY, Secrets
 
 ROOT = bytes(range(32))
 SECRETS = Secrets(ROOT)

@@ -13,12 +13,11 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing import dealing
-from posse.privacy.sharing.dealing import Dealer, Plan, Program, plan_of
+from posse.privacy.sharing.dealing import Dealer, Plan, Program, Supply, plan_of
 from posse.privacy.sharing.local import Computed, compute
 from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
 from posse.privacy.sharing.tape import Tape
 from posse.privacy.sharing.values import Bits, Shared
 from tests.core.chance import chi_square, chi_square_limit

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from posse.privacy.sharing.argmax import ALL_PAIRS, argmax, choose
+from posse.privacy.sharing.comparison import ALL_PAIRS, argmax, choose
 from posse.privacy.sharing.values import words_of
 from tests.privacy.sharing.engine import (
     EDGES,

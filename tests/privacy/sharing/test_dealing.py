@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.privacy.sharing.argmax import argmax, choose
-from posse.privacy.sharing.comparison import less
-from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
+from posse.privacy.sharing.comparison import argmax, choose, less
+from posse.privacy.sharing.dealing import Dealer, Plan, Supply, plan_of
 from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
 from posse.privacy.sharing.tape import TRACKS, Sizes
 from tests.privacy.sharing.engine import (
     LARGEST,

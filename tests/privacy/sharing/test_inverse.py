@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posse.privacy.sharing.fixed import LIMIT
-from posse.privacy.sharing.inverse import first_guess, identity, inverse
+from posse.privacy.sharing.reciprocal import first_guess, identity, inverse
 from posse.privacy.sharing.session import Session
 from tests.privacy.sharing.engine import HARD_MASKS, PARTIES, added, repeated, run, shared, streams, watch
 

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ProtocolError
-from posse.privacy.sharing.argmax import argmax
+from posse.privacy.sharing.comparison import argmax
 from posse.privacy.sharing.dealing import plan_of
 from posse.privacy.sharing.local import run_sessions
 from posse.privacy.sharing.reciprocal import reciprocal
-from posse.privacy.sharing.rounds import together
-from posse.privacy.sharing.session import Session
+from posse.privacy.sharing.session import Session, together
 from posse.privacy.sharing.tape import Sizes
 from tests.privacy.sharing.engine import PARTIES, added, run, shared, shared_bits, some, tapes, watch, xored
 from tests.privacy.sharing.test_tape import blank

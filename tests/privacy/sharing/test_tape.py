@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ProtocolError
-from posse.privacy.sharing.argmax import argmax
-from posse.privacy.sharing.dealing import Plan, plan_of
+from posse.privacy.sharing.comparison import argmax
+from posse.privacy.sharing.dealing import Plan, Supply, plan_of
 from posse.privacy.sharing.reciprocal import reciprocal
-from posse.privacy.sharing.rounds import together
-from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
+from posse.privacy.sharing.session import Session, together
 from posse.privacy.sharing.tape import TRACKS, ReuseError, Sizes, Tape
 from tests.privacy.sharing.engine import run, shared, shared_bits, some, tapes, watch, words
 
@@ -306,7 +304,7 @@ def everything(s: Session):
 
 
 def test_every_item_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posse.privacy.sharing.supply.Tape", Noting)
+    monkeypatch.setattr("posse.privacy.sharing.dealing.Tape", Noting)
     monkeypatch.setattr("tests.privacy.sharing.engine.Watched", Reading)
     seen = watch(everything, 3)
     for session in seen.sessions:

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.experiments.output import Row
-from posse.privacy.crypto.secrets import Secrets
-from posse.privacy.sharing.argmax import argmax
-from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
+from posse.privacy.crypto.keys import Secrets
+from posse.privacy.sharing.comparison import argmax
+from posse.privacy.sharing.dealing import Dealer, Plan, Supply, plan_of
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.privacy.sharing.local import opened, run_sessions
 from posse.privacy.sharing.reciprocal import reciprocal
-from posse.privacy.sharing.rounds import Rounds
-from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
+from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.values import Bits, Shared
 
 Floats = NDArray[np.float64]

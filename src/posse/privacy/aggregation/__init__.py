@@ -1,9 +1,9 @@
 """Secure sums for federated rounds: the server learns the sum of the clients' vectors and no single one of them.
 
 Read in this order: `quantise` (real vectors as words modulo 2^32), `noise` (exact discrete Gaussian noise, and what it
-is worth), `shamir` (shares of a secret), `plan` and `graph` (how many neighbours, how many shares, and who), `terms`
-(what all agree on), `masks` (keys and masks of one round), `messages`, `client`, `server`, `unmask` (what the server
-takes off the sum), `simulate` (a whole round in one process).
+is worth), `shamir` (shares of a secret), `terms` (how many neighbours and shares, who is whose neighbour, and what all
+agree on), `masks` (keys and masks of one round), `messages`, `client` (with all that it refuses), `server` (with what
+it takes off the sum), `simulate` (a whole round in one process).
 
 Five stages: keys, shares, masked, survivors, unmask. Clients may be lost at any of them, as many as the plan declares;
 one more and the round fails without a sum. Both ends are sans-IO, and the caller says when a stage is over.
@@ -22,11 +22,10 @@ J. Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead
 
 from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.noise import NoisePlan, discrete_gaussian
-from posse.privacy.aggregation.plan import Plan, complete_plan, plan
 from posse.privacy.aggregation.quantise import Quantiser, from_ring, to_ring
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.simulate import Cohort, ring_sum, simulate
-from posse.privacy.aggregation.terms import Stage, Terms
+from posse.privacy.aggregation.terms import Plan, Stage, Terms, complete_plan, plan
 
 __all__ = [
     "Client",

@@ -7,6 +7,7 @@ safe hands. Its rules are what the server's honesty is not needed for:
 - it gives of each neighbour one share, of the self-mask seed if the neighbour survived and else of the masking key, and
   refuses a request that asks for anything else;
 - it wants the plan's quorum of signatures on the very set that it signed.
+Each rule is a function `check_...` that raises `ProtocolError` and changes nothing.
 
 Shares that do not open end its part: it says whose they are (`Complaint`), and nothing else.
 
@@ -20,7 +21,8 @@ words. Sends about 160 bytes of keys, 82 k bytes of shares, 4 d bytes, 71 bytes,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -45,11 +47,9 @@ from posse.privacy.aggregation.messages import (
     Survivors,
     Unmask,
 )
-from posse.privacy.aggregation.rules import check_holders, check_names, check_quorum, check_request, check_survivors
 from posse.privacy.aggregation.shamir import SHARE_BYTES
 from posse.privacy.aggregation.terms import Stage, Terms
-from posse.privacy.crypto.keys import Identity
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Identity, Secrets, verify
 
 SERVER = "server"
 M = TypeVar("M", bound=Message)
@@ -224,3 +224,73 @@ class Client:
 
     def _send(self, message: Message) -> tuple[str, str, Message]:
         return (self.name, self._server, message)
+
+
+def check_names(me: str, names: Iterable[str], allowed: Collection[str]) -> None:
+    """Refuse a list that names a client twice, or one that is not allowed in it."""
+    listed = list(names)
+    if len(set(listed)) != len(listed):
+        raise ProtocolError(f"{me} got two things of one client where it takes one.")
+    strangers = sorted(set(listed) - set(allowed))
+    if strangers:
+        raise ProtocolError(f"{me} got something of '{strangers[0]}', of whom it expects nothing here.")
+
+
+def check_holders(me: str, terms: Terms, count: int) -> None:
+    """Refuse to go on with fewer holders of shares than reconstruct a secret."""
+    if count < terms.plan.threshold:
+        raise ProtocolError(
+            f"{me} needs {terms.plan.threshold} holders of its shares, itself among them, got {count}. "
+            "Run the round again with more clients, or plan for more dropouts."
+        )
+
+
+def check_survivors(me: str, terms: Terms, held: Collection[str], names: tuple[str, ...]) -> None:
+    """Refuse a set of survivors without me, below the minimum, or with a neighbour that never shared.
+
+    A neighbour that never shared has no mask with me: to count it would leave its vector unmasked on my side.
+    """
+    if any(a >= b for a, b in pairwise(names)) or not set(names) <= terms.positions.keys():
+        raise ProtocolError("the survivors must be clients of the round, each once and in alphabetical order.")
+    if me not in names:
+        raise ProtocolError(f"{me} was declared dropped and helps to unmask nothing.")
+    if len(names) < terms.plan.survivors:
+        raise ProtocolError(
+            f"{me} helps with a sum of at least {terms.plan.survivors} survivors, got {len(names)}. "
+            "Run the round again, or plan for more dropouts."
+        )
+    strangers = (terms.neighbours(me) & set(names)) - set(held)
+    if strangers:
+        raise ProtocolError(f"'{min(strangers)}' is said to survive and shared nothing with {me}.")
+
+
+def kinds(held: Collection[str], survivors: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whose self-mask shares, and whose mask-key shares, the holder of some shares may show."""
+    alive = set(held) & set(survivors)
+    return tuple(sorted(alive)), tuple(sorted(set(held) - alive))
+
+
+def check_request(me: str, held: Collection[str], survivors: Collection[str], request: Unmask) -> None:
+    """Refuse a request for both shares of a client, or for another set than the one signed."""
+    both = set(request.self_masks) & set(request.mask_keys)
+    if both:
+        raise ProtocolError(f"both shares of '{min(both)}' were asked for; {me} gives one of each neighbour.")
+    allowed = kinds(held, survivors)
+    if (request.self_masks, request.mask_keys) != allowed:
+        raise ProtocolError(
+            f"{me} shows self-mask shares of the {len(allowed[0])} survivors it holds shares of and mask-key shares of "
+            f"the {len(allowed[1])} others, and was asked for another choice. Ask for the set that was signed."
+        )
+
+
+def check_quorum(me: str, terms: Terms, survivors: tuple[str, ...], signatures: Named) -> None:
+    """Refuse unless enough different survivors signed this very set, as the plan demands."""
+    check_names(me, (name for name, _ in signatures), survivors)
+    if len(signatures) < terms.plan.quorum:
+        raise ProtocolError(
+            f"{me} wants {terms.plan.quorum} signatures on the set of survivors, got {len(signatures)}. "
+            "Wait for more clients to sign."
+        )
+    signed = terms.survivors_digest(survivors)
+    for name, signature in signatures[: terms.plan.quorum]:
+        verify(terms.identity(name), PURPOSE_SURVIVORS, signed, signature)

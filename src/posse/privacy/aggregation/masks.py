@@ -34,9 +34,8 @@ from posse.privacy.aggregation.messages import Advertise
 from posse.privacy.aggregation.quantise import Ring
 from posse.privacy.aggregation.shamir import SHARE_BYTES, share
 from posse.privacy.aggregation.terms import Terms
-from posse.privacy.crypto.keys import Identity, RunKey, commitment, hkdf, verify
+from posse.privacy.crypto.keys import Identity, RunKey, Secrets, commitment, hkdf, verify
 from posse.privacy.crypto.pairwise import pair_seed
-from posse.privacy.crypto.secrets import Secrets
 
 PURPOSE_KEYS = b"aggregation keys"
 PURPOSE_SURVIVORS = b"set of survivors"

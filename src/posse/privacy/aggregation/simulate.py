@@ -17,12 +17,10 @@ from posse.core.errors import ConfigError
 from posse.core.roles import WORLD, Action, Message
 from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.messages import Contribute, Contribution
-from posse.privacy.aggregation.plan import Plan
 from posse.privacy.aggregation.quantise import Floats, Ints, Quantiser, Ring, to_ring
 from posse.privacy.aggregation.server import Server
-from posse.privacy.aggregation.terms import Stage, Terms
-from posse.privacy.crypto.keys import Identity
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.aggregation.terms import Plan, Stage, Terms
+from posse.privacy.crypto.keys import Identity, Secrets
 
 Watch = Callable[[Server, str, Message], None]
 """Called with the server, the sender and the message, after each one that the server took."""
@@ -59,7 +57,7 @@ def simulate(
 
     Cost: all clients' work, one after the other.
 
-    >>> from posse.privacy.aggregation.plan import complete_plan
+    >>> from posse.privacy.aggregation.terms import complete_plan
     >>> cohort = Cohort.fresh(["ada", "bob", "eve", "joe"])
     >>> terms = cohort.terms(complete_plan(4, corrupt=0, dropouts=1), length=2)
     >>> vectors = {name: np.array([1, at], np.uint32) for at, name in enumerate(terms.clients)}

@@ -1,23 +1,21 @@
 """Secret sharing modulo 2^64 for any number of parties, with a dealer.
 
 Read in this order: `fixed` (real numbers as words), `values` (shared and masked numbers), `tape` (dealt randomness,
-each word used once), `session` (what a party does: mask, multiply, truncate, look up, reveal), `rounds` (computations
-side by side), `comparison` and `argmax`, `reciprocal`, `inverse` (of a small matrix), `dealing` (what the dealer does:
-the same program, on masks), `supply` (a party's tapes), `local` (all parties in one place).
+each word used once), `session` (what a party does: mask, multiply, truncate, look up, reveal; computations side by
+side), `comparison` (with arg max), `reciprocal` (with the inverse of a small matrix), `dealing` (what the dealer does,
+the same program on masks; a party's tapes), `local` (all parties in one place).
 
 A computation is a generator that yields once a communication round: everything asked to be opened since the last
 `yield` travels together. Secure against parties that follow the protocol and pool what they saw, all but one of them;
 the dealer must pool with nobody.
 """
 
-from posse.privacy.sharing.argmax import argmax
+from posse.privacy.sharing.comparison import argmax
 from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.privacy.sharing.inverse import inverse
 from posse.privacy.sharing.local import compute
-from posse.privacy.sharing.reciprocal import reciprocal
-from posse.privacy.sharing.rounds import together
-from posse.privacy.sharing.session import Session
+from posse.privacy.sharing.reciprocal import inverse, reciprocal
+from posse.privacy.sharing.session import Session, together
 from posse.privacy.sharing.tape import Sizes, Tape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 

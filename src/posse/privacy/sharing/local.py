@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from posse.privacy.crypto.secrets import Secrets
-from posse.privacy.sharing.dealing import Dealer, Plan, Program, plan_of
+from posse.privacy.crypto.keys import Secrets
+from posse.privacy.sharing.dealing import Dealer, Plan, Program, Supply, plan_of
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
 from posse.privacy.sharing.tape import Tape
 
 

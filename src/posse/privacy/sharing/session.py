@@ -1,15 +1,16 @@
 """What a party does with shares: mask, multiply, truncate, look up, take in, reveal.
 
 Nothing here waits: whatever must be opened is noted, travels at the next `yield` of the program, and is there after it.
-The dealer runs the same program on a tape of its own: there values are masks, `deal` computes what the parties will
-need, and nothing is opened.
+Computations side by side (`together`) share their rounds. The dealer runs the same program on a tape of its own: there
+values are masks, `deal` computes what the parties will need, and nothing is opened.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,44 @@ from posse.privacy.sharing.fixed import LIMIT, MOST_BITS, Words
 from posse.privacy.sharing.tape import AnyTape, Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 
+T = TypeVar("T")
+
+Rounds: TypeAlias = Generator[None, None, T]
+"""A computation that yields once a communication round and returns its result."""
+
+
 Raw = NDArray[np.unsignedinteger]
 Rows = Callable[[Words], NDArray[np.uint32]]
 """Gives the values of a function, as half words, at places modulo the size of its table."""
+
+
+_TOP = np.uint64(63)
+_LOW = np.uint64(2**63 - 1)
+
+
+def together(*computations: Rounds[Any]) -> Rounds[tuple[Any, ...]]:
+    """Run computations side by side; takes as many rounds as the longest of them.
+
+    >>> def count(rounds):
+    ...     for _ in range(rounds):
+    ...         yield
+    ...     return rounds
+    >>> both = together(count(2), count(3))
+    >>> [None for _ in both]
+    [None, None, None]
+    """
+    results: list[Any] = [None] * len(computations)
+    running = dict(enumerate(computations))
+    while True:
+        for number, computation in list(running.items()):
+            try:
+                next(computation)
+            except StopIteration as end:
+                results[number] = end.value
+                del running[number]
+        if not running:
+            return tuple(results)
+        yield
 
 
 @dataclass(frozen=True)
@@ -354,10 +390,6 @@ class Tabulated:
             raise RuntimeError("it is not looked up before the round is over: yield first")
         found = np.take_along_axis(self._tables, self._places[..., None].astype(np.int64), axis=-1)[..., 0]
         return Shared(self._session, found << np.uint64(32))
-
-
-_TOP = np.uint64(63)
-_LOW = np.uint64(2**63 - 1)
 
 
 def _same(numbers: Words) -> Words:

@@ -21,7 +21,7 @@ from posse.core.roles import WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
 from posse.policies.purchase.oracle import rate
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan

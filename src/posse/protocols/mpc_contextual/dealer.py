@@ -8,7 +8,7 @@ from typing import Any
 from posse.core.errors import ProtocolError
 from posse.core.roles import Action, Message
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.protocols.mpc_contextual.coins import DealerCoins
 from posse.protocols.mpc_contextual.dealing import dealer_of

@@ -9,8 +9,7 @@ import numpy as np
 from posse.privacy.crypto.streams import keystream
 from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.rounds import Rounds
-from posse.privacy.sharing.session import Session
+from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Shared
 from posse.protocols.mpc_contextual.coins import DealerCoins, Dealt

@@ -13,12 +13,10 @@ import numpy as np
 from posse.core.errors import JournalError, ProtocolError
 from posse.core.roles import Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
-from posse.privacy.crypto.secrets import Secrets
-from posse.privacy.sharing.dealing import Plan
+from posse.privacy.crypto.keys import Secrets
+from posse.privacy.sharing.dealing import Plan, Supply
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.rounds import Rounds
-from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.supply import Supply
+from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.tape import Tape
 from posse.privacy.sharing.values import Shared
 from posse.protocols.mpc_contextual.coins import PartyCoins

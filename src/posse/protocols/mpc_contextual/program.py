@@ -28,12 +28,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.privacy.sharing.argmax import argmax
+from posse.privacy.sharing.comparison import argmax
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.inverse import inverse
-from posse.privacy.sharing.reciprocal import reciprocal
-from posse.privacy.sharing.rounds import Rounds, together
-from posse.privacy.sharing.session import Session
+from posse.privacy.sharing.reciprocal import inverse, reciprocal
+from posse.privacy.sharing.session import Rounds, Session, together
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 from posse.protocols.mpc_contextual.bonus import GRID, root_table

@@ -8,7 +8,7 @@ from hashlib import sha256
 import numpy as np
 
 from posse.core.roles import Ask, Message, Role
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import Words
 from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, PartyCoins, together
 from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole

@@ -17,8 +17,7 @@ from posse.core.compiled import loops
 from posse.core.errors import DataError
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.inverse import first_guess
-from posse.privacy.sharing.reciprocal import START, start_bits
+from posse.privacy.sharing.reciprocal import START, first_guess, start_bits
 from posse.protocols.mpc_contextual.bonus import GRID, root_table
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.program import Layout

@@ -12,9 +12,8 @@ from posse.core.random import SELECT, uniform
 from posse.core.roles import Action, Message
 from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import Identity, verify
+from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
-from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer

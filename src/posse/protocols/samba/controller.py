@@ -13,9 +13,8 @@ from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
 from posse.core.roles import DURABLE, Action, Many, Message, Note, Send
 from posse.core.snapshots import pack
-from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
-from posse.privacy.crypto.secrets import Secrets
 from posse.privacy.crypto.streams import Permutations
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import frame_bytes, reply_bytes

@@ -11,9 +11,8 @@ from posse.core.errors import DisagreementError, JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import OPERATOR, Action, Message, Note
 from posse.core.snapshots import pack
-from posse.privacy.crypto.keys import Identity, verify
+from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
-from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.messages import Close, Consents, End, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
 from posse.protocols.samba.saved import CustomerSaved

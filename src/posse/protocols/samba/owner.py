@@ -15,9 +15,8 @@ from posse.core.random import derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import Identity, hkdf, verify
+from posse.privacy.crypto.keys import Identity, Secrets, hkdf, verify
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
-from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum

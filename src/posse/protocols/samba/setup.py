@@ -30,9 +30,8 @@ from posse.core.errors import ConfigError, DisagreementError, JournalError, Prot
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, damaged, unpack
 from posse.policies.arms.base import Policy
-from posse.privacy.crypto.keys import Identity, RunKey, check_commitment, commitment, seal_to, verify
+from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
-from posse.privacy.crypto.secrets import Secrets
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
 from posse.protocols.samba.saved import PartySaved

@@ -42,8 +42,7 @@ from posse.core.roles import WORLD, Action, Message
 from posse.privacy.aggregation import Client, Plan, Terms, complete_plan, plan
 from posse.privacy.aggregation.client import SERVER
 from posse.privacy.aggregation.messages import Contribute, Contribution
-from posse.privacy.crypto.keys import Identity, fingerprint
-from posse.privacy.crypto.secrets import Secrets
+from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
 from posse.protocols.fed_contextual.flower.secure_wire import (
     MESSAGE,
     STAGE,
