@@ -11,9 +11,8 @@ import numpy as np
 from posse.core.fixed import REWARD_ONE, to_units
 from posse.core.roles import Ask, Pull, Reward, Role
 from posse.policies.arms.base import Policy
-from posse.privacy.crypto.keys import Identity
+from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.privacy.crypto.secrets import Secrets
 from posse.problems.arms.rewards import Arms
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
