@@ -9,7 +9,7 @@ from benchmarks.measure import cpu, line, seal_floor
 from benchmarks.plain_loop import LOOPS, run
 from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.system import warm_up
 from posse.protocols.samba.twin import simulate

@@ -57,7 +57,7 @@ posse_checks = posse.policies.arms.checks
 @pytest.mark.parametrize(
     ("where", "text", "says"),
     [
-        ("mine", "", "expected module:Class"),
+        ("mine", "", "Your own is module:Class"),
         ("gone.py:Mine", "", "there is no file gone.py"),
         ("no_such_module:Mine", "", "there is no module 'no_such_module'"),
         ("own.py:Mnie", MINE, "Did you mean 'Mine'"),

@@ -9,18 +9,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posse.policies import UCB, EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
+from posse.policies import POLICIES as REGISTERED
+from posse.policies import UCB, EpsilonGreedy, Policy, Softmax, Thompson
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems import Arms, BernoulliArms, BetaArms, EmpiricalArms
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
-POLICIES: tuple[Policy, ...] = (
-    EpsilonGreedy(0.2), EpsilonDecreasing(), UCB(), Thompson(), Softmax(0.05), Pursuit(0.05),
-)  # fmt: skip
+CHANGED: dict[str, dict[str, float]] = {
+    "epsilon-greedy": {"epsilon": 0.2}, "softmax": {"tau": 0.05}, "pursuit": {"beta": 0.05},
+}  # fmt: skip
+"""Parameters other than the defaults."""
+POLICIES: tuple[Policy, ...] = tuple(kind(**CHANGED.get(name, {})) for name, kind in REGISTERED.items())
 LEVELS = ("standard", "paper")
 DATA = ("movielens", "jester")
 

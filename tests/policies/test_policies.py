@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -23,12 +24,13 @@ from posse.policies import (
     Selection,
     Softmax,
     Thompson,
-    make,
+    policy,
 )
 from posse.policies.arms.pursuit import FLOOR
-from posse.policies.arms.registry import PARAMETERS, PolicySettings
+from posse.policies.arms.registry import PARAMETERS, PolicySettings, parameters_of
 
 KEY = np.uint64(11)
+KNOWN = {"epsilon-greedy", "epsilon-decreasing", "ucb", "thompson", "softmax", "pursuit"}
 
 
 def scores(
@@ -130,9 +132,16 @@ def test_epsilon_falls_by_its_schedule(schedule: str, scale: float, expected: di
         assert policy.explore(t, 10, policy.parameters()) == pytest.approx(probability, rel=1e-15)
 
 
-def test_only_epsilon_policies_explore() -> None:
-    assert {name for name, policy in POLICIES.items() if policy().explores} == {"epsilon-greedy", "epsilon-decreasing"}
-    assert all(UCB.explore(t, 10, (2.0,)) == 0.0 for t in (3, 10**6))
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_explores_where_it_says_so(name: str) -> None:
+    made = policy(name)
+    rates = [made.explore(t, 10, made.parameters()) for t in (3, 100, 10**6)]
+    assert (max(rates) > 0) == made.explores
+
+
+def test_epsilon_policies_explore_and_others_that_we_know_do_not() -> None:
+    explore = {name for name in POLICIES if policy(name).explores}
+    assert explore.intersection(KNOWN) == {"epsilon-greedy", "epsilon-decreasing"}
 
 
 @pytest.mark.parametrize(
@@ -157,27 +166,29 @@ def test_only_epsilon_policies_explore() -> None:
 )
 def test_a_wrong_parameter_is_refused_in_one_line(name: str, parameters: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        make(name, **parameters)
+        policy(name, parameters)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_is_made_by_its_name_and_describes_itself(name: str) -> None:
-    policy = make(name)
-    assert policy == POLICIES[name]()
-    assert (policy.name, policy.describe()["name"]) == (name, name)
-    assert policy.summary
-    assert policy.reference
-    given = {key: value for key, value in policy.describe().items() if key != "name"}
-    assert make(name, **given) == policy
-    assert set(given) <= set(PARAMETERS)
+    made = policy(name)
+    assert made == POLICIES[name]()
+    assert (made.name, made.describe()["name"]) == (name, name)
+    assert made.summary
+    assert made.reference
+    given = made.describe()["parameters"]
+    assert policy(name, given) == made
+    assert policy(made.describe()) == made
+    assert set(given) == set(parameters_of(name)) <= set(PARAMETERS)
+    assert all(field.metadata["meaning"] for field in fields(made))
 
 
 def test_settings_make_a_policy_and_leave_out_what_is_not_given() -> None:
     assert PolicySettings().make_policy() == UCB()
     assert PolicySettings.make({"policy": "softmax", "tau": 0.3}).make_policy() == Softmax(0.3)
     with pytest.raises(ConfigError, match="policy 'softmax' has no parameter 'beta'"):
-        PolicySettings(policy="softmax", beta=0.3).make_policy()
+        PolicySettings(policy="softmax", beta=0.3)
 
 
 def test_values_do_not_change() -> None:

@@ -15,7 +15,7 @@ from posse.policies.arms.greedy import mean
 from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
-from posse.problems.datasets import embedded_arms
+from posse.problems.datasets.published import embedded_arms
 from posse.protocols.registry import run
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.levels import LEVELS, Switches, check_level, leaks

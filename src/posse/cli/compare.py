@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,13 +76,13 @@ def _asked(context: typer.Context, ids: list[str], policies: list[str], file: bo
 def _settings(context: typer.Context, config: Any, name: str, all_names: list[str]) -> Samba:
     """Build the settings of one policy: a parameter goes to the policies that have it, and one that none has fails."""
     from posse.core.settings import read_toml
-    from posse.policies.arms.registry import PARAMETERS, POLICIES
+    from posse.policies.arms.registry import PARAMETERS, parameters_of
 
     values = {"runs": SIMULATED_RUNS, **(read_toml(config) if config else {}), **flags_given(context), "policy": name}
-    takes = {policy: {field.name for field in fields(POLICIES[policy])} for policy in all_names if policy in POLICIES}
+    takes = {policy: parameters_of(policy) for policy in all_names}
     for parameter in PARAMETERS:
         others = any(parameter in names for names in takes.values())
-        if others and parameter not in takes.get(name, set()):
+        if others and parameter not in takes[name]:
             values.pop(parameter, None)
     return options.samba_settings().make(values)
 

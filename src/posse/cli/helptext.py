@@ -6,14 +6,12 @@ A field is described by the docstring below it, a parameter of a policy by the p
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
 
 from posse.core.settings import Settings
-from posse.policies.arms.registry import POLICIES
 
 _PANELS = {
     "ProblemSettings": "What is learnt", "ContextSettings": "What is learnt", "PolicySettings": "How to choose",
-    "MarketSettings": "The market", "PopulationSettings": "What is learnt",
+    "PolicyChoice": "How to choose", "MarketSettings": "The market", "PopulationSettings": "What is learnt",
 }  # fmt: skip
 _PROTECTION = (
     "level", "aes", "paillier", "permutation", "mask", "paillier_bits", "method", "noise", "epsilon", "delta", "unit",
@@ -30,7 +28,7 @@ _CHOICE = {
 def help_of(model: type[Settings], name: str) -> str:
     """Give the help of one field; an empty string would be a gap that a test finds."""
     said = model.model_fields[name].description
-    return " ".join(said.split()) if said else _of_policies(name)
+    return " ".join((said or "").split())
 
 
 def panel_of(model: type[Settings], name: str) -> str:
@@ -41,14 +39,3 @@ def panel_of(model: type[Settings], name: str) -> str:
     if name in _PROTECTION:
         return "Who may learn what"
     return _PANELS.get(owner.__name__, "The run")
-
-
-def _of_policies(name: str) -> str:
-    """Say which policies have a parameter, and its default in each."""
-    found = [
-        f"{policy.name} (default {field.default})"
-        for policy in POLICIES.values()
-        for field in fields(policy)
-        if field.name == name
-    ]
-    return f"Parameter of {', '.join(found)}." if found else ""

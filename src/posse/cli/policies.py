@@ -68,10 +68,10 @@ def _facts(policy: Policy) -> dict[str, object]:
 
 
 def _check(where: str, json: bool) -> None:
-    from posse.cli.own import load_policy
     from posse.cli.progress import Doing
+    from posse.policies.arms.registry import policy as made
 
-    policy = load_policy(where)
+    policy = made(where)
     with Doing(f"checking {where}"):
         from posse.policies.arms.checks import check
 

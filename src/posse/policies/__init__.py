@@ -1,6 +1,6 @@
-"""How to choose: one file per policy.
+"""How to choose: policies that score arms, exploration of contextual bandits, purchases, and their evaluation.
 
-Names are imported when they are asked for: exploration as probabilities needs numpy alone, and policies a compiler.
+Names are imported when they are used: exploration as probabilities needs numpy alone, and policies a compiler.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from posse.policies.arms.base import ARGMAX, Policy, Selection
     from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
     from posse.policies.arms.pursuit import Pursuit
-    from posse.policies.arms.registry import POLICIES, make
+    from posse.policies.arms.registry import POLICIES, described, parameters_of, policy
     from posse.policies.arms.thompson import Thompson
     from posse.policies.arms.ucb import UCB
 
 _HOME = {
     "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
-    "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "make": "arms.registry",
+    "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "policy": "arms.registry",
+    "described": "arms.registry", "parameters_of": "arms.registry",
     "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
 }  # fmt: skip
 
@@ -33,7 +34,9 @@ __all__ = [
     "Selection",
     "Softmax",
     "Thompson",
-    "make",
+    "described",
+    "parameters_of",
+    "policy",
 ]
 
 

@@ -11,10 +11,11 @@ the same formula that the simulator runs over (seeds, arms).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from posse.core.compiled import elementary
+from posse.policies.own import source_digest
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Selection:
 ARGMAX = Selection("argmax")
 
 
+def parameter(default: Any, meaning: str) -> Any:
+    """A field of a policy with a sentence on what it means, which help and documentation show."""
+    return field(default=default, metadata={"meaning": meaning})
+
+
 @elementary
 def no_memory(turn: int, chosen: bool, memory: float, parameters: tuple[float, ...]) -> float:
     """`learn` of a policy that remembers nothing but its sum and its pulls."""
@@ -57,6 +63,8 @@ class Policy:
     its sum of rewards, `pulls` how often it was pulled, `memory` what `learn` returned, `key` the owner's own random
     stream. `learn(turn, chosen, memory, parameters)` runs after every pass with whether this arm was selected.
     `explore(t, owners, parameters)` is the probability that step t ignores the scores and takes a uniform arm.
+
+    Parameters are the fields of the class, a frozen dataclass: settings, flags, records and help are made from them.
     """
 
     name: ClassVar[str] = ""
@@ -89,5 +97,10 @@ class Policy:
         return type(self).learn is not no_memory
 
     def describe(self) -> dict[str, Any]:
-        """Name and parameters, as a record keeps them."""
-        return {"name": self.name, **asdict(self)}
+        """Name, parameters and a digest of the source, as records keep them and parties compare them."""
+        kinds = [kind for kind in type(self).__mro__ if kind not in (Policy, object)]
+        functions = [getattr(type(self), name) for name in ("score", "learn", "explore") if hasattr(type(self), name)]
+        chooses = [selection.choose for selection in self.passes() if selection.choose is not None]
+        own = [function for function in (*functions, *chooses) if function not in (no_memory, never_explore)]
+        name = self.name or type(self).__name__
+        return {"name": name, "parameters": asdict(self), "digest": source_digest(*kinds, *own)}

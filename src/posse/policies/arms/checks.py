@@ -5,8 +5,7 @@ that functions are pure, finite and compile, and that a policy pickles is what m
 The checks find what shows on a few thousand calls; they refuse, they do not prove. Cost: a second or two, most of it
 compiling.
 
->>> from posse.policies import UCB
->>> check(UCB()).passed
+>>> check("ucb").passed
 True
 """
 
@@ -28,7 +27,8 @@ from numpy.typing import NDArray
 from posse.core.errors import PolicyError
 from posse.core.exact import gumbel
 from posse.core.fixed import SCORE_BITS, bounded, comparable, tie_bits
-from posse.policies.arms.base import Policy, Selection
+from posse.policies.arms.base import Selection
+from posse.policies.arms.registry import PolicyValue, policy
 from posse.policies.arms.subject import LEARNT, LOCAL, Function, Subject, Value, call, choose_name, line, same, source
 
 __all__ = ["CHECKS", "CheckResult", "Report", "check", "refuse"]
@@ -56,9 +56,12 @@ class Report:
         return all(result.passed for result in self.results)
 
 
-def check(policy: Policy) -> Report:
-    """Run every check. After a wrong signature no function can be called, and the other checks are left out."""
-    subject = Subject(policy)
+def check(value: PolicyValue) -> Report:
+    """Run every check on a policy: a name, an object, `module:Class` or a table.
+
+    After a wrong signature no function can be called, and the other checks are left out.
+    """
+    subject = Subject(policy(value))
     results = []
     for name, test in CHECKS.items():
         try:
@@ -71,9 +74,9 @@ def check(policy: Policy) -> Report:
     return Report(subject.name, tuple(results))
 
 
-def refuse(policy: Policy) -> None:
+def refuse(value: PolicyValue) -> None:
     """Raise a `PolicyError` that names the first violated property, unless every check passes."""
-    report = check(policy)
+    report = check(value)
     for result in report.results:
         if not result.passed:
             raise PolicyError(

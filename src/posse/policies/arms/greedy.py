@@ -13,7 +13,7 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import Policy, Selection
+from posse.policies.arms.base import Policy, Selection, parameter
 
 _LN2 = math.log(2.0)
 
@@ -52,7 +52,7 @@ class EpsilonGreedy(Policy):
     score = staticmethod(mean)
     explore = staticmethod(fixed)
 
-    epsilon: float = 0.1
+    epsilon: float = parameter(0.1, "exploration rate: how often any arm is taken; no privacy epsilon")
 
     def __post_init__(self) -> None:
         check.between(0, 1, epsilon=self.epsilon)
@@ -76,8 +76,8 @@ class EpsilonDecreasing(Policy):
     score = staticmethod(mean)
     explore = staticmethod(decreasing)
 
-    schedule: str = "inverse-arms"
-    scale: float = 1.0
+    schedule: str = parameter("inverse-arms", f"how the exploration rate falls: {', '.join(SCHEDULES)}")
+    scale: float = parameter(1.0, "factor of the exploration rate")
 
     def __post_init__(self) -> None:
         check.one_of(SCHEDULES, schedule=self.schedule)
@@ -97,7 +97,7 @@ class Softmax(Policy):
     reference: ClassVar[str] = "Sutton & Barto 2018, section 2.8; Kuleshov & Precup 2014"
     score = staticmethod(mean)
 
-    tau: float = 0.1
+    tau: float = parameter(0.1, "temperature: small for the best mean, large for any arm")
 
     def __post_init__(self) -> None:
         check.between(0, 20, open_low=True, tau=self.tau)

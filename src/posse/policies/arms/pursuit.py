@@ -9,7 +9,7 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import ARGMAX, Policy, Selection
+from posse.policies.arms.base import ARGMAX, Policy, Selection, parameter
 
 FLOOR = 2.0**-80
 """Probabilities below it are lifted to it: far below what a draw of 53 bits can reach."""
@@ -41,7 +41,7 @@ class Pursuit(Policy):
     score = staticmethod(pursue)
     learn = staticmethod(follow)
 
-    beta: float = 0.1
+    beta: float = parameter(0.1, "rate at which probabilities move towards the best mean")
 
     def __post_init__(self) -> None:
         check.between(0, 1, open_low=True, beta=self.beta)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import Policy
+from posse.policies.arms.base import Policy, parameter
 
 
 @elementary
@@ -27,7 +27,7 @@ class UCB(Policy):
     reference: ClassVar[str] = "Auer, Cesa-Bianchi & Fischer 2002"
     score = staticmethod(bound)
 
-    coefficient: float = 2.0
+    coefficient: float = parameter(2.0, "factor c in the width sqrt(c ln t / n)")
 
     def __post_init__(self) -> None:
         check.positive(coefficient=self.coefficient)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from posse.policies.arms.base import Policy
-from posse.policies.arms.registry import PARAMETERS, PolicySettings
+from posse.policies.arms.registry import PARAMETERS, PolicySettings, described
 from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings
@@ -86,7 +86,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
         """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
         given = {name: value for name, value in self.resolved().items() if name not in PARAMETERS}
         setup = self.load()
-        return {**given, **self.used(setup.arms), "policy": setup.policy.describe()}
+        return {**given, **self.used(setup.arms), "policy": described(setup.policy)}
 
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
