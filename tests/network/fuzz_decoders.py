@@ -23,21 +23,20 @@ from posse.core.roles import Reward
 from posse.protocols.samba import messages as samba
 from posse.protocols.samba.deploy import VOCABULARY
 from posse.runtime import journal as journals
-from posse.runtime.certificates import requests
-from posse.runtime.certificates import tokens as tokens_
+from posse.runtime.certificates import tokens as enrolling
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import Token
 from posse.runtime.network.wire import LARGEST_FRAME, AnyFrame, Data, Hello, Kept, Reader, Refused, WireError, pack
 
 # Not by import: numba would be given what atheris has rewritten.
 _split = atheris.instrument_func(journals._split)
-for module, name in ((requests, "read_request"), (requests, "_decode_answer"), (tokens_, "_body")):
+for module, name in ((enrolling, name) for name in ("read_request", "_decode_answer", "_body")):
     setattr(module, name, atheris.instrument_func(getattr(module, name)))
 Reader.feed = atheris.instrument_func(Reader.feed)  # type: ignore[method-assign]
 
 MESSAGES = VOCABULARY.decoder()
 TOKEN = Token.new(b"\x01" * 32, Peer("run-1", "owner", "clinic-1"), datetime.now(UTC) + timedelta(minutes=15))
-REQUEST = requests.make_request(TOKEN, b"csr")
+REQUEST = enrolling.make_request(TOKEN, b"csr")
 
 
 def frames(data: bytes) -> None:
@@ -82,9 +81,9 @@ def journal(data: bytes) -> None:
 def enrolment(data: bytes) -> None:
     """Requests and answers; an answer without the token's seal is never granted."""
     with contextlib.suppress(EnrolmentError):
-        requests.read_request(data)
+        enrolling.read_request(data)
     try:
-        requests.read_answer(TOKEN, REQUEST, data)
+        enrolling.read_answer(TOKEN, REQUEST, data)
     except EnrolmentError:
         return
     raise AssertionError("an answer was forged")
@@ -117,8 +116,8 @@ def seeds() -> Iterator[bytes]:
         yield b"\x01" + msgspec.msgpack.encode(message)
     yield b"\x02" + b"".join(journals._HEAD.pack(len(part), zlib.crc32(part)) + part for part in (b"one", b"", b"two"))
     yield b"\x03" + REQUEST
-    yield b"\x03" + requests.sealed(requests.Answer(1, b"n" * 32, "1", b"c", b"a", b"r"), b"k" * 32)
-    yield b"\x03" + requests.sealed(requests.Refusal(1, b"", "used"), None)
+    yield b"\x03" + enrolling.sealed(enrolling.Answer(1, b"n" * 32, "1", b"c", b"a", b"r"), b"k" * 32)
+    yield b"\x03" + enrolling.sealed(enrolling.Refusal(1, b"", "used"), None)
     yield b"\x04" + TOKEN.text().encode()
 
 

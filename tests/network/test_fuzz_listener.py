@@ -22,11 +22,9 @@ from posse.core.errors import ProtocolError
 from posse.protocols.registry import run
 from posse.protocols.samba.deploy import VOCABULARY, build
 from posse.protocols.samba.settings import Samba
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
-from posse.runtime.certificates.enrolment import EnrolmentServer
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.enrolment import EnrolmentServer, complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
-from posse.runtime.certificates.party import complete, prepare
 from posse.runtime.journal import _split
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import open_place

@@ -17,8 +17,7 @@ from posse.core.errors import ConfigError, DataError, EnrolmentError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from posse.runtime.certificates.authority import Authority
-    from posse.runtime.certificates.desk import Desk, Reply
+    from posse.runtime.certificates.authority import Authority, Desk, Reply
     from posse.runtime.certificates.register import CertificateRow, TokenRow
 
 app = typer.Typer(help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.")
@@ -138,7 +137,7 @@ def serve(
     """Take requests on a port until all open tokens are used or expired, or Ctrl-C."""
     import asyncio
 
-    from posse.runtime.certificates.desk import Desk
+    from posse.runtime.certificates.authority import Desk
 
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
@@ -157,7 +156,7 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
 
     from posse.runtime.certificates.enrolment import EnrolmentServer
 
-    server = EnrolmentServer(desk, told=_tell)
+    server = EnrolmentServer(desk, decided=_say_decision)
     try:
         host, found = await server.start(bind, port)
         shown = f"[{host}]" if ":" in host else host
@@ -171,7 +170,7 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
         await server.close()
 
 
-def _tell(reply: Reply, address: str) -> None:
+def _say_decision(reply: Reply, address: str) -> None:
     if not reply.reason:
         again = " again: its first answer was lost" if reply.repeated else ""
         remark(f"enrolled {reply.peer}{again} (serial {reply.serial}), from {address}.")
@@ -185,9 +184,9 @@ def _tell(reply: Reply, address: str) -> None:
 @app.command()
 def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
     """Answer a request that came as a file."""
-    from posse.runtime.certificates.desk import Desk
+    from posse.runtime.certificates.authority import Desk
     from posse.runtime.certificates.files import write_whole
-    from posse.runtime.certificates.requests import Refused, refused
+    from posse.runtime.certificates.tokens import Refused, refused
 
     data = read_file(file, "request")
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
@@ -253,7 +252,7 @@ def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile 
 
 def read_file(path: Path, what: str) -> bytes:
     """Read a request or an answer; no more of it than one can have."""
-    from posse.runtime.certificates.requests import LONGEST
+    from posse.runtime.certificates.tokens import LONGEST
 
     try:
         with path.open("rb") as file:

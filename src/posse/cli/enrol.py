@@ -13,7 +13,7 @@ from posse.cli.screen import remark
 from posse.core.errors import ConfigError, EnrolmentError
 
 if TYPE_CHECKING:
-    from posse.runtime.certificates.party import Enrolled
+    from posse.runtime.certificates.enrolment import Enrolled
     from posse.runtime.certificates.tokens import Token
 
 Text = Annotated[
@@ -38,7 +38,7 @@ def enrol(
     token: Text, address: Address = None, out: Out = None, request: RequestFile = None, answer: AnswerFile = None
 ) -> None:
     """Join a run with the customer's token: the key is drawn here and stays here."""
-    from posse.runtime.certificates import party
+    from posse.runtime.certificates import enrolment
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.files import write_whole
     from posse.runtime.certificates.tokens import Token
@@ -48,10 +48,10 @@ def enrol(
     read = Token.read(_text(token))
     folder = out if out is not None else Path(read.peer.name)
     if answer is not None:
-        _told(party.complete(read, folder, read_file(answer, "answer"), utc_now()))
+        _told(enrolment.complete(read, folder, read_file(answer, "answer"), utc_now()))
         return
     where = _where(read, address) if request is None else None
-    data = party.prepare(read, folder, utc_now())
+    data = enrolment.prepare(read, folder, utc_now())
     if request is not None:
         write_whole(request, data)
         remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
@@ -64,11 +64,11 @@ def enrol(
 def _over_network(token: Token, folder: Path, request: bytes, host: str, port: int) -> Enrolled:
     import asyncio
 
-    from posse.runtime.certificates import party
+    from posse.runtime.certificates import enrolment
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.enrolment import ask
 
-    return party.complete(token, folder, asyncio.run(ask(token, request, host, port)), utc_now())
+    return enrolment.complete(token, folder, asyncio.run(ask(token, request, host, port)), utc_now())
 
 
 def _where(token: Token, address: str | None) -> tuple[str, int]:

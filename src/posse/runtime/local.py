@@ -20,11 +20,10 @@ from typing import Any
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.runtime.certificates import files
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.certificates.names import check_name
-from posse.runtime.certificates.party import complete, prepare
 
 AUTHORITY = "authority"
 

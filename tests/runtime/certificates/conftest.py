@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from posse.runtime.certificates import making, register
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
-from posse.runtime.certificates.requests import make_request
-from posse.runtime.certificates.tokens import Token
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.tokens import Token, make_request
 
 RUN = "trial-7"
 START = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)

@@ -18,10 +18,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from posse.core.errors import CertificateError, ConfigError, DataError
 from posse.runtime.certificates import files, making
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import crl_number
-from posse.runtime.certificates.requests import read_answer
+from posse.runtime.certificates.tokens import read_answer
 from tests.runtime.certificates.conftest import RUN, START, Clock, request_for
 
 

@@ -20,13 +20,11 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core.errors import CertificateError, ConfigError, EnrolmentError
-from posse.runtime.certificates import enrolment, making, party
-from posse.runtime.certificates.authority import Authority, private_pem, utc_now
-from posse.runtime.certificates.desk import Desk, Reply
+from posse.runtime.certificates import enrolment, making
+from posse.runtime.certificates.authority import Authority, Desk, Reply, private_pem, utc_now
 from posse.runtime.certificates.enrolment import EnrolmentServer, ask, check_desk
 from posse.runtime.certificates.identity import PartyIdentity
-from posse.runtime.certificates.requests import LONGEST, read_answer
-from posse.runtime.certificates.tokens import Token
+from posse.runtime.certificates.tokens import LONGEST, Token, read_answer
 from tests.runtime.certificates.conftest import RUN, request_for
 
 
@@ -39,7 +37,7 @@ def authority(tmp_path: Path) -> Authority:
 @asynccontextmanager
 async def served(authority: Authority, **options: Any) -> AsyncIterator[tuple[int, EnrolmentServer, list[Reply]]]:
     replies: list[Reply] = []
-    server = EnrolmentServer(Desk(authority), told=lambda reply, address: replies.append(reply), **options)
+    server = EnrolmentServer(Desk(authority), decided=lambda reply, address: replies.append(reply), **options)
     _, port = await server.start("127.0.0.1", 0)
     try:
         yield port, server, replies
@@ -56,8 +54,8 @@ def run(coroutine: Awaitable[None]) -> None:
 
 
 async def enrol(token: Token, folder: Path, port: int) -> None:
-    request = party.prepare(token, folder, utc_now())
-    party.complete(token, folder, await ask(token, request, "127.0.0.1", port), utc_now())
+    request = enrolment.prepare(token, folder, utc_now())
+    enrolment.complete(token, folder, await ask(token, request, "127.0.0.1", port), utc_now())
 
 
 def test_parties_enrol_at_once_and_the_server_ends(authority: Authority, tmp_path: Path) -> None:
@@ -380,7 +378,7 @@ def test_a_port_that_is_taken(authority: Authority) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates.authority import Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer
 
 class Dying(Desk):
@@ -442,7 +440,7 @@ def test_the_ports_key_is_nowhere_on_the_disk(authority: Authority, monkeypatch:
 
 def test_tampering_with_a_token_in_transit(authority: Authority, tmp_path: Path) -> None:
     token = authority.token("owner", "clinic-b")
-    raised = msgspec.structs.replace(token, peer=party.Peer(RUN, "comp", "comp"))
+    raised = msgspec.structs.replace(token, peer=enrolment.Peer(RUN, "comp", "comp"))
 
     async def body() -> None:
         async with served(authority) as (port, _, _):

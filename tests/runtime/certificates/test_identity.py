@@ -21,17 +21,16 @@ from hypothesis import strategies as st
 
 from posse.core.errors import CertificateError, ConfigError
 from posse.privacy.crypto.keys import Identity, verify
-from posse.runtime.certificates import making, party
-from posse.runtime.certificates.authority import Authority, utc_now
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates import enrolment, making
+from posse.runtime.certificates.authority import Authority, Desk, utc_now
 from posse.runtime.certificates.identity import ALPN, PartyIdentity, Peer, Reason, crl_number, peer_of, ssl_contexts
 from tests.runtime.certificates.conftest import RUN, START, Clock
 
 
 def enrolled(authority: Authority, folder: Path, role: str = "owner", name: str = "clinic-b") -> Path:
     token = authority.token(role, name)
-    answer = Desk(authority).answer(party.prepare(token, folder, authority.now())).data
-    party.complete(token, folder, answer, authority.now())
+    answer = Desk(authority).answer(enrolment.prepare(token, folder, authority.now())).data
+    enrolment.complete(token, folder, answer, authority.now())
     return folder
 
 

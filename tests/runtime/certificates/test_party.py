@@ -12,12 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core.errors import CertificateError, DataError, EnrolmentError
-from posse.runtime.certificates import making, party
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates import enrolment, making
+from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import PartyIdentity
-from posse.runtime.certificates.requests import Answer, read_answer, read_request, sealed
-from posse.runtime.certificates.tokens import Token
+from posse.runtime.certificates.tokens import Answer, Token, read_answer, read_request, sealed
 from tests.runtime.certificates.conftest import RUN, START, Clock
 
 
@@ -27,10 +25,10 @@ def mode(path: Path) -> int:
 
 def test_what_it_writes(desk: Desk, token: Token, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    request = party.prepare(token, folder, START)
+    request = enrolment.prepare(token, folder, START)
     assert mode(folder) == 0o700
     assert {path.name: mode(path) for path in folder.iterdir()} == {"party.key": 0o600, "enrol.request": 0o600}
-    enrolled = party.complete(token, folder, desk.answer(request).data, START)
+    enrolled = enrolment.complete(token, folder, desk.answer(request).data, START)
     assert {path.name: mode(path) for path in folder.iterdir()} == {
         "party.key": 0o600, "party.crt": 0o644, "ca.crt": 0o644, "crl.pem": 0o644,
     }  # fmt: skip
@@ -40,8 +38,8 @@ def test_what_it_writes(desk: Desk, token: Token, tmp_path: Path) -> None:
 
 
 def test_the_private_key_is_in_no_message(desk: Desk, token: Token, tmp_path: Path) -> None:
-    request = party.prepare(token, tmp_path / "b", START)
-    key = party.load_key(tmp_path / "b" / "party.key")
+    request = enrolment.prepare(token, tmp_path / "b", START)
+    key = enrolment.load_key(tmp_path / "b" / "party.key")
     secret = key.private_numbers().private_value.to_bytes(32, "big")
     assert secret not in request + desk.answer(request).data
     assert secret not in (desk.authority.register.path).read_bytes()
@@ -49,33 +47,33 @@ def test_the_private_key_is_in_no_message(desk: Desk, token: Token, tmp_path: Pa
 
 def test_it_goes_on_with_the_same_bytes(desk: Desk, token: Token, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    first = party.prepare(token, folder, START)
+    first = enrolment.prepare(token, folder, START)
     desk.answer(first)
-    again = party.prepare(token, folder, START)
+    again = enrolment.prepare(token, folder, START)
     assert again == first
-    party.complete(token, folder, desk.answer(again).data, START)
+    enrolment.complete(token, folder, desk.answer(again).data, START)
 
 
 def test_a_new_token_in_the_same_folder_keeps_the_key(authority: Authority, desk: Desk, tmp_path: Path) -> None:
     folder = tmp_path / "b"
     first, second = authority.token("owner", "clinic-b"), authority.token("owner", "clinic-b")
-    party.prepare(first, folder, START)
+    enrolment.prepare(first, folder, START)
     key = (folder / "party.key").read_bytes()
-    request = party.prepare(second, folder, START)
+    request = enrolment.prepare(second, folder, START)
     assert (folder / "party.key").read_bytes() == key
     with pytest.raises(EnrolmentError, match="was made with another token"):
-        party.complete(first, folder, b"", START)
-    party.complete(second, folder, desk.answer(request).data, START)
+        enrolment.complete(first, folder, b"", START)
+    enrolment.complete(second, folder, desk.answer(request).data, START)
 
 
 def test_an_identity_is_never_overwritten(authority: Authority, desk: Desk, token: Token, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    answer = desk.answer(party.prepare(token, folder, START)).data
-    party.complete(token, folder, answer, START)
+    answer = desk.answer(enrolment.prepare(token, folder, START)).data
+    enrolment.complete(token, folder, answer, START)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for again in (
-        lambda: party.prepare(authority.token("owner", "clinic-b"), folder, START),
-        lambda: party.complete(token, folder, answer, START),
+        lambda: enrolment.prepare(authority.token("owner", "clinic-b"), folder, START),
+        lambda: enrolment.complete(token, folder, answer, START),
     ):
         with pytest.raises(DataError, match="holds an identity already"):
             again()
@@ -84,13 +82,13 @@ def test_an_identity_is_never_overwritten(authority: Authority, desk: Desk, toke
 
 def test_an_expired_token_draws_no_key(token: Token, tmp_path: Path) -> None:
     with pytest.raises(EnrolmentError, match="expired at"):
-        party.prepare(token, tmp_path / "b", token.expires)
+        enrolment.prepare(token, tmp_path / "b", token.expires)
     assert not (tmp_path / "b").exists()
 
 
 def test_an_answer_before_a_request(token: Token, tmp_path: Path) -> None:
     with pytest.raises(EnrolmentError, match="no request was made in"):
-        party.complete(token, tmp_path / "b", b"", START)
+        enrolment.complete(token, tmp_path / "b", b"", START)
 
 
 def test_a_folder_or_key_that_others_could_have_made(token: Token, tmp_path: Path) -> None:
@@ -98,30 +96,30 @@ def test_a_folder_or_key_that_others_could_have_made(token: Token, tmp_path: Pat
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(CertificateError, match="can be written by others"):
-        party.prepare(token, folder, START)
+        enrolment.prepare(token, folder, START)
     folder.chmod(0o700)
-    party.prepare(token, folder, START)
+    enrolment.prepare(token, folder, START)
     (folder / "party.key").chmod(0o644)
     with pytest.raises(CertificateError, match=r"can be used by others \(mode 644\)"):
-        party.prepare(token, folder, START)
+        enrolment.prepare(token, folder, START)
 
 
 def test_a_damaged_request_is_made_again(desk: Desk, token: Token, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    party.prepare(token, folder, START)
+    enrolment.prepare(token, folder, START)
     (folder / "enrol.request").write_bytes(b"cut sh")
-    party.complete(token, folder, desk.answer(party.prepare(token, folder, START)).data, START)
+    enrolment.complete(token, folder, desk.answer(enrolment.prepare(token, folder, START)).data, START)
 
 
 def answered(desk: Desk, token: Token, folder: Path) -> Answer:
-    request = party.prepare(token, folder, START)
+    request = enrolment.prepare(token, folder, START)
     return read_answer(token, request, desk.answer(request).data)
 
 
 def refused(token: Token, folder: Path, answer: Answer, now: object = START) -> str:
     """What a party says to an answer that has a right tag and a wrong content."""
     with pytest.raises(EnrolmentError) as caught:
-        party.complete(token, folder, sealed(answer, token.keys.answer), now)  # type: ignore[arg-type]
+        enrolment.complete(token, folder, sealed(answer, token.keys.answer), now)  # type: ignore[arg-type]
     assert not (folder / "party.crt").exists()
     assert not (folder / "ca.crt").exists()
     return str(caught.value.reason)
@@ -135,7 +133,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     true = answered(desk, token, folder)
     change = msgspec.structs.replace
     other = Authority.init(tmp_path / "other", "acme", RUN, now=clock)
-    key = party.load_key(folder / "party.key")
+    key = enrolment.load_key(folder / "party.key")
     csr = making.signing_request(key)
     foreign = other.issue(csr, "owner", "clinic-b").public_bytes(Encoding.DER)
     foreign_ca = other.certificate.public_bytes(Encoding.DER)
@@ -154,7 +152,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     assert refused(token, folder, change(true, nonce=bytes(32))) == "other-request"
     assert refused(token, folder, true, START + timedelta(days=91)) == "expired"
     assert refused(token, folder, true, START - timedelta(days=2)) == "not-yet-valid"
-    party.complete(token, folder, sealed(true, token.keys.answer), START)
+    enrolment.complete(token, folder, sealed(true, token.keys.answer), START)
 
 
 @pytest.mark.parametrize(("role", "name"), [("comp", "comp"), ("owner", "clinic-c")])
@@ -163,7 +161,7 @@ def test_an_answer_for_another_party(desk: Desk, token: Token, tmp_path: Path, r
     true = answered(desk, token, folder)
     authority = desk.authority
     public = making.requested_key(read_request((folder / "enrol.request").read_bytes()).csr)
-    peer = party.Peer(RUN, role, name)
+    peer = enrolment.Peer(RUN, role, name)
     other = making.party_certificate(authority.certificate, authority.key, public, peer, (), START, 90)
     wrong = msgspec.structs.replace(true, certificate=other.public_bytes(Encoding.DER))
     assert refused(token, folder, wrong) == "other"
@@ -173,8 +171,8 @@ def test_an_answer_for_another_run(desk: Desk, token: Token, tmp_path: Path) -> 
     folder = tmp_path / "b"
     true = answered(desk, token, folder)
     authority = desk.authority
-    key = party.load_key(folder / "party.key")
-    peer = party.Peer("trial-8", "owner", "clinic-b")
+    key = enrolment.load_key(folder / "party.key")
+    peer = enrolment.Peer("trial-8", "owner", "clinic-b")
     other = making.party_certificate(authority.certificate, authority.key, key.public_key(), peer, (), START, 90)
     wrong = msgspec.structs.replace(true, certificate=other.public_bytes(Encoding.DER))
     assert refused(token, folder, wrong) == "other-run"
@@ -182,13 +180,13 @@ def test_an_answer_for_another_run(desk: Desk, token: Token, tmp_path: Path) -> 
 
 def test_a_token_with_another_fingerprint(authority: Authority, desk: Desk, token: Token, tmp_path: Path) -> None:
     wrong = msgspec.structs.replace(token, fingerprint=bytes(32))
-    answer = desk.answer(party.prepare(wrong, tmp_path / "b", START)).data
+    answer = desk.answer(enrolment.prepare(wrong, tmp_path / "b", START)).data
     with pytest.raises(EnrolmentError, match="the token says 0000-0000") as caught:
-        party.complete(wrong, tmp_path / "b", answer, START)
+        enrolment.complete(wrong, tmp_path / "b", answer, START)
     assert caught.value.reason == "wrong-authority"
 
 
 def test_its_certificate_is_for_its_key(desk: Desk, token: Token, tmp_path: Path) -> None:
     true = answered(desk, token, tmp_path / "b")
     certificate = x509.load_der_x509_certificate(true.certificate)
-    assert certificate.public_key() == party.load_key(tmp_path / "b" / "party.key").public_key()
+    assert certificate.public_key() == enrolment.load_key(tmp_path / "b" / "party.key").public_key()

@@ -16,12 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import EnrolmentError
-from posse.runtime.certificates import making, requests
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.desk import Desk
+from posse.runtime.certificates import making, tokens
+from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.names import Peer
-from posse.runtime.certificates.requests import NO_TAG, TAG, Answer, Refused, Request, read_answer, read_request, sealed
-from posse.runtime.certificates.tokens import Token
+from posse.runtime.certificates.tokens import (
+    NO_TAG,
+    TAG,
+    Answer,
+    Refused,
+    Request,
+    Token,
+    read_answer,
+    read_request,
+    sealed,
+)
 from tests.runtime.certificates.conftest import RUN, Clock, request_for
 
 FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -247,13 +255,13 @@ def test_a_refusal_cannot_be_forged_or_replayed(desk: Desk, token: Token, clock:
     assert "not authenticated" in str(refusal(token, second, true)), "a refusal of another request"
     for i in range(len(true) - TAG, len(true)):
         assert "not authenticated" in str(refusal(token, first, true[:i] + bytes([true[i] ^ 1]) + true[i + 1 :]))
-    forged = sealed(requests.Refusal(1, read_request(first).nonce, "used"), token.keys.answer)
+    forged = sealed(tokens.Refusal(1, read_request(first).nonce, "used"), token.keys.answer)
     assert "not authenticated" in str(refusal(token, first, forged))
 
 
 def test_a_refusal_of_a_later_version(token: Token) -> None:
     request = request_for(token)
-    later = sealed(requests.Refusal(1, read_request(request).nonce, "full-moon"), token.keys.refusal)
+    later = sealed(tokens.Refusal(1, read_request(request).nonce, "full-moon"), token.keys.refusal)
     assert refusal(token, request, later).reason == "version"
 
 
@@ -273,13 +281,13 @@ def test_keys_that_are_not_proved_or_not_on_the_curve(desk: Desk, token: Token) 
     unproved = sound[:-1] + bytes([sound[-1] ^ 1])
     other_curve = csr_with(ec.generate_private_key(ec.SECP384R1()))
     for csr in (b"", b"junk", unproved, other_curve, sound + b"\0"):
-        request = requests.make_request(token, csr)
+        request = tokens.make_request(token, csr)
         assert refusal(token, request, desk.answer(request).data).reason == Refused.BAD_KEY
-    assert desk.answer(requests.make_request(token, sound)).reason == ""
+    assert desk.answer(tokens.make_request(token, sound)).reason == ""
 
 
 def test_the_subject_of_a_request_is_ignored(desk: Desk, token: Token) -> None:
-    request = requests.make_request(token, csr_with(making.new_key()))
+    request = tokens.make_request(token, csr_with(making.new_key()))
     opened = read_answer(token, request, desk.answer(request).data)
     certificate = x509.load_der_x509_certificate(opened.certificate)
     assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "clinic-b"
@@ -289,13 +297,13 @@ def test_the_subject_of_a_request_is_ignored(desk: Desk, token: Token) -> None:
 
 def test_a_key_has_one_holder(desk: Desk, authority: Authority, token: Token) -> None:
     csr = making.signing_request(making.new_key())
-    assert desk.answer(requests.make_request(token, csr)).reason == ""
+    assert desk.answer(tokens.make_request(token, csr)).reason == ""
     other = authority.token("owner", "clinic-c")
-    assert desk.answer(requests.make_request(other, csr)).reason == Refused.KEY_IN_USE
-    own = requests.make_request(other, making.signing_request(authority.key))
+    assert desk.answer(tokens.make_request(other, csr)).reason == Refused.KEY_IN_USE
+    own = tokens.make_request(other, making.signing_request(authority.key))
     assert desk.answer(own).reason == Refused.KEY_IN_USE
     renewed = authority.token("owner", "clinic-b")
-    assert desk.answer(requests.make_request(renewed, csr)).reason == ""
+    assert desk.answer(tokens.make_request(renewed, csr)).reason == ""
 
 
 def test_of_many_at_once_with_one_token_exactly_one_wins(desk: Desk, token: Token) -> None:

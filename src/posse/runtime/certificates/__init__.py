@@ -4,12 +4,9 @@
 |---|---|
 | `names` | run, role and name of a party, and how a certificate spells them |
 | `making` | certificates and revocation lists as values |
-| `tokens` | the text that lets one party enrol once |
+| `tokens` | tokens, and the requests and answers that they authenticate |
 | `register` | what the authority remembers: tokens and certificates |
-| `authority` | the authority's folder: key, certificate, register |
-| `requests` | request, answer and refusal: bytes in, bytes out |
-| `desk` | the authority's decision on a request |
-| `enrolment` | the port on which requests come in, and the call that makes one |
-| `party` | the party's folder while it enrols |
+| `authority` | the authority's folder, and its decision on a request |
+| `enrolment` | the party's folder while it enrols, the call it makes, and the authority's port |
 | `identity` | what others need: an identity, a peer's certificate checked, TLS contexts |
 """
