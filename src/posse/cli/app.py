@@ -14,7 +14,6 @@ from posse.cli import (
     contextual,
     demo,
     devices,
-    enrol,
     fed,
     federation,
     market,
@@ -93,7 +92,7 @@ budget.app.command("sampled", cls=settings_command(sampled.sampled_settings))(sa
 app.add_typer(budget.app, name="budget")
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ca.app, name="ca")
-app.command("enrol")(enrol.enrol)
+app.command("enrol")(ca.enrol)
 devices.app.command(
     "up", cls=settings_command(devices.device_settings, skip=["out", "start_with"], seed=devices.TRIAL_SEED)
 )(devices.up)

@@ -1,4 +1,4 @@
-"""`posse ca`: the customer's authority, which says who is who in a run."""
+"""`posse ca`, the customer's authority, which says who is who in a run; `posse enrol`, by which a party joins it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from posse.runtime.certificates.authority import Authority, Desk, Reply
+    from posse.runtime.certificates.enrolment import Enrolled
     from posse.runtime.certificates.register import CertificateRow, TokenRow
+    from posse.runtime.certificates.tokens import Token
 
 app = typer.Typer(help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.")
 
@@ -63,6 +65,22 @@ ListOut = Annotated[
     Path | None, typer.Option("--out", "-o", help="Where to write the list (default: stdout).", metavar="FILE")
 ]
 Which = Annotated[str, typer.Argument(help="Name of a party, or serial of a certificate.", metavar="NAME")]
+TokenText = Annotated[
+    str,
+    typer.Argument(help="The token the customer sent; '-' reads it from stdin, out of others' sight.", metavar="TOKEN"),
+]
+AuthorityAddress = Annotated[
+    str | None, typer.Option(help="Where the authority listens (default: as the token says).", metavar="HOST:PORT")
+]
+IdentityFolder = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder of the identity (default: the name).", metavar="FOLDER")
+]
+RequestFile = Annotated[
+    Path | None, typer.Option("--request", help="Write the request here; send it yourself.", metavar="FILE")
+]
+AnswerFile = Annotated[
+    Path | None, typer.Option("--answer", help="Read the answer that came back from here.", metavar="FILE")
+]
 
 HERE = Path("posse-ca")
 
@@ -188,12 +206,11 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
     from posse.runtime.certificates.files import write_whole
     from posse.runtime.certificates.tokens import Refused, refused
 
-    data = read_file(file, "request")
+    data = _read(file, "request")
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
     if reply.reason:
         whose = f" for {reply.peer}" if reply.peer else ""
-        told = refused(Refused(reply.reason)).args[0]
-        raise EnrolmentError(f"the request{whose} is refused: {told}", reply.reason)
+        raise EnrolmentError(f"the request{whose} is refused: {refused(Refused(reply.reason)).text}", reply.reason)
     write_whole(out, reply.data)
     remark(f"enrolled {reply.peer} (serial {reply.serial}).")
     remark(f"send {out} back; they run: posse enrol TOKEN --answer {out.name}")
@@ -225,8 +242,8 @@ def list_all(ca: Folder = HERE, json: options.Json = False) -> None:
         table(("name", "role", "state", "until (UTC)", "serial"), rows)
     if tokens:
         heading("Tokens")
-        told = [(row.name, row.role, row.state, f"{row.expires:%Y-%m-%d %H:%M}", _refusals(row)) for row in tokens]
-        table(("name", "role", "state", "until (UTC)", "refused requests"), told)
+        rows = [(row.name, row.role, row.state, f"{row.expires:%Y-%m-%d %H:%M}", _refusals(row)) for row in tokens]
+        table(("name", "role", "state", "until (UTC)", "refused requests"), rows)
 
 
 @app.command()
@@ -250,7 +267,78 @@ def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile 
     remark(f"wrote {out}; it takes the place of crl.pem in every party's folder.")
 
 
-def read_file(path: Path, what: str) -> bytes:
+# The party's side ------------------------------------------------------------------------------------------------
+
+
+def enrol(
+    token: TokenText,
+    address: AuthorityAddress = None,
+    out: IdentityFolder = None,
+    request: RequestFile = None,
+    answer: AnswerFile = None,
+) -> None:
+    """Join a run with the customer's token: the key is drawn here and stays here."""
+    import asyncio
+
+    from posse.runtime.certificates.authority import utc_now
+    from posse.runtime.certificates.enrolment import ask, complete, prepare
+    from posse.runtime.certificates.files import write_whole
+    from posse.runtime.certificates.tokens import Token
+
+    if sum(one is not None for one in (address, request, answer)) > 1:
+        raise ConfigError("--address, --request and --answer are three ways to enrol. Pass one of them.")
+    read = Token.read(_text(token))
+    folder = out if out is not None else Path(read.peer.name)
+    if answer is not None:
+        _say_enrolled(complete(read, folder, _read(answer, "answer"), utc_now()))
+        return
+    where = _where(read, address) if request is None else None
+    data = prepare(read, folder, utc_now())
+    if request is not None:
+        write_whole(request, data)
+        remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
+        remark(f"send {request} to the customer, who runs: posse ca sign {request.name} --out ANSWER")
+        remark(f"then: posse enrol TOKEN --answer ANSWER --out {folder}")
+    elif where is not None:
+        _say_enrolled(complete(read, folder, asyncio.run(ask(read, data, *where)), utc_now()))
+
+
+def _where(token: Token, address: str | None) -> tuple[str, int]:
+    from posse.runtime.certificates.names import split_address
+
+    found = address or token.address
+    if not found:
+        raise ConfigError(
+            "the token does not say where the authority listens. Pass --address host:port, or --request FILE to send "
+            "the request yourself."
+        )
+    return split_address(found)
+
+
+def _text(token: str) -> str:
+    if token != "-":
+        return token
+    if sys.stdin.isatty():
+        return str(typer.prompt("Token", hide_input=True, err=True))
+    try:
+        return sys.stdin.read(4096)
+    except UnicodeDecodeError as error:
+        raise EnrolmentError("what came on stdin is no token. Pass the text that 'posse ca token' printed.") from error
+
+
+def _say_enrolled(enrolled: Enrolled) -> None:
+    from posse.runtime.certificates.making import spoken
+
+    remark(f"enrolled {enrolled.peer}, until {enrolled.expires:%Y-%m-%d} (serial {enrolled.serial}).")
+    remark(f"wrote party.key, party.crt, ca.crt and crl.pem in {enrolled.folder}; party.key stays there.")
+    remark(f"fingerprint of your key:      {spoken(enrolled.key_fingerprint)}")
+    remark(f"fingerprint of the authority: {spoken(enrolled.authority_fingerprint)}")
+
+
+# What both need -----------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, what: str) -> bytes:
     """Read a request or an answer; no more of it than one can have."""
     from posse.runtime.certificates.tokens import LONGEST
 
