@@ -21,7 +21,7 @@ from pathlib import Path
 
 from posse.policies import UCB
 from posse.protocols.samba.deploy import FederationFile, build, lay_out
-from posse.protocols.samba.system import warm_up
+from posse.protocols.samba.federation import warm_up
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party, open_place
 

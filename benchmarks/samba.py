@@ -10,8 +10,7 @@ from benchmarks.plain_loop import LOOPS, run
 from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.samba.federation import SimulatedWorld, federation
-from posse.protocols.samba.system import warm_up
+from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
@@ -48,7 +47,7 @@ def costs(key: PrivateKey) -> None:
     for name, make in POLICIES.items():
         policy = make()
         passes = len(policy.passes())
-        warm_up(policy, "standard", secure=True)
+        warm_up(policy, "standard")
         for owners, steps in ((10, 3000), (100, 1000)):
             floor = seal_floor(owners)
             secure = min(secure_seconds(policy, owners, steps, key) for _ in range(3)) / steps / owners

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from posse.cli import (
-    arms,
-    budget,
-    ca,
-    contextual,
-    demo,
-    devices,
-    fed,
-    federation,
-    market,
-    policies,
-    problems,
-    reproduce,
-    run,
-    runs,
-    sampled,
-)
-from posse.cli.compare import compare
-from posse.cli.flags import settings_command
-from posse.cli.options import samba_settings
+from posse.cli import ca, demo, federation, lists, reproduce, runs, systems
 from posse.cli.root import Root
 from posse.version import __version__
 
@@ -61,11 +43,6 @@ def _root(
     _help_when_alone(context)
 
 
-@run.app.callback(invoke_without_command=True)
-def _run(context: typer.Context) -> None:
-    _help_when_alone(context)
-
-
 @runs.app.callback(invoke_without_command=True)
 def _runs(context: typer.Context) -> None:
     _help_when_alone(context)
@@ -77,31 +54,38 @@ def _help_when_alone(context: typer.Context) -> None:
         typer.echo(context.get_help(), nl=False)
 
 
+def _of_systems(make: Callable[[str], Any], summary: str, **options: Any) -> typer.Typer:
+    """Make a group with a command for every system."""
+    group = typer.Typer(cls=systems.system_group(make, **options), help=summary)
+
+    @group.callback(invoke_without_command=True)
+    def alone(context: typer.Context) -> None:
+        _help_when_alone(context)
+
+    return group
+
+
 app.command("demo")(demo.demo)
-run.app.command("dp-combinatorial", cls=settings_command(market.market_settings))(market.dp_combinatorial)
-run.app.command("mpc-contextual", cls=settings_command(contextual.contextual_settings))(contextual.mpc_contextual)
-run.app.command("fed-contextual", cls=settings_command(fed.fed_settings, skip=["delay"]))(fed.fed_contextual)
-app.add_typer(run.app, name="run")
-app.command("simulate", cls=settings_command(samba_settings, runs=run.SIMULATED_RUNS))(run.simulate)
-app.command("compare", cls=settings_command(samba_settings, skip=["policy"], runs=run.SIMULATED_RUNS))(compare)
+app.add_typer(_of_systems(systems.run_command, "Run a protected protocol.", first=False), name="run")
+app.add_typer(
+    _of_systems(systems.simulate_command, "Simulate plain bandits, many runs at once.", first=True), name="simulate"
+)
+app.add_typer(
+    _of_systems(
+        systems.compare_command,
+        "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).",
+        first=True,
+        other=systems.stored_command,
+    ),
+    name="compare",
+)
+app.add_typer(_of_systems(systems.sweep_command, "Run a grid of settings.", first=True), name="sweep")
 app.add_typer(runs.app, name="runs")
-app.command("policies")(policies.policies)
-app.command("problems", cls=settings_command(problems.problem_settings, skip=["data"]))(problems.problems)
-budget.app.command("arms", cls=settings_command(arms.arm_settings))(arms.arms)
-budget.app.command("sampled", cls=settings_command(sampled.sampled_settings))(sampled.sampled)
-app.add_typer(budget.app, name="budget")
+app.command("policies")(lists.policies)
+app.command("problems")(lists.problems)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
-devices.app.command(
-    "up", cls=settings_command(devices.device_settings, skip=["out", "start_with"], seed=devices.TRIAL_SEED)
-)(devices.up)
-devices.app.command(
-    "simulate",
-    cls=settings_command(devices.device_settings, skip=["out", "start_with", "secure"], seed=devices.TRIAL_SEED),
-)(devices.simulate)
-devices.app.command("app", cls=settings_command(devices.device_settings))(devices.write)
-app.add_typer(devices.app, name="devices")
 app.command("up")(federation.up)
 app.command("party")(federation.party)
 app.command("status")(federation.status)

@@ -1,8 +1,9 @@
-"""`posse demo`: a secure federated bandit over ten data owners, beside its plain twin."""
+"""`posse demo`: a system at each of its levels, beside its plain twin."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,74 +12,69 @@ import typer
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, remark, say
-from posse.core.errors import DataError, MissingExtraError
+from posse.cli.systems import go, title
+from posse.core.errors import ConfigError, DataError, MissingExtraError
 
 if TYPE_CHECKING:
+    from posse.protocols.base import System
     from posse.results.record import Record
 
-POLICY, OWNERS, BUDGET = "thompson", 10, 10_000
 ENOUGH_SECONDS = 45.0
-"""When the first level took longer than this, the second is left out: a demo is short."""
+"""When the first level took longer than this, the others are left out: a demo is short."""
 
+Name = Annotated[str | None, typer.Argument(help="A system; the registry's first if not given.", metavar="[SYSTEM]")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="FOLDER")]
 
 
-def demo(out: Out = Path("posse-demo")) -> None:
-    """See it work: ten data owners, no download, half a minute."""
+def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
+    """See it work: no download, half a minute."""
+    from posse.protocols.registry import names, system
+
+    known = system(name or names()[0])
+    if "demo" not in known.presets:
+        raise ConfigError(f"{known.name} has no demo. See 'posse run {known.name} --help'.")
     keeper = Keeper(save=True)
     _make(out)
-    say(
-        f"Ten owners hold one film each and learn together which is liked most: {BUDGET:,} pulls by Thompson sampling, "
-        "on means of MovieLens that ship with Posse. No owner sees the rewards of another."
-    )
-    with keeper.on_interrupt():
-        pairs = _pairs()
-    secure = [record for record, _ in pairs]
-    records = [*secure, pairs[0][1]]
+    say(known.story or known.summary)
+    with keeper.on_interrupt(False):
+        pairs = list(_pairs(known))
+    protected = [record for record, _ in pairs]
+    records = [*protected, *([pairs[0][1]] if pairs[0][1] is not None else [])]
     with keeper.kept(records):
-        _tell(pairs)
+        _tell(known, pairs)
         page = _report(records, out / "report.html")
-    _end(records, page)
+    _end(known, records, page)
 
 
-def _pairs() -> list[tuple[Record, Record]]:
+def _pairs(known: System) -> Iterator[tuple[Record, Record | None]]:
     """Run the levels and the plain twin of each, saying what is being done."""
-    from posse.cli import work
-    from posse.cli.options import samba_settings
-    from posse.privacy.crypto.paillier import generate_key
-
     started = time.monotonic()
-    make = samba_settings().make
-    settings = make({"policy": POLICY, "owners": OWNERS, "budget": BUDGET})
-    remark("1. the plain bandit, without protection (the first time, its code is compiled) ...")
-    plain = work.plain(settings)
-    remark(f"2. a Paillier key of {settings.paillier_bits} bits ...")
-    with Doing("making a key"):
-        key = generate_key(settings.paillier_bits)
-    remark("3. the federation at level 'standard': every message sealed ...")
-    pairs = [(work.secure(settings, key), plain)]
-    if time.monotonic() - started < ENOUGH_SECONDS:
-        remark("4. the federation at level 'paper': the published protocol ...")
-        # Its comp breaks ties by draws of its own, so it has a twin of its own.
-        published = settings.model_copy(update={"level": "paper"})
-        pairs.append((work.secure(published, key), work.plain(published)))
-    return pairs
+    settings = known.Settings(**known.presets["demo"])
+    levels = [level.name for level in known.levels] if "level" in known.Settings.model_fields else [None]
+    for number, level in enumerate(levels):
+        if number and time.monotonic() - started > ENOUGH_SECONDS:
+            return
+        chosen = settings if level is None else settings.but(level=level)
+        remark(f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is compiled) ...")
+        plain = go(chosen.plain())
+        remark(f"{2 * number + 2}. {title(chosen)} ...")
+        yield go(chosen), plain
 
 
-def _tell(pairs: list[tuple[Record, Record]]) -> None:
+def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
     from posse.cli import tables
 
-    secure = [record for record, _ in pairs]
-    heading("What was earned, and what security cost")
-    tables.earned_and_cost([pairs[0][1], *secure])
+    protected = [record for record, _ in pairs]
+    heading("What was earned, and what protection cost")
+    tables.earned_and_cost([*(twin for _, twin in pairs[:1] if twin is not None), *protected])
     say("")
     for record, twin in pairs:
-        say(tables.sameness(record, twin), style="bold")
-    tables.protection(secure[0])
-    for record in secure[1:]:
-        more = [leak for leak in record.leaks if leak not in secure[0].leaks]
+        if known.exact and twin is not None:
+            say(tables.sameness(record, twin), style="bold")
+    tables.protection(protected[0])
+    for record in protected[1:]:
         heading(f"Level '{record.level}' leaks all of this, and more")
-        bullets(more, style="yellow")
+        bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
 
 
 def _make(folder: Path) -> None:
@@ -90,7 +86,7 @@ def _make(folder: Path) -> None:
         raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
 
 
-def _report(records: list[Record], path: Path) -> Path | None:
+def _report(records: Sequence[Record], path: Path) -> Path | None:
     """Write the page; without matplotlib the demo has said everything all the same."""
     from posse.results import write_report
 
@@ -102,11 +98,7 @@ def _report(records: list[Record], path: Path) -> Path | None:
         return None
 
 
-def _end(records: list[Record], page: Path | None) -> None:
+def _end(known: System, records: Sequence[Record], page: Path | None) -> None:
     heading("Next")
-    lines = [
-        f"posse runs show {records[0].id}",
-        "posse run samba --help",
-        "posse compare --policy ucb --policy thompson",
-    ]
+    lines = [f"posse runs show {records[0].id}", f"posse run {known.name} --help", "posse policies"]
     bullets([f"the report: {page}", *lines] if page else lines)

@@ -27,24 +27,25 @@ _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 def settings_command(
-    load: Callable[[], type[Settings]], *, skip: Sequence[str] = (), **defaults: object
+    load: Callable[[], type[Settings]], *, skip: Sequence[str] = (), positional: Sequence[str] = (), **defaults: object
 ) -> type[TyperCommand]:
     """Make a command class with a flag for every field of the model that `load` imports.
 
     The model is imported when flags are first looked at: `posse --help` lists the command without it. `defaults` are
     those of the command where they differ from the model's; help shows them.
     """
-    return _flagged(TyperCommand, load, skip, defaults)
+    return _flagged(TyperCommand, load, skip, positional, defaults)
 
 
 def settings_group(load: Callable[[], type[Settings]]) -> type[TyperGroup]:
     """Make the same of a command that has others below it."""
-    return _flagged(TyperGroup, load, (), {})
+    return _flagged(TyperGroup, load, (), (), {})
 
 
 def _flagged(
-    base: type[B], load: Callable[[], type[Settings]], skip: Sequence[str], defaults: Mapping[str, object]
-) -> type[B]:
+    base: type[B], load: Callable[[], type[Settings]], skip: Sequence[str], positional: Sequence[str],
+    defaults: Mapping[str, object],
+) -> type[B]:  # fmt: skip
     class Command(base):  # type: ignore[valid-type, misc]
         _flags: tuple[str, ...] | None = None
 
@@ -53,7 +54,7 @@ def _flagged(
                 with held():  # what is imported may compile, and a compiler loses a Ctrl-C
                     model = load()
                     self._flags = tuple(name for name in model.model_fields if name not in skip)
-                    self.params.extend(_options(model, self._flags, defaults))
+                    self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
         def invoke(self, ctx: Any) -> Any:
@@ -74,12 +75,14 @@ def settings_of(model: type[S], context: typer.Context, file: Path | None = None
     return model.make({**defaults, **(read_toml(file) if file is not None else {}), **flags_given(context)})
 
 
-def _options(model: type[Settings], names: Sequence[str], defaults: Mapping[str, object]) -> list[Any]:
+def _options(
+    model: type[Settings], names: Sequence[str], positional: Sequence[str], defaults: Mapping[str, object]
+) -> list[Any]:
     """Let typer make the options, from a function with one parameter a field."""
 
     def stand_in(**_: object) -> None: ...
 
-    parameters = [_parameter(model, name, defaults) for name in names]
+    parameters = [_parameter(model, name, name in positional, defaults) for name in names]
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
@@ -88,22 +91,39 @@ def _options(model: type[Settings], names: Sequence[str], defaults: Mapping[str,
     return [option for option in made if option.name in names]
 
 
-def _parameter(model: type[Settings], name: str, defaults: Mapping[str, object]) -> inspect.Parameter:
-    from posse.cli.helptext import help_of, panel_of
-
+def _parameter(model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]) -> inspect.Parameter:
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
-    flag = name.replace("_", "-")
     default = defaults.get(name, field.default)
+    shown = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
+    if positional:
+        argument = typer.Argument(None, help=help_of(model, name) + shown, metavar=metavar, show_default=False)
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind | None)
+    words = (name, *(alias for alias, field_name in model.aliases.items() if field_name == name))
+    flags = [f"--{word.replace('_', '-')}" for word in words]
+    if kind is bool:
+        flags = [f"{flag}/--no-{flag[2:]}" for flag in flags]
     option = typer.Option(
         None,
-        f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}",
-        help=help_of(model, name) + ("" if default in (None, "") else f" (default: {_shown(default)})"),
+        *flags,
+        help=help_of(model, name) + shown,
         metavar=None if kind is bool else metavar,
         show_default=False,
         rich_help_panel=panel_of(model, name),
     )
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+
+
+def help_of(model: type[Settings], name: str) -> str:
+    """Give the help of one setting: the docstring below its field."""
+    return " ".join((model.model_fields[name].description or "").split())
+
+
+def panel_of(model: type[Settings], name: str) -> str:
+    """Give the heading under which a flag is listed: what it is about."""
+    owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
+    declared = {**getattr(owner, "panels", {}), **model.panels}
+    return declared.get(name, str(getattr(owner, "panel", model.panel)))
 
 
 def _shape(annotation: Any) -> tuple[Any, str]:

@@ -6,27 +6,20 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import typer
 
-from posse.cli.root import INTERRUPTED
-from posse.cli.screen import remark
+from posse.cli.options import INTERRUPTED
+from posse.cli.screen import print_json, record_json, remark
 from posse.core.errors import ConfigError, DataError, StoreError
 from posse.core.extras import require
 
 if TYPE_CHECKING:
     from posse.results.record import Record
-    from posse.results.store import RunRow
-
-
-class Show(Protocol):
-    """Prints records."""
-
-    def __call__(self, records: Sequence[Record], *, saves: bool) -> None:
-        """Print them; `saves` says whether they go to the store."""
-        ...
+    from posse.results.store import RunRow, Store
 
 
 _PICTURES = (".pdf", ".png", ".svg")
@@ -36,8 +29,10 @@ class Keeper:
     """Where the records of one command go; built before the run, so that what cannot work fails at once."""
 
     def __init__(
-        self, *, save: bool, label: str | None = None, report: Path | None = None, figure: Path | None = None
-    ) -> None:
+        self, *, save: bool, label: str | None = None, report: Path | None = None, figure: Path | None = None,
+        late: bool = False,
+    ) -> None:  # fmt: skip
+        """`late`: the store is opened only when there is something to keep."""
         self._label, self._report, self._figure = label, report, figure
         if label is not None and not label.strip():
             raise ConfigError("label must not be empty. Leave --label out, or give it a word.")
@@ -47,16 +42,17 @@ class Keeper:
             _check_place(path)
         if report or figure:
             require("matplotlib", extra="plot")
-        self._store = None
-        if save:
-            from posse.results.store import Store
-
-            self._store = Store()
-
-    @property
-    def saves(self) -> bool:
+        self.saves = save
         """Whether records are kept in the store."""
-        return self._store is not None
+        if save and not late:
+            self.store  # noqa: B018  a store that cannot be opened is told before the run
+
+    @cached_property
+    def store(self) -> Store | None:
+        """The store, or None where nothing is saved."""
+        from posse.results.store import Store
+
+        return Store() if self.saves else None
 
     def name(self, record: Record) -> Record:
         """Give a record the user's label."""
@@ -80,8 +76,12 @@ class Keeper:
     def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
         for record in reversed(records):
-            if self._store is not None:
-                self._store.save(record)
+            if self.store is not None:
+                self.store.save(record)
+        self.draw(records)
+
+    def draw(self, records: Sequence[Record]) -> None:
+        """Write the report and the figure that were asked for."""
         if self._report is not None:
             from posse.results import write_report
 
@@ -92,30 +92,24 @@ class Keeper:
             remark(f"figure: {self._figure}")
 
     @contextmanager
-    def on_interrupt(self, folder: Path | None = None, show: Show | None = None) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id, and leave with the code of Ctrl-C.
-
-        `folder` is where its state lies, from which the same command goes on, and `show` prints its record.
-        """
+    def on_interrupt(self, json: bool = False) -> Iterator[None]:
+        """Keep what an interrupted run had done, say its id and how it goes on, and leave with the code of Ctrl-C."""
         from posse.results.record import Interrupted
 
         try:
             yield
         except Interrupted as stop:
             record = self.name(stop.record)
-            if show is not None:
-                show([record], saves=self.saves)
-            rounds = record.summary.get("rounds_kept", 0)
-            kept = f"kept {rounds} rounds in {folder}; the same command goes on" if folder and rounds else ""
-            if kept and self._store is None:
-                remark(f"interrupted; {kept}.")
-            elif not record.runs:
-                remark("interrupted before a run had begun; there is nothing of it to save.")
-            elif self._store is None:
-                remark("interrupted; nothing was saved (--no-save).")
+            if json and record.runs:
+                print_json({"interrupted": True, "to_store": self.saves, "records": [record_json(record)]})
+            resume = str(record.show.get("resume", ""))
+            if not record.runs:
+                remark(f"interrupted; {resume or 'a run had not begun, and there is nothing of it to save'}.")
+            elif self.store is None:
+                remark(f"interrupted; {resume or 'nothing was saved (--no-save)'}.")
             else:
-                self._store.save(record)
-                also = f"; {kept}" if kept else ""
+                self.store.save(record)
+                also = f"; {resume}" if resume else ""
                 remark(f"interrupted; what was done is saved as {record.id} (status: interrupted){also}.")
             raise typer.Exit(INTERRUPTED) from stop
 

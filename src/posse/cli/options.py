@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from posse.protocols.samba.settings import Samba
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -19,9 +16,5 @@ Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", 
 Ids = Annotated[list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")]
 One = Annotated[str, typer.Argument(help="An id, the beginning of one, or 'last'.", metavar="ID")]
 
-
-def samba_settings() -> type[Samba]:
-    """Import the settings of Samba."""
-    from posse.protocols.samba.settings import Samba
-
-    return Samba
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""

@@ -23,15 +23,15 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from posse.cli.options import INTERRUPTED
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
 
 ORDER = (
-    "demo", "run", "simulate", "compare", "runs", "policies", "problems", "budget", "reproduce", "devices", "ca",
-    "enrol", "up", "party", "status", "pause", "resume", "stop", "end", "doctor",
+    "demo", "run", "simulate", "compare", "sweep", "runs", "policies", "problems", "reproduce", "ca", "enrol",
+    "up", "party", "status", "pause", "resume", "stop", "end", "doctor",
 )  # fmt: skip
 
-INTERRUPTED = 130
 CLOSED = 141
 
 # typer carries its own copy of click in some versions and uses the installed one in others.
@@ -45,8 +45,17 @@ class Root(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order a newcomer needs them."""
-        known = super().list_commands(ctx)
+        from posse.cli import actions
+
+        known = [*super().list_commands(ctx), *actions.words()]
         return sorted(known, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Give a command; those of systems are made when they are called."""
+        from posse.cli import actions
+
+        own = super().get_command(ctx, cmd_name)
+        return own if own is not None or cmd_name not in actions.words() else actions.command(cmd_name)
 
     def main(
         self,

@@ -15,14 +15,13 @@ from posse.cli.screen import heading, print_json, record_json, remark, say, tabl
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from posse.results.record import Record
     from posse.results.store import Store
     from posse.results.words import Vocabulary
 
 app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
-Kind = Annotated[str | None, typer.Option(help="Only runs of this kind (samba, simulate, ...).", metavar="TEXT")]
+Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Parties = Annotated[bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
@@ -92,12 +91,7 @@ def show(id: options.One, json: options.Json = False) -> None:
     heading(f"{record.id}: {tables.describe(record)}")
     facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
-    if record.kind == "fed-contextual":
-        _federated(record)
-    else:
-        tables.earned_and_cost([record])
-    tables.costs_of_a_step(record)
-    tables.joining([record])
+    tables.earned_and_cost([record])
     if record.arms:
         heading(words.plural(record.words.pull).capitalize())
         tables.pulls(record)
@@ -108,17 +102,8 @@ def show(id: options.One, json: options.Json = False) -> None:
     if record.role_seconds:
         heading("CPU time by role")
         table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
-    tables.protection(record)
-
-
-def _federated(record: Record) -> None:
-    """Print what the run command prints of a federated contextual bandit."""
-    from posse.cli import fed_tables
-    from posse.protocols.fed_contextual.remarks import told
-
-    fed_tables.results([record])
-    fed_tables.estimated(record)
-    for sentence in told(record.summary):
+    tables.details(record)
+    for sentence in tables.shown(record, "warnings"):
         say(f"Warning: {sentence}", style="yellow")
 
 

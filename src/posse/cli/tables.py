@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from posse.cli.screen import bullets, heading, say, table
 
@@ -83,56 +83,53 @@ def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> s
 
 def protection(record: Record) -> None:
     """Print what a level protects, and what it does not."""
-    from posse.protocols.samba.levels import LEVELS
     from posse.results.naming import PLAIN, told
 
-    if record.kind == "samba" and record.level in LEVELS:
-        _roles(record)
-    else:
-        heading(f"Protection: {'none' if record.level == PLAIN else told(record.protection)}")
-    if record.kind == "dp-combinatorial":
-        from posse.protocols.dp_combinatorial.levels import learns
-
-        bullets(learns(record.config))
-    if record.kind == "mpc-contextual" and record.protected:
-        from posse.protocols.mpc_contextual.levels import learns as each_learns
-
-        bullets(each_learns(record.config), style="green")
+    level = "none" if record.level == PLAIN else told(record.protection)
+    learns = shown(record, "learns")
+    heading(f"Protection: {level}{'. What each role learns' if learns else ''}")
+    if record.off:
+        say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
+    bullets(learns, style="green" if record.protected else "yellow")
     _spent(record)
     heading("What is not protected")
     unsaid = "This record does not say what leaks. Do not take that for nothing."
     bullets(record.leaks or ((unsaid,) if record.federated else ("Nothing is shared.",)), style="yellow")
 
 
-def _roles(record: Record) -> None:
-    from posse.protocols.samba.levels import Switches, learns
-
-    heading(f"Protection: {record.protection}. What each role learns")
-    if record.off:
-        say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
-    switches = Switches(**dict.fromkeys(record.off, False))
-    bullets(learns(record.level, switches), style="yellow" if record.off else "green")
-
-
 def _spent(record: Record) -> None:
     from posse.results.privacy import guarantees, not_covered
 
     if promised := guarantees([record]):
-        if record.contextual:
-            heading("What the arms give away: one step, and all of them")
+        heading("Privacy spent")
         bullets((guarantee.sentence(record.words.party) for guarantee in promised), style="green")
     if left_out := not_covered([record]):
         heading("Privacy spent: not covered")
         bullets(left_out, style="yellow")
 
 
-def costs_of_a_step(record: Record) -> None:
-    """Print what a step costs, where a record counts its rounds."""
-    from posse.results.report import step_costs
+def shown(record: Record, what: str) -> Sequence[Any]:
+    """Give a list that a record carries for whoever shows it; empty where its system gives none."""
+    given = record.show.get(what)
+    return given if isinstance(given, list) else ()
 
-    if rows := step_costs(record):
-        heading(f"What a {record.words.step} costs")
-        table(("cost", f"a {record.words.step}"), rows, numeric=(1,))
+
+def section(made: Mapping[str, Any]) -> None:
+    """Print a table and notes that a system gives as data."""
+    if made.get("title"):
+        heading(str(made["title"]))
+    if made.get("rows"):
+        table(made["columns"], made["rows"], numeric=made.get("numeric", ()))
+    for note in made.get("notes", ()):
+        say(str(note), style="dim" if made.get("rows") else "")
+
+
+def details(record: Record, beside: Sequence[Record] = ()) -> None:
+    """Print the rest of one record: its sections, what parties earned, protection."""
+    for made in shown(record, "sections"):
+        section(made)
+    joining([record, *(other for other in beside if other is not record)])
+    protection(record)
 
 
 def comparison(compared: Comparison) -> None:

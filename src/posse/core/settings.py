@@ -76,6 +76,12 @@ class Settings(BaseModel):
     def __getstate__(self) -> dict[Any, Any]:
         return {**super().__getstate__(), "__pydantic_private__": {"_kept": {}}}
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def once(self, what: str, make: Callable[[], T]) -> T:
         """Return what `make` gives, made at most once for these settings: data are loaded once and not at every use."""
         if what not in self._kept:

@@ -164,7 +164,10 @@ class Parties:
 
 
 class System(ABC):
-    """What a protocol declares about itself."""
+    """What a protocol declares about itself.
+
+    Help and lists read it without running anything, so its module imports what is heavy where it is used.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -173,7 +176,6 @@ class System(ABC):
     reference: ClassVar[str]
     protects: ClassVar[str]
     """A few words: what is protected, and by what."""
-    Settings: ClassVar[type[RunSettings]]
     levels: ClassVar[tuple[Level, ...]]
     roles: ClassVar[tuple[RoleKind, ...]]
     words: ClassVar[Mapping[str, str]] = {}
@@ -184,10 +186,17 @@ class System(ABC):
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
     story: ClassVar[str] = ""
     """What the demo is about, in a sentence or two."""
+    exact: ClassVar[bool] = False
+    """Whether its plain twin pulls the same arms and earns the same reward, bit for bit."""
     beside_by_default: ClassVar[bool] = True
     """Whether `posse run` runs what `beside` names unless it is told not to."""
     skip: ClassVar[tuple[str, ...]] = ()
     """Settings without a flag on the command line."""
+
+    @property
+    @abstractmethod
+    def Settings(self) -> type[RunSettings]:
+        """The model of its settings."""
 
     @abstractmethod
     def start(

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from posse.core.check import nearest
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 BUILT_IN = {
     "samba": "posse.protocols.samba.system",
-    "mpc-contextual": "posse.protocols.mpc_contextual.system",
-    "dp-combinatorial": "posse.protocols.dp_combinatorial.system",
-    "fed-contextual": "posse.protocols.fed_contextual.system",
+    # "mpc-contextual": "posse.protocols.mpc_contextual.system",
+    # "dp-combinatorial": "posse.protocols.dp_combinatorial.system",
+    # "fed-contextual": "posse.protocols.fed_contextual.system",
 }
 GROUP = "posse.systems"
 VARIABLE = "POSSE_SYSTEMS"
@@ -58,7 +59,7 @@ def system_of(settings: RunSettings) -> System:
 
 def _modules() -> dict[str, str]:
     """Module of every system, by the system's name."""
-    found = dict(BUILT_IN)
+    found = {name: module for name, module in BUILT_IN.items() if find_spec(module) is not None}
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, point.value.partition(":")[0])
     for module in filter(None, os.environ.get(VARIABLE, "").split(",")):

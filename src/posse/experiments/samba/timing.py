@@ -17,8 +17,7 @@ from posse.core.errors import DataError
 from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms
-from posse.protocols.samba.federation import SimulatedWorld, federation
-from posse.protocols.samba.system import warm_up
+from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
@@ -53,7 +52,7 @@ def paillier_key() -> PrivateKey:
 def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> Measured:
     """Run the whole federation once and take its time; compiled code is warm before the clock starts."""
     key = paillier_key()
-    warm_up(policy, LEVEL, secure=True)
+    warm_up(policy, LEVEL)
     world = SimulatedWorld(arms, seed, budget)
     run = MemoryRun(federation(arms, policy, budget, seed=seed, level=LEVEL, key=key), world)
     begun = time.process_time()

@@ -19,10 +19,9 @@ from posse.protocols.samba import messages
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches
+from posse.protocols.samba.levels import Switches, check_budget
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
-from posse.protocols.samba.twin import check_budget
 from posse.runtime.certificates import files
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE, to_units
-from posse.core.roles import Ask, Pull, Reward, Role
+from posse.core.roles import Ask, Message, Note, Pull, Reward, Role
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, Secrets
-from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.problems.arms.rewards import Arms
+from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
+from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.protocols.base import RolesRun, System
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_level
+from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
-from posse.protocols.samba.twin import check_budget
-from posse.results.record import points_of
+from posse.protocols.samba.twin import simulate
+from posse.results.record import Record, Traffic, points_of
+from posse.runtime.memory import MemoryRun
 
 
 def prepare(
@@ -138,3 +143,96 @@ class SimulatedWorld:
     def curve(self) -> Sequence[float]:
         """Cumulative reward at `steps`, as far as the run went."""
         return [units / REWARD_ONE for units in self._curve]
+
+
+class SambaRun(RolesRun):
+    """Owners, controller, comp and customer in one process."""
+
+    settings: Samba
+
+    def __init__(self, system: System, settings: Samba, *, key: PrivateKey | None = None, **options: Any) -> None:
+        self._setup = settings.load()
+        self._summary: dict[str, str | float | int] = {}
+        if key is None:
+            started = time.process_time()
+            key = generate_key(settings.paillier_bits)
+            self._summary["key_seconds"] = time.process_time() - started
+        self._summary["paillier_bits"] = key.public_key.bits
+        self._key = key
+        warm_up(self._setup.policy, settings.level)
+        super().__init__(system, settings, **options)
+
+    @property
+    def _each(self) -> int:
+        return self.settings.horizon
+
+    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+        return prepare(
+            self._setup.arms, self._setup.policy, self.settings.horizon, seed=seed, level=self.settings.level,
+            switches=self._setup.switches, key=self._key,
+        )  # fmt: skip
+
+    def _world(self, seed: int) -> SimulatedWorld:
+        return SimulatedWorld(self._setup.arms, seed, self.settings.horizon, points=self.settings.points)
+
+    def _reply(self, ask: Ask, reward: float) -> Message:
+        assert isinstance(ask, Pull)
+        return Reward(ask.number, to_units(reward))
+
+    def _closed(self, note: Note) -> None:
+        """The customer's total must be what the world paid."""
+        if note.kind == "total" and note.value != int(self.world.units.sum()) / REWARD_ONE:
+            raise ProtocolError(
+                "the decrypted total is not what the owners earned: this is a defect, please report it."
+            )
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """The terms that everybody knows."""
+        settings, arms = self.settings, self._setup.arms
+        return {"owners": len(arms), "horizon": settings.horizon, "policy": self._setup.policy.describe(),
+                "level": settings.level, "off": list(self._setup.switches.off)}  # fmt: skip
+
+    def truth(self) -> dict[str, Any]:
+        """What only the simulation knows: sums, pulls and means."""
+        world = self.world
+        return {"total": float(world.units.sum()) / REWARD_ONE, "sums": world.units / REWARD_ONE, "pulls": world.pulls,
+                "means": self._setup.arms.means}  # fmt: skip
+
+    def record(self, status: str | None = None) -> Record:
+        """Return the record; curves of one that was interrupted end where its shortest run ended."""
+        settings, arms, worlds = self.settings, self._setup.arms, self.worlds
+        reached = min((len(world.curve) for world in worlds), default=0)
+        return Record(
+            kind=self.system.name,
+            config=settings.config(),
+            problem=settings.problem(),
+            level=settings.level,
+            leaks=self.system.not_protected(settings),
+            seeds=self.seeds[: len(worlds)],
+            steps=points_of(settings.horizon, settings.points)[:reached],
+            reward=np.array([world.curve[:reached] for world in worlds]).reshape(len(worlds), reached),
+            regret=None
+            if self.outside
+            else np.array([world.regret[:reached] for world in worlds]).reshape(len(worlds), reached),
+            total=tuple(float(world.units.sum()) / REWARD_ONE for world in worlds),
+            pulls=np.array([world.pulls for world in worlds]).reshape(len(worlds), len(arms)),
+            status=status or ("finished" if self.done else "running"),
+            role_seconds=self.role_seconds(),
+            traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())),
+            seconds=self.seconds,
+            summary=self._summary,
+            show=self.system.show(settings, protection=settings.protection, off=list(self._setup.switches.off)),
+        )
+
+
+def warm_up(policy: Policy, level: str) -> None:
+    """Compile what a run or its twin will call, so that compiling is not counted as running."""
+    arms, budget = BernoulliArms([0.5, 0.5]), 4
+    simulate(arms, policy, budget, [0], level=level)
+    key = generate_key(MINIMUM_BITS)  # it ends before the sums: no number is ever encrypted under this key
+    switches = Switches(paillier=level != "paper")
+    roles = federation(arms, policy, budget, seed=0, level=level, switches=switches, key=key)
+    for event in MemoryRun(roles, SimulatedWorld(arms, 0, budget)):
+        if event.step == budget:
+            return

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
 
@@ -44,6 +45,20 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
                 f"level 'paper' sends exp(score / scale), which floats hold for a scale of {smallest:.4f} or more, "
                 f"got {selection.scale}. Use level 'standard'."
             )
+
+
+def check_budget(arms: int, budget: int) -> None:
+    """Refuse a budget that does not even pull every arm once."""
+    if arms < 2:
+        raise ConfigError(f"owners must be at least 2, got {arms}. Ask for 2 or more.")
+    if arms > MAX_OWNERS:
+        raise ConfigError(f"owners must be at most {MAX_OWNERS}, got {arms}.")
+    if budget < arms:
+        raise ConfigError(
+            f"budget must be at least the number of owners, got {budget} for {arms} owners. Raise it to {arms} or more."
+        )
+    if budget >= 1 << 29:
+        raise ConfigError(f"budget must be below 2^29, got {budget}.")
 
 
 PROTECTS = {

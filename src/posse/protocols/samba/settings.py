@@ -15,8 +15,8 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
-from posse.protocols.samba.levels import Switches, check_level
-from posse.protocols.samba.twin import check_budget
+from posse.protocols.samba.levels import Switches, check_budget, check_level, leaks, learns
+from posse.results import words
 from posse.results.values import JSON
 
 
@@ -81,6 +81,23 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
         """The CSV file that `data` names, if it names one."""
         path = Path(self.data)
         return (path,) if path.suffix and path.is_file() else ()
+
+    def learns(self) -> tuple[str, ...]:
+        """What each role learns, one sentence each."""
+        return learns(self.level, self.switches)
+
+    def leaks(self) -> tuple[str, ...]:
+        """What is not protected, one sentence each."""
+        setup = self.load()
+        return leaks(self.level, setup.switches, len(setup.arms), setup.policy)
+
+    @property
+    def protection(self) -> str:
+        """The level in a few words: with the protections that are off, or whose twin a plain run is."""
+        if self.path == "plain":
+            return "plain" if self.level == "standard" else f"plain, twin of {self.level}"
+        off = self.switches.off
+        return f"{self.level}, {words.listed(off)} off" if off else self.level
 
     def config(self) -> dict[str, JSON]:
         """Every setting with the value that was used; the parameters of the policy stand under `policy`."""

@@ -32,10 +32,9 @@ from posse.core.snapshots import VERSION, damaged, unpack
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
-from posse.protocols.samba.levels import Switches, check_level
+from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
 from posse.protocols.samba.saved import PartySaved
-from posse.protocols.samba.twin import check_budget
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]

@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError
-from posse.core.fixed import MAX_OWNERS, REWARD_ONE, tie_bits
+from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
-from posse.problems.arms.rewards import Arms
+from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.protocols.base import Run, System
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
-from posse.protocols.samba.levels import Switches, check_level
-from posse.results.record import points_of
+from posse.protocols.samba.levels import Switches, check_budget, check_level
+from posse.protocols.samba.settings import Samba
+from posse.results.record import Record, points_of
+from posse.runtime.memory import fork
 
+SCORES = 20_000_000
+"""Scores that are computed between two looks at Ctrl-C: about a second."""
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 
 
@@ -60,20 +64,6 @@ def selections(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64], 
         np.array([selection.scale for selection in passes]),
         np.array([selection.ceiling for selection in passes]),
     )
-
-
-def check_budget(arms: int, budget: int) -> None:
-    """Refuse a budget that does not even pull every arm once."""
-    if arms < 2:
-        raise ConfigError(f"owners must be at least 2, got {arms}. Ask for 2 or more.")
-    if arms > MAX_OWNERS:
-        raise ConfigError(f"owners must be at most {MAX_OWNERS}, got {arms}.")
-    if budget < arms:
-        raise ConfigError(
-            f"budget must be at least the number of owners, got {budget} for {arms} owners. Raise it to {arms} or more."
-        )
-    if budget >= 1 << 29:
-        raise ConfigError(f"budget must be below 2^29, got {budget}.")
 
 
 class Twin:
@@ -145,3 +135,76 @@ def simulate(arms: Arms, policy: Policy, budget: int, seeds: Sequence[int], **op
     twin = Twin(arms, policy, budget, seeds, **options)
     twin.advance(budget)
     return twin.outcome
+
+
+class SambaTwinRun(Run):
+    """The plain bandit, all seeds side by side."""
+
+    settings: Samba
+
+    def __init__(self, system: System, settings: Samba, seeds: Sequence[int] | None) -> None:
+        super().__init__(system, settings, seeds)
+        setup = settings.load()
+        simulate(BernoulliArms([0.5, 0.5]), setup.policy, 4, [0], level=settings.level)  # compiling is not running
+        self._twin = Twin(
+            setup.arms, setup.policy, settings.horizon, self.seeds, level=settings.level,
+            permute=settings.permutation, mask=settings.mask, points=settings.points,
+        )  # fmt: skip
+        self._scores = len(self.seeds) * len(setup.arms) * len(setup.policy.passes())
+
+    @property
+    def time(self) -> int:
+        """Pulls made in all runs."""
+        return self._twin.step * len(self.seeds)
+
+    @property
+    def horizon(self) -> int:
+        """Pulls of all runs."""
+        return self.settings.horizon * len(self.seeds)
+
+    @property
+    def done(self) -> bool:
+        """Whether all pulls are made."""
+        return self._twin.step >= self.settings.horizon
+
+    @property
+    def side_by_side(self) -> int:
+        """All runs go forward together."""
+        return len(self.seeds)
+
+    @property
+    def stride(self) -> int:
+        """Steps between two looks: about a second of work."""
+        return max(1, min(self.settings.horizon, SCORES // self._scores))
+
+    def _advance(self, n: int) -> None:
+        self._twin.advance(n)
+
+    def record(self, status: str | None = None) -> Record:
+        """Return the record of what was done."""
+        settings, outcome = self.settings, self._twin.outcome
+        return Record(
+            kind=self.system.name,
+            config=settings.config(),
+            problem=settings.problem(),
+            level="plain",
+            leaks=self.system.not_protected(settings),
+            seeds=outcome.seeds,
+            steps=outcome.steps,
+            reward=outcome.reward,
+            regret=outcome.regret,
+            total=outcome.total,
+            pulls=outcome.pulls,
+            status=status or ("finished" if self.done else "running"),
+            seconds=self.seconds,
+            summary={"twin_of": settings.level},
+            show=self.system.show(settings, protection=settings.protection),
+        )
+
+    def save(self) -> Any:
+        """Return this moment."""
+        return fork(self._twin), self.seconds
+
+    def load(self, saved: Any) -> None:
+        """Come back to a saved moment."""
+        self._twin, self.seconds = fork(saved[0]), saved[1]

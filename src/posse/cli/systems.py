@@ -1,0 +1,350 @@
+"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `simulate`, `compare`, `sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from posse.cli import options
+from posse.cli.flags import flags_given, settings_command, settings_of
+from posse.cli.keep import Keeper
+from posse.cli.progress import Doing
+from posse.cli.screen import heading, print_json, record_json, remark, say
+from posse.core.errors import ConfigError
+from posse.core.interrupts import held
+
+if TYPE_CHECKING:
+    from posse.protocols.base import RunSettings, System
+    from posse.results.record import Progress, Record
+
+SIMULATED_RUNS = 50
+STORED = "stored"
+"""Command of `compare` for records of the store."""
+
+Beside = Annotated[
+    bool | None,
+    typer.Option(
+        "--beside/--no-beside", help="Run its twins, or what it is compared with, beside it.", show_default=False
+    ),
+]
+PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hidden=True)]
+Policies = Annotated[list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")]
+Over = Annotated[
+    list[str] | None,
+    typer.Option("--over", help="Vary a setting: NAME=VALUE,VALUE,... Repeat it for a grid.", metavar="NAME=VALUES"),
+]
+Workers = Annotated[int | None, typer.Option(help="Processes; the machine's cores if not given.", metavar="INTEGER")]
+Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.", metavar="ADDRESS")]
+
+
+def system_group(
+    make: Callable[[str], Any], *, first: bool, other: Callable[[], Any] | None = None
+) -> type[TyperGroup]:
+    """Make a group with a command for every system; `first`: without a name the registry's first is meant.
+
+    `other` makes the command that takes arguments which are no system's name.
+    """
+
+    class Group(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            from posse.protocols.registry import names
+
+            return list(names())
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            from posse.protocols.registry import names
+
+            if other is not None and cmd_name == STORED:
+                return other()
+            with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+                return make(cmd_name) if cmd_name in names() else None
+
+        def parse_args(self, ctx: Any, args: list[str]) -> Any:
+            from posse.protocols.registry import names
+
+            word = next((arg for arg in args if not arg.startswith("-")), None)
+            leading = args[0] if args else ""
+            if leading in names() or leading == "--help":
+                return super().parse_args(ctx, args)
+            if other is not None and (word is not None and not leading.startswith("-")):
+                args = [STORED, *args]
+            elif first:
+                args = [names()[0], *args]
+            return super().parse_args(ctx, args)
+
+    return Group
+
+
+def _made(name: str, summary: str, cls: type[Any], function: Callable[..., None]) -> Any:
+    """Make one command of a function."""
+    scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
+    scratch.command(name, cls=cls, help=summary)(function)
+    return typer.main.get_command(scratch)
+
+
+# One configuration --------------------------------------------------------------------------------------------------
+
+
+def run_command(name: str) -> Any:
+    """Make `posse run NAME`."""
+    from posse.protocols.registry import system
+
+    known = system(name)
+
+    def run(
+        context: typer.Context,
+        config: options.Config = None,
+        beside: Beside = None,
+        plain_too: PlainToo = None,
+        json: options.Json = False,
+        report: options.Report = None,
+        figure: options.Figure = None,
+        no_save: options.NoSave = False,
+        label: options.Label = None,
+    ) -> None:
+        wanted = next((each for each in (beside, plain_too) if each is not None), known.beside_by_default)
+        settings = settings_of(known.Settings, context, config)
+        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
+        _run(known, settings, keeper, known.beside(settings) if wanted else (), json)
+
+    return _made(name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
+
+
+def simulate_command(name: str) -> Any:
+    """Make `posse simulate NAME`."""
+    from posse.protocols.registry import system
+
+    known = system(name)
+
+    def simulate(
+        context: typer.Context,
+        config: options.Config = None,
+        json: options.Json = False,
+        report: options.Report = None,
+        figure: options.Figure = None,
+        no_save: options.NoSave = False,
+        label: options.Label = None,
+    ) -> None:
+        settings = settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
+        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
+        _run(known, settings, keeper, (), json)
+
+    summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
+    command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS)
+    return _made(name, summary, command, simulate)
+
+
+def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[RunSettings], json: bool) -> None:
+    """Run settings and what goes beside them, show the records and keep them."""
+    from posse.cli import tables
+    from posse.results import identical
+
+    with Doing("reading data and checking"):
+        settings.load()
+    with keeper.on_interrupt(json):
+        records = [keeper.name(go(settings))]
+    with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
+        with keeper.on_interrupt(json):
+            records.extend(keeper.name(go(other)) for other in beside)
+        exact = known.exact and len(records) > 1 and beside[0] == settings.plain()
+        if json:
+            same = identical(*records[:2]) if exact else None
+            print_json(_document(known, records, keeper, identical=same))
+        else:
+            _show(known, records, exact)
+    for record in records:
+        if stopped := record.show.get("stopped"):
+            remark(f"stopped early: {stopped}")
+    for sentence in dict.fromkeys(str(one) for record in records for one in tables.shown(record, "warnings")):
+        remark(f"warning: {sentence}")
+    if keeper.saves and not json:
+        tables.saved(records)
+
+
+def go(settings: RunSettings) -> Record:
+    """Run settings to the end, with progress shown."""
+    from posse.protocols.registry import run
+
+    name = title(settings)
+    with Doing(f"{name}: preparing") as doing:
+
+        def watch(progress: Progress) -> None:
+            first, last = progress.run + 1, progress.run + progress.together
+            which = f"runs {first} to {last}" if last > first else f"run {first}"
+            doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
+
+        return run(settings, watch=watch)
+
+
+def title(settings: RunSettings) -> str:
+    """Name a run while it goes on: its system and its protection."""
+    from posse.protocols.registry import system_of
+
+    known = system_of(settings)
+    return f"{known.title} ({known.level_of(settings)})"
+
+
+def _document(known: System, records: Sequence[Record], keeper: Keeper, **more: Any) -> dict[str, Any]:
+    remarks = [section.data or section.plain() for section in known.remarks(records)]
+    return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [record_json(one) for one in records]}
+
+
+def _show(known: System, records: Sequence[Record], exact: bool) -> None:
+    from posse.cli import tables
+
+    first = records[0]
+    heading(f"{known.title}: {tables.describe(first)}")
+    # What it is compared with first: the cost of protection is measured against it.
+    tables.earned_and_cost([*records[1:], first])
+    if exact:
+        say(f"\n{tables.sameness(*records[:2])}", style="bold")
+    for section in known.remarks(records):
+        tables.section(section.plain())
+    tables.details(first, [one for one in records if one is first or not one.federated])
+
+
+# Several configurations ---------------------------------------------------------------------------------------------
+
+
+def compare_command(name: str) -> Any:
+    """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
+    from posse.protocols.registry import system
+
+    known = system(name)
+
+    def compare(
+        context: typer.Context,
+        policy: Policies = None,
+        config: options.Config = None,
+        json: options.Json = False,
+        report: options.Report = None,
+        figure: options.Figure = None,
+        no_save: options.NoSave = False,
+        label: options.Label = None,
+    ) -> None:
+        policies = policy or []
+        if len(policies) < 2:
+            raise ConfigError(
+                f"a comparison needs at least 2 runs, got {len(policies)}. Give two ids ('posse runs list'), or "
+                "--policy twice, as in: posse compare --policy ucb --policy thompson"
+            )
+        if len(set(policies)) < len(policies):
+            raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
+        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
+        made = _varied(known, context, config, {"policy": policies})
+        with keeper.on_interrupt(json):
+            records = [keeper.name(go(settings.plain())) for settings in made]
+        _show_comparison(records, keeper, json)
+
+    summary = "Compare policies on the same worlds, by their plain twins."
+    command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
+    return _made(name, summary, command, compare)
+
+
+def stored_command() -> Any:
+    """Make `posse compare ID ID ...`."""
+
+    def stored(
+        ids: options.Ids,
+        json: options.Json = False,
+        report: options.Report = None,
+        figure: options.Figure = None,
+    ) -> None:
+        from posse.protocols.registry import names
+        from posse.results.store import Store
+
+        if len(ids) < 2:
+            what = f"Systems: {', '.join(names())}."
+            raise ConfigError(f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}")
+        keeper = Keeper(save=False, report=report, figure=figure)
+        store = Store()
+        _show_comparison([store.get(id) for id in ids], keeper, json)
+
+    return _made(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
+
+
+def _show_comparison(records: Sequence[Record], keeper: Keeper, json: bool) -> None:
+    from posse.cli import tables
+    from posse.results import compare
+
+    compared = compare(records)
+    with keeper.kept(records):
+        if json:
+            metadata = [record.metadata() for record in records]
+            print_json({"rows": [asdict(row) for row in compared.rows], "notes": compared.notes, "records": metadata})
+        else:
+            names = list(dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records))
+            heading(names[0] if len(names) == 1 else f"{len(records)} runs")
+            tables.comparison(compared)
+    if keeper.saves and not json:
+        tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
+
+
+def sweep_command(name: str) -> Any:
+    """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
+    from posse.protocols.registry import system
+
+    known = system(name)
+
+    def sweep(
+        context: typer.Context,
+        over: Over = None,
+        workers: Workers = None,
+        cluster: Cluster = None,
+        config: options.Config = None,
+        out: Annotated[Path | None, typer.Option(help="Write a tidy table here (.csv).", metavar="FILE")] = None,
+        json: options.Json = False,
+        report: options.Report = None,
+        figure: options.Figure = None,
+        no_save: options.NoSave = False,
+    ) -> None:
+        from posse.experiments.sweeps import sweep as run_sweep
+
+        grid = dict(_grid(one) for one in over or ())
+        if not grid:
+            raise ConfigError("a sweep varies something. Give --over, as in: --over policy=ucb,thompson")
+        keeper = Keeper(save=not no_save, report=report, figure=figure)
+        settings = _varied(known, context, config, grid)
+        with Doing(f"{known.title}: {len(settings)} settings") as doing, keeper.on_interrupt(json):
+            made = run_sweep(
+                settings, store=keeper.store, executor=cluster, workers=workers,
+                watch=lambda done, whole: doing.at(done / whole, f"{known.title}: {done} of {whole} settings"),
+            )  # fmt: skip
+        if out is not None:
+            made.write(out)
+            remark(f"table: {out}")
+        keeper.draw(made.records)
+        if json:
+            print_json(
+                {"records": [record_json(record) for record in made.records], "run": made.run, "kept": made.kept}
+            )
+            return
+        from posse.cli import tables
+        from posse.results import compare
+
+        heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
+        tables.comparison(compare(made.records))
+
+    return _made(name, "Run a grid of settings, on processes or a cluster; what was run before is not run again.",
+                 settings_command(lambda: known.Settings, skip=known.skip), sweep)  # fmt: skip
+
+
+def _grid(text: str) -> tuple[str, list[str]]:
+    name, equals, values = text.partition("=")
+    if not equals or not values:
+        raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
+    return name.strip().replace("-", "_"), [value.strip() for value in values.split(",")]
+
+
+def _varied(known: System, context: typer.Context, config: Path | None, grid: dict[str, list[str]]) -> list[Any]:
+    """Build the settings of a grid; a parameter that a policy lacks is left out where another one has it."""
+    from posse.core.settings import read_toml
+    from posse.experiments.sweeps import grid_of
+
+    given = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {}), **flags_given(context)}
+    return list(grid_of(known.Settings, given, grid))
