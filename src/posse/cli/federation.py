@@ -17,7 +17,7 @@ import typer
 
 from posse.cli import options
 from posse.cli.layouts import build_of, read_federation
-from posse.cli.root import INTERRUPTED
+from posse.cli.options import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import RESULT, Watch, status_of
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError

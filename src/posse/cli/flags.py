@@ -123,7 +123,7 @@ def panel_of(model: type[Settings], name: str) -> str:
     """Give the heading under which a flag is listed: what it is about."""
     owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
     declared = {**getattr(owner, "panels", {}), **model.panels}
-    return declared.get(name, str(getattr(owner, "panel", model.panel)))
+    return str(declared.get(name, getattr(owner, "panel", model.panel)))
 
 
 def _shape(annotation: Any) -> tuple[Any, str]:
