@@ -7,7 +7,7 @@ import math
 import pytest
 
 from posse.experiments.samba.agreement import BEYOND, Comparison, Estimate, estimate, verdict, world_sd, z_score
-from posse.experiments.samba.reward_tables import headline, reward_table, verdict_table
+from posse.experiments.samba.fig8c import headline, reward_table, verdict_table
 
 
 def cell(ours: float, replayed: float, *, arms: int = 100, policy: str = "ucb") -> Comparison:

@@ -45,7 +45,7 @@ from posse.experiments.fed_contextual.statements import (
     no_worse,
     spread,
 )
-from posse.experiments.mpc_contextual.statistics import mean_of
+from posse.experiments.kit import mean_of
 from posse.policies.contextual.probabilities import EXPLORATIONS
 from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.jobs import Job, read_jobs

@@ -2,74 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posse.experiments import EXPERIMENTS, Analysis, Table
-from posse.experiments.mpc_contextual import eta, fig4, fig5, fig6, fig7, fig8, fig9, table1, timing
-from posse.experiments.mpc_contextual.attacks import QUANTITIES, Rows, at_checkpoint, attacked
-from posse.experiments.mpc_contextual.operations import OPERATIONS, measure
-from posse.experiments.mpc_contextual.precision import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
-from posse.experiments.mpc_contextual.private import Check, check, check_table, check_words
-from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, SMALL, Place, seeds_of, world_of
-from posse.experiments.mpc_contextual.statistics import Mean, mean_of, verdict
-from posse.experiments.mpc_contextual.sweep import run_jobs
+from posse.experiments.kit import Mean, mean_of, run_jobs, seeds_of, verdict
+from posse.experiments.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, table1
+from posse.experiments.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
+from posse.experiments.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
+from posse.experiments.mpc_contextual.problem import (
+    EPSILONS,
+    FULL,
+    SMALL,
+    Check,
+    Place,
+    check,
+    check_table,
+    check_words,
+    world_of,
+)
 from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.costs import Costs
+from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1")
 CHECKED = {"fig2": 1, "fig3": 1, "fig6": 1, "fig8": 2, "fig9": 2}
 """Private runs of each experiment."""
 
-Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
-
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Run the small form of an experiment once, check what all promise, and return the analysis and the raw rows."""
-    return cache(lambda name: checked(name, tmp_path_factory.mktemp(name)))
-
-
-def checked(name: str, out: Path) -> tuple[Analysis, list[dict[str, str]]]:
-    heard: list[float] = []
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        analysis = EXPERIMENTS[f"mpc-contextual/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
-    assert said.getvalue() == ""
-    assert heard == sorted(heard)
-    assert (heard[0], heard[-1]) == (0.0, 1.0)
-    assert {file.name for file in analysis.files} == {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
-    assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert "<svg" in (out / f"{name}.svg").read_text()
-    page = (out / "analysis.md").read_text()
-    assert "Small form" in page
-    assert all(words in page for words in (analysis.headline, *analysis.notes))
-    assert all(table.rows for table in analysis.tables)
-    with (out / f"{name}.csv").open() as stream:
-        return analysis, list(csv.DictReader(stream))
-
-
-def column(table: Table, name: str) -> list[str]:
-    place = table.columns.index(name)
-    return [row[place] for row in table.rows]
-
-
-def table_of(analysis: Analysis, title: str) -> Table:
-    return next(table for table in analysis.tables if table.title.startswith(title))
+    return once("mpc-contextual", tmp_path_factory.mktemp)
 
 
 def test_ids() -> None:
-    assert [id for id in EXPERIMENTS if id.startswith("mpc-contextual/")] == [f"mpc-contextual/{n}" for n in NAMES]
+    assert ids("mpc-contextual") == [f"mpc-contextual/{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", CHECKED)
@@ -123,7 +94,7 @@ def test_rewards_against_eta(ran: Ran) -> None:
     ):
         own = [float(r["average_reward"]) for r in rows if r["eta"] == "inf" and r["steps"] == str(t)]
         assert float(told.split()[0]) == pytest.approx(np.mean(own), abs=6e-5)
-        assert word in (eta.HELPS, eta.HARMS, "no difference seen")
+        assert word in (fig3_6.HELPS, fig3_6.HARMS, "no difference seen")
         assert word in analysis.notes[0]
 
 
@@ -135,16 +106,16 @@ def test_arms_against_eta(ran: Ran) -> None:
         assert float(row["epsilon"]) <= 0.5
 
 
-def line(gain: float, spread: float) -> eta.Line:
+def line(gain: float, spread: float) -> fig3_6.Line:
     """Eight runs in which eta 5 earns so much more than infinity, and eta 3 less."""
     noise = spread * np.array([1.0, -1.0] * 4)
     rewards = np.stack([np.full(8, 0.3), 0.5 + gain + noise, np.full(8, 0.5)], axis=1)
-    return eta.Line("T = 10", 10, 10, (3.0, 5.0, math.inf), rewards)
+    return fig3_6.Line("T = 10", 10, 10, (3.0, 5.0, math.inf), rewards)
 
 
 def test_exploring_helps_only_where_it_does() -> None:
-    assert line(0.1, 0.01).verdict == eta.HELPS
-    assert line(-0.1, 0.01).verdict == eta.HARMS
+    assert line(0.1, 0.01).verdict == fig3_6.HELPS
+    assert line(-0.1, 0.01).verdict == fig3_6.HARMS
     assert line(0.01, 0.1).verdict == "no difference seen"
     assert line(0.1, 0.01).near == (5.0,)
     assert line(0.01, 0.1).near == (5.0, math.inf)
@@ -153,17 +124,17 @@ def test_exploring_helps_only_where_it_does() -> None:
 
 def test_how_the_best_eta_moves() -> None:
     low, high = line(0.1, 0.01), line(0.1, 0.01)
-    later = eta.Line("|A| = 20", 20, 10, (3.0, 6.0, math.inf), high.rewards)
-    assert fig6.moves([low, later]).endswith("6 for |A| = 20. We agree.")
-    assert fig6.moves([later, low]).endswith("We disagree.")
-    assert fig6.moves([low, low]).endswith("It stays.")
+    later = fig3_6.Line("|A| = 20", 20, 10, (3.0, 6.0, math.inf), high.rewards)
+    assert fig3_6.moves([low, later]).endswith("6 for |A| = 20. We agree.")
+    assert fig3_6.moves([later, low]).endswith("We disagree.")
+    assert fig3_6.moves([low, low]).endswith("It stays.")
 
 
 def test_what_is_chosen_is_tested_on_other_runs() -> None:
     one = line(0.0, 0.0)
     lucky = one.rewards.copy()
     lucky[:4, 0] = 0.9  # eta 3 is the best of the first half, and nothing in the second
-    chosen, gain = eta.Line("T", 10, 10, one.etas, lucky).benefit
+    chosen, gain = fig3_6.Line("T", 10, 10, one.etas, lucky).benefit
     assert chosen == 3.0
     assert gain.mean == pytest.approx(-0.2)
 
@@ -176,11 +147,11 @@ def test_rows_and_rewards_of_a_short_run_begin_a_long_one() -> None:
 
 def test_all_lengths_come_from_one_run() -> None:
     place, etas = Place("digits", 400), (5.0, math.inf)
-    both = eta.rewards_of(place, etas, (150, 400), 3)
+    both = fig3_6.rewards_of(place, etas, (150, 400), 3)
     world = world_of(place, 3)
     for i, one in enumerate(etas):
         short = world.first(150)
-        found = floats.run(short.features, short.rewards, short.coins(eta.rate(one, 10))).rewards.mean()
+        found = floats.run(short.features, short.rewards, short.coins(fig3_6.rate(one, 10))).rewards.mean()
         assert both[i, 0] == pytest.approx(found)
 
 
@@ -208,22 +179,22 @@ def test_times(ran: Ran) -> None:
     assert column(analysis.tables[0], "published") == ["2 (run-time)"]
 
 
-def timed(parties: int, arms: int, ms: float) -> timing.Timed:
+def timed(parties: int, arms: int, ms: float) -> fig4_5.Timed:
     roles = {"party": ms * parties, "dealer": 0.1 * ms, "puller": 0.0, "payee": 0.0}
-    return timing.Timed(parties, arms, 10, 1, roles, Costs(11, 1000.0 * (parties - 1), 0.0, 500.0))
+    return fig4_5.Timed(parties, arms, 10, 1, roles, Costs(11, 1000.0 * (parties - 1), 0.0, 500.0))
 
 
 def test_growth_follows_the_numbers(tmp_path: Path) -> None:
     square = [timed(2, arms, 1e-3 * arms**2) for arms in (10, 20, 40, 80, 160)]
-    assert fig4.grown(square, 40, 10**9) == pytest.approx(2.0)
-    assert "So it does here" in fig4.analyse(square, 0.01, tmp_path).notes[0]
+    assert fig4_5.grown(square, 40, 10**9) == pytest.approx(2.0)
+    assert "So it does here" in fig4_5.analyse_arms(square, 0.01, tmp_path).notes[0]
     straight = [timed(2, arms, 1e-3 * arms) for arms in (10, 20, 40, 80, 160)]
-    told = fig4.analyse(straight, 0.01, tmp_path)
+    told = fig4_5.analyse_arms(straight, 0.01, tmp_path)
     assert "We disagree, to the better: |A|^1.00" in told.notes[0]
     assert "as |A|^1.00 from there on" in told.headline
     parties = [timed(count, 10, 1.0) for count in (2, 3, 4, 5)]
-    assert "We find less" in fig5.analyse(parties, tmp_path).notes[0]
-    assert "So it is here" in fig5.analyse([timed(p, 10, p) for p in (2, 3, 4, 5)], tmp_path).notes[0]
+    assert "We find less" in fig4_5.analyse_parties(parties, tmp_path).notes[0]
+    assert "So it is here" in fig4_5.analyse_parties([timed(p, 10, p) for p in (2, 3, 4, 5)], tmp_path).notes[0]
 
 
 def test_operations(ran: Ran) -> None:
@@ -239,10 +210,10 @@ def test_operations(ran: Ran) -> None:
     assert column(table, "published slowdown")[:4] == ["11×", "380×", "6,000×", "34,000×"]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("operation", table1.OPERATIONS, ids=lambda one: one.name)
 @pytest.mark.parametrize("parties", [2, 3])
 def test_operations_are_right_between_any_parties(operation: object, parties: int) -> None:
-    made = measure(operation, (12,), parties, passes=3, seed=5)  # type: ignore[arg-type]
+    made = table1.measure(operation, (12,), parties, passes=3, seed=5)  # type: ignore[arg-type]
     assert made.error < 1e-7
 
 
@@ -323,10 +294,12 @@ def test_whole_bits_follow_the_rewards() -> None:
         return Result(Job(SMALL, kind, bits, 7, 1), reward, reward, 0)
 
     results = [result(PAPER, bits, reward) for bits, reward in ((16, 0.1), (20, 0.83), (24, 0.3))]
-    found = fig8.Found(SMALL, results, 0.834, [])
+    found = fig8_9.Found("bits", SMALL, results, 0.834, [])
     assert found.whole(PAPER) == [20]
     assert found.whole(OURS) == []
-    out = fig8.Found(SMALL, [result(OURS, 20, 0.83), replace(result(OURS, 20, math.nan), refused=True)], 0.834, [])
+    out = fig8_9.Found(
+        "bits", SMALL, [result(OURS, 20, 0.83), replace(result(OURS, 20, math.nan), refused=True)], 0.834, []
+    )
     assert out.whole(OURS) == []
     assert out.rewards(OURS, 20) == [0.83]
     assert out.refused(OURS, 20) == 1
@@ -345,7 +318,7 @@ def test_newton_steps(ran: Ran) -> None:
 def test_enough_newton_steps() -> None:
     rewards = (0.1, 0.8, 0.2, 0.83, 0.835, 0.834)
     results = [Result(Job(SMALL, PAPER, 20, n, 1), reward, reward, 0) for n, reward in enumerate(rewards)]
-    assert fig9.Found(SMALL, results, 0.834, []).enough(PAPER) == 3
+    assert fig8_9.Found("newton", SMALL, results, 0.834, []).enough(PAPER) == 3
 
 
 def test_means_and_verdicts() -> None:

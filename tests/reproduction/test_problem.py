@@ -10,9 +10,9 @@ from posse.experiments.samba.problem import (
     DATASETS,
     POLICY_NAMES,
     PUBLISHED_NAMES,
+    cells,
     policy,
 )
-from posse.experiments.samba.published import cells
 from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
 
 

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from posse.core.random import SELECT, uniform
-from posse.experiments.samba.agreement import estimate, z_score
-from posse.experiments.samba.replay import replay
-from posse.experiments.samba.rewards import OWN, SHARED, THEIRS, draw_correlation, our_rewards
-from posse.experiments.samba.their_thompson import SEEDS, their_beta, their_stream, their_thompson
+from posse.experiments.samba.agreement import OWN, SHARED, THEIRS, draw_correlation, estimate, our_rewards, z_score
+from posse.experiments.samba.replay import SEEDS, replay, their_beta, their_stream, their_thompson
 from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
 from posse.protocols.samba.twin import simulate

@@ -1,48 +1,21 @@
-"""Every experiment in its small form: it runs in silence, writes its files, and its words follow its numbers."""
+"""Samba's figures in their small form: their words follow their numbers."""
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
 import pytest
 
-from posse.experiments import EXPERIMENTS, Analysis, Table
+from posse.experiments import EXPERIMENTS
 from posse.experiments.samba.problem import POLICY_NAMES
+from tests.reproduction.small_form import column, ids, run, table_of
 
 POLICIES = set(POLICY_NAMES)
 
 
-def run(name: str, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Analysis, list[dict[str, str]]]:
-    """Run the small form, check what all experiments promise, and return the analysis and the raw rows."""
-    heard: list[float] = []
-    analysis = EXPERIMENTS[f"samba/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
-    assert capsys.readouterr().out == ""
-    assert heard == sorted(heard)
-    assert (heard[0], heard[-1]) == (0.0, 1.0)
-    files = {file.name: file for file in analysis.files}
-    assert set(files) == {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
-    assert files[f"{name}.png"].read_bytes()[:4] == b"\x89PNG"
-    assert "<svg" in files[f"{name}.svg"].read_text()
-    page = files["analysis.md"].read_text()
-    assert analysis.headline in page
-    assert "Small form" in page
-    for table in analysis.tables:
-        assert table.title in page
-        assert table.columns
-    with files[f"{name}.csv"].open() as stream:
-        return analysis, list(csv.DictReader(stream))
-
-
-def column(table: Table, name: str) -> list[str]:
-    place = table.columns.index(name)
-    return [row[place] for row in table.rows]
-
-
 def test_ids() -> None:
-    ours = [id for id in EXPERIMENTS if id.startswith("samba/")]
-    assert ours == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d"]
+    assert ids("samba") == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d"]
     assert all(id == experiment.id for id, experiment in EXPERIMENTS.items())
 
 
@@ -50,9 +23,9 @@ CELLS = {"fig8a": {(10, 50_000), (10, 100_000)}, "fig8b": {(10, 100_000), (20, 1
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_times(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times(name: str, tmp_path: Path) -> None:
     cells = CELLS[name]
-    analysis, rows = run(name, tmp_path, capsys)
+    analysis, rows = run("samba", name, tmp_path)
     assert len(rows) == len(cells) * len(POLICIES) * 2
     assert {(int(row["K"]), int(row["N"])) for row in rows} == cells
     assert {row["policy"] for row in rows} == POLICIES
@@ -62,15 +35,15 @@ def test_times(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert (row["standard_error"] == "") == (row["how"] == "measured")
         assert float(row["cpu_seconds"]) > 0
         assert float(row["published_seconds"]) > 1
-    table = next(table for table in analysis.tables if table.title == "Times")
+    table = table_of(analysis, "Times")
     assert column(table, "how") == [row["how"] for row in rows]
     assert f"0 of {len(rows) // 2} secure points are measured" in analysis.notes[0]
-    lines = next(table for table in analysis.tables if table.title.startswith("Lines"))
+    lines = table_of(analysis, "Lines")
     assert all(float(paillier) > 0 for paillier in column(lines, "sum at the end (Paillier) s"))
 
 
-def test_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    analysis, rows = run("fig8c", tmp_path, capsys)
+def test_rewards(tmp_path: Path) -> None:
+    analysis, rows = run("samba", "fig8c", tmp_path)
     assert len(rows) == 2 * 2 * len(POLICIES)
     for row in rows:
         ours, theirs, again = (
@@ -81,24 +54,24 @@ def test_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             z = (mine[0] - theirs[0]) / math.hypot(mine[1], theirs[1])
             assert float(row[key]) == pytest.approx(z)
             assert row[f"{key}_verdict"] == ("agrees" if abs(z) < 3 else "differs")
-    table = next(table for table in analysis.tables if table.title == "Cumulative rewards")
+    table = table_of(analysis, "Cumulative rewards")
     assert column(table, "replayed") == [row["z_replay_verdict"] for row in rows]
     # In the authors' own world every published reward of the small form is met.
     assert {row["z_replay_verdict"] for row in rows} == {"agrees"}
     assert "in 20 of 20 cells without Thompson and 4 of 4 with it" in analysis.headline
     # A wrong epsilon is far from the published rewards: the comparison can fail.
-    implied = next(table for table in analysis.tables if table.title.startswith("Parameters"))
+    implied = table_of(analysis, "Parameters")
     assert set(column(implied, "it fits")) == {"yes"}
     assert "0.2 (" in column(implied, "candidates that do not")[0]
-    controls = next(table for table in analysis.tables if table.title.startswith("Thompson"))
+    controls = table_of(analysis, "Thompson")
     assert len(controls.rows) == 2 * 5
     for difference, z, word in zip(*(column(controls, n) for n in ("difference", "z", "verdict")), strict=True):
         assert math.copysign(1, float(difference)) == math.copysign(1, float(z))
         assert word == ("agrees" if abs(float(z)) < 3 else "differs")
 
 
-def test_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    analysis, rows = run("fig8d", tmp_path, capsys)
+def test_shares(tmp_path: Path) -> None:
+    analysis, rows = run("samba", "fig8d", tmp_path)
     assert len(rows) == 2 * len(POLICIES)
     assert [row["source"] for row in rows] == ["ours", "published"] * len(POLICIES)
     for row in rows:

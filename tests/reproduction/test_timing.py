@@ -8,7 +8,7 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.experiments.samba import times
-from posse.experiments.samba.timing import Measured, fit
+from posse.experiments.samba.times import Measured, fit
 
 
 def run(budget: int, step: float, *, arms: int = 10) -> Measured:

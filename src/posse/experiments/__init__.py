@@ -6,7 +6,7 @@
 """
 
 from posse.experiments import dp_combinatorial, fed_contextual, mpc_contextual, samba
-from posse.experiments.base import Analysis, Experiment, Table, Watch
+from posse.experiments.kit import Analysis, Experiment, Table, Watch
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.id: experiment

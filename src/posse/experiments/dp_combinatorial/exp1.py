@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from posse.experiments.base import Analysis, Experiment, Watch
 from posse.experiments.dp_combinatorial import exp1_tables
 from posse.experiments.dp_combinatorial.agreement import agreement
 from posse.experiments.dp_combinatorial.exp1_picture import regret_figure
@@ -25,7 +24,7 @@ from posse.experiments.dp_combinatorial.methods import (
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
 from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Watch, write_figure, write_rows
 
 PUBLISHED_METHODS = (ALONE, PAPER, FCB)
 """What the paper ran: 3 methods, 2 distributions, 5 instances, 20 runs."""

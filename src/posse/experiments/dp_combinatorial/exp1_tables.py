@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posse.experiments.base import Table
 from posse.experiments.dp_combinatorial.agreement import PUBLISHED, Comparison, verdict
 from posse.experiments.dp_combinatorial.methods import ALONE, ALONE_HALF, FCB, PAPER, TIGHT, TIGHT_HALF, Method
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, Place, Size
 from posse.experiments.dp_combinatorial.statistics import at_end, ratio_of_means
 from posse.experiments.dp_combinatorial.sweep import Cost, Outcomes
 from posse.experiments.dp_combinatorial.wording import against, cost_words, instances_words, privacy_words
+from posse.experiments.kit import Table
 from posse.results import words
 from posse.results.statistics import regret_ratio
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
 from posse.experiments.dp_combinatorial.exp2_picture import budget_figure
 from posse.experiments.dp_combinatorial.methods import ALONE, ALONE_HALF, CLEAR, FCB, paper, reports_of, tight
 from posse.experiments.dp_combinatorial.problem import DELTA, DISTRIBUTIONS, FULL, REFERENCE, SMALL, UNIT, Size
@@ -14,7 +13,7 @@ from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.statistics import at_end
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
 from posse.privacy.dp.schedules import paper_split
 from posse.results import words
 from posse.results.statistics import Interval, regret_ratio

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
 from posse.experiments.dp_combinatorial.exp3_picture import agents_figure
 from posse.experiments.dp_combinatorial.methods import ALONE, FCB, PAPER, TIGHT, Method
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
@@ -15,7 +14,7 @@ from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.statistics import Floats, at_end
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import against, cost_words, instances_words, privacy_words
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
 from posse.problems.markets.instances import Distribution
 from posse.results import words
 from posse.results.statistics import bootstrap

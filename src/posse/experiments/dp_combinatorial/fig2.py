@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
 from posse.experiments.dp_combinatorial import pictures, styles
 from posse.experiments.dp_combinatorial.methods import ALONE, FCB
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
@@ -15,7 +14,7 @@ from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.statistics import Floats, band_of_ratio, curves
 from posse.experiments.dp_combinatorial.sweep import POINTS, Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
 from posse.problems.markets.instances import Distribution
 from posse.results import theme, words
 from posse.results.record import points_of

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.experiments.base import Table
 from posse.experiments.dp_combinatorial.agreement import PUBLISHED
 from posse.experiments.dp_combinatorial.methods import ALONE, PAPER
 from posse.experiments.dp_combinatorial.ranking import Ranking
 from posse.experiments.dp_combinatorial.statistics import Floats
+from posse.experiments.kit import Table
 from posse.results import words
 
 FIVES = 4000

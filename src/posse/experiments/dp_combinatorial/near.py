@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.experiments.base import Table
 from posse.experiments.dp_combinatorial.fresh import Fresh
 from posse.experiments.dp_combinatorial.methods import ALONE, PAPER
 from posse.experiments.dp_combinatorial.problem import Place, Size
 from posse.experiments.dp_combinatorial.ranking import Ranking, in_order
 from posse.experiments.dp_combinatorial.sweep import Job, Outcomes
+from posse.experiments.kit import Table
 from posse.results import words
 
 SHOWN = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posse.experiments.base import Analysis, Experiment, Watch
 from posse.experiments.dp_combinatorial import order_tables
 from posse.experiments.dp_combinatorial.fives import fives_table
 from posse.experiments.dp_combinatorial.fresh import Fresh, fresh_instances
@@ -16,7 +15,7 @@ from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFE
 from posse.experiments.dp_combinatorial.ranking import Break, Ranking, breaks_of, ranking
 from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Watch, write_figure, write_rows
 
 INSTANCES, RUNS = 30, 4
 SMALL_INSTANCES = 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posse.experiments.base import Table
 from posse.experiments.dp_combinatorial.fives import fives, published_words
 from posse.experiments.dp_combinatorial.fresh import FIRST, Fresh
 from posse.experiments.dp_combinatorial.methods import PAPER, TIGHT, matched
@@ -13,6 +12,7 @@ from posse.experiments.dp_combinatorial.ranking import SAVING, SHARE, Break, Ran
 from posse.experiments.dp_combinatorial.statistics import ratio_of_means
 from posse.experiments.dp_combinatorial.sweep import Cost
 from posse.experiments.dp_combinatorial.wording import cost_words, privacy_words
+from posse.experiments.kit import Table
 from posse.results import words
 from posse.results.statistics import Interval, regret_ratio
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
 from posse.experiments.dp_combinatorial import pictures, styles
 from posse.experiments.dp_combinatorial.methods import ALONE, FCB, PAPER, TIGHT, Method
 from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
@@ -16,7 +15,7 @@ from posse.experiments.dp_combinatorial.rows import rows
 from posse.experiments.dp_combinatorial.statistics import Floats, at_end, band
 from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
 from posse.experiments.dp_combinatorial.wording import against, cost_words, privacy_note, privacy_words
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import theme, words
 from posse.results.statistics import regret_ratio

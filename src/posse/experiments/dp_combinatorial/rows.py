@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from posse.experiments.dp_combinatorial.problem import DELTA, UNIT
 from posse.experiments.dp_combinatorial.sweep import Job, Outcomes
-from posse.experiments.output import Row
+from posse.experiments.kit import Row
 
 
 def rows(found: Outcomes) -> list[Row]:

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
-from posse.experiments.base import Watch
 from posse.experiments.dp_combinatorial.methods import Method
 from posse.experiments.dp_combinatorial.problem import Place, Size
+from posse.experiments.kit import Watch
 from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from posse.core.extras import require
-from posse.experiments.base import Analysis, Experiment, Sweep, Watch
 from posse.experiments.fed_contextual.published import REFERENCE
 from posse.experiments.fed_contextual.settings import SETTINGS
+from posse.experiments.kit import Analysis, Experiment, Sweep, Watch
 
 _WHAT = {
     "scratch": "from scratch", "init": "after pre-training", "init-shift": "after pre-training on other rewards",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.experiments.base import Analysis, Table, Watch
+from posse.experiments import kit
 from posse.experiments.fed_contextual.forms import Form
 from posse.experiments.fed_contextual.lines import line_of
 from posse.experiments.fed_contextual.pictures import REWARD
@@ -16,9 +16,7 @@ from posse.experiments.fed_contextual.runs import Found, opened
 from posse.experiments.fed_contextual.settings import KINDS
 from posse.experiments.fed_contextual.statements import TOLERANCE, spread
 from posse.experiments.fed_contextual.tables import protocol_note, rows_of, setting_words
-from posse.experiments.mpc_contextual import pictures
-from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
 from posse.results import theme
 
 if TYPE_CHECKING:
@@ -68,12 +66,12 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
 def picture(form: Form, found: Sequence[Found]) -> Figure:
     """Draw every seed."""
     titles = [f"{one.line.kind}: {setting_words(form, one.line.figure)}" for one in found]
-    figure, axes = pictures.panels(2, titles)
+    figure, axes = kit.panels(2, titles)
     for ax, one in zip(axes, found, strict=True):
         theme.style(ax, x="round", y=REWARD)
         for number, (seed, curve) in enumerate(zip(one.result.job["seeds"], one.curves, strict=True)):
-            pictures.line(ax, np.arange(1, len(curve) + 1), curve, number, f"seed {seed}", marker=False)
+            kit.line(ax, np.arange(1, len(curve) + 1), curve, number, f"seed {seed}", marker=False)
         late = one.curves[:, one.curves.shape[1] // 10 :]
         ax.set_ylim(0.9 * late.min(), 1.05 * late.max())
-    pictures.legend(figure, axes[0], 6, "One line a seed")
+    kit.legend(figure, axes[0], 6, "One line a seed")
     return figure

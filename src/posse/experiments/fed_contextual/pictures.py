@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posse.experiments import kit
 from posse.experiments.fed_contextual.lines import LABELS
 from posse.experiments.fed_contextual.runs import Floats, Found
-from posse.experiments.mpc_contextual import pictures
-from posse.experiments.mpc_contextual.statistics import LEVEL
+from posse.experiments.kit import LEVEL
 from posse.results import theme
 from posse.results.statistics import t_quantile
 from posse.results.theme import INK
@@ -53,15 +53,15 @@ def band(ax: Axes, values: Floats, number: int, label: str) -> None:
         ax.plot(x, middle, color=INK, linewidth=1.2, linestyle=(0, (1, 2)), label=label)
         ax.fill_between(x, middle - half, middle + half, color=INK, alpha=0.12, linewidth=0)
         return
-    pictures.line(ax, x, middle, number, label, marker=False)
-    pictures.band(ax, x, middle - half, middle + half, number)
+    kit.line(ax, x, middle, number, label, marker=False)
+    kit.band(ax, x, middle - half, middle + half, number)
 
 
 def one_panel(found: Sequence[Found], title: str) -> Figure:
     """Draw one setting."""
-    figure, (ax,) = pictures.panels(1, (title,))
+    figure, (ax,) = kit.panels(1, (title,))
     curves(ax, found)
-    pictures.legend(figure, ax, 5, NOTE.format(len(found[0].curves)))
+    kit.legend(figure, ax, 5, NOTE.format(len(found[0].curves)))
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from posse.experiments.base import Analysis, Watch
 from posse.experiments.fed_contextual import pictures
 from posse.experiments.fed_contextual.forms import Form
 from posse.experiments.fed_contextual.lines import LABELS, figure_lines
@@ -21,8 +20,7 @@ from posse.experiments.fed_contextual.statements import (
     statement_table,
 )
 from posse.experiments.fed_contextual.tables import protocol_note, rate_table, reward_table, rows_of, setting_words
-from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Watch, mean_of, write_figure, write_rows
 
 GREEDY, SOFTMAX = LABELS["greedy"], LABELS["softmax"]
 EXPLORING = (SOFTMAX, LABELS["epsilon-greedy"], LABELS["falcon"])

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.experiments.base import Watch
 from posse.experiments.fed_contextual import stand_ins
 from posse.experiments.fed_contextual.forms import Form, form_of
 from posse.experiments.fed_contextual.lines import Chosen, Line
+from posse.experiments.kit import Watch
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.protocols.fed_contextual.bench import Bench

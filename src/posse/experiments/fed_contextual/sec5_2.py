@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.experiments.base import Analysis, Table, Watch
 from posse.experiments.fed_contextual.forms import Form
 from posse.experiments.fed_contextual.lines import LABELS, choice_lines, line_of
 from posse.experiments.fed_contextual.pictures import NOTE, curves
@@ -15,8 +14,7 @@ from posse.experiments.fed_contextual.runs import Found, opened
 from posse.experiments.fed_contextual.settings import KINDS
 from posse.experiments.fed_contextual.statements import Statement, alike, better, counts, statement_table
 from posse.experiments.fed_contextual.tables import protocol_note, rate_table, rows_of
-from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.experiments.output import write_figure, write_rows
+from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
 from posse.policies.contextual.probabilities import EXPLORATIONS
 from posse.results import theme
 from posse.results.theme import INK

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.experiments.base import Table
-from posse.experiments.mpc_contextual.statistics import Mean, mean_of
+from posse.experiments.kit import Mean, Table, mean_of
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 TOLERANCE = 0.05

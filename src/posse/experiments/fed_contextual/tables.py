@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posse.experiments.base import Table
 from posse.experiments.fed_contextual.forms import Form
 from posse.experiments.fed_contextual.published import Printed
 from posse.experiments.fed_contextual.runs import Found
 from posse.experiments.fed_contextual.settings import SETTINGS
-from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.experiments.output import Row
+from posse.experiments.kit import Row, Table, mean_of
 
 POINTS = 100
 """Rounds of a line that are kept as rows, at most."""

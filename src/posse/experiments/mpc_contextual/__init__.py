@@ -1,15 +1,9 @@
 """Figures and the table of the paper on private multi-party contextual bandits, beside its claims."""
 
-from posse.experiments.mpc_contextual.fig2 import FIG2
-from posse.experiments.mpc_contextual.fig3 import FIG3
-from posse.experiments.mpc_contextual.fig4 import FIG4
-from posse.experiments.mpc_contextual.fig5 import FIG5
-from posse.experiments.mpc_contextual.fig6 import FIG6
-from posse.experiments.mpc_contextual.fig7 import FIG7
-from posse.experiments.mpc_contextual.fig8 import FIG8
-from posse.experiments.mpc_contextual.fig9 import FIG9
-from posse.experiments.mpc_contextual.table1 import TABLE1
+from posse.experiments.mpc_contextual import fig2, fig3_6, fig4_5, fig7, fig8_9, table1
 
-EXPERIMENTS = (FIG2, FIG3, FIG4, FIG5, FIG6, FIG7, FIG8, FIG9, TABLE1)
+EXPERIMENTS = (
+    fig2.FIG2, fig3_6.FIG3, fig4_5.FIG4, fig4_5.FIG5, fig3_6.FIG6, fig7.FIG7, fig8_9.FIG8, fig8_9.FIG9, table1.TABLE1,
+)  # fmt: skip
 
 __all__ = ["EXPERIMENTS"]

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posse.core.fixed import REWARD_ONE
-from posse.experiments.base import Analysis, Experiment, Table, Watch
-from posse.experiments.mpc_contextual import pictures
-from posse.experiments.mpc_contextual.private import Check, check, check_table, check_words
-from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Floats, Place, seeds_of
-from posse.experiments.mpc_contextual.statistics import mean_of
-from posse.experiments.mpc_contextual.sweep import run_jobs
-from posse.experiments.output import Row, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
+from posse.experiments.mpc_contextual import problem
+from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Check, Place, check
 from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.protocol import coins_of
@@ -48,11 +45,11 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     watch("contexts", 0.0)
     place.contexts()
     steps = points_of(place.steps, POINTS)
-    told = run_jobs(
+    rewards = run_jobs(
         jobs, lambda job: curve(place, *job)[steps - 1], lambda job: f"epsilon {job[0]:g}, run {job[1]}", watch,
         0.0, 0.6,
     )  # fmt: skip
-    curves = {e: np.stack([c for c, job in zip(told, jobs, strict=True) if job[0] == e]) for e in EPSILONS}
+    curves = {e: np.stack([c for c, job in zip(rewards, jobs, strict=True) if job[0] == e]) for e in EPSILONS}
     watch(f"real roles, {checked:,} steps", 0.6)
     made = check(place.settings(epsilon=str(CHECKED)), f"epsilon {CHECKED:g}, run 1", checked)
     watch("figure and analysis", 1.0)
@@ -76,7 +73,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         for seed, one in zip(seeds_of(len(curves)), curves, strict=True)
         for step, value in zip(found.steps, one, strict=True)
     ]
-    files = (write_rows(out / "fig2.csv", raw), *write_figure(picture(found), out, "fig2"))
+    files = write_files(out, "fig2", raw, picture(found))
     ends = {epsilon: mean_of(curves[:, -1]) for epsilon, curves in found.curves.items()}
     low, high = (ends[edge].mean for edge in (EPSILONS[-1], EPSILONS[0]))
     headline = (
@@ -84,7 +81,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         f"{EPSILONS[0]:g}, the mean of {len(found.curves[EPSILONS[0]])} runs."
     )
     notes = (
-        check_words([found.check]),
+        problem.check_words([found.check]),
         "The paper says that private and plain rewards are the same for a range of epsilon; "
         + ("so they are here, arm by arm." if found.check.equal else "here arms DIFFER: the private run is wrong."),
         "The curves are of the float twin, on the coins that the private run of the same seed would have. Figure 2 is "
@@ -93,7 +90,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         f"One step costs eta = log(|A| / epsilon - |A| + 1) for its context; {found.place.steps:,} steps together, at "
         "delta 1e-5, cost what the table says: no meaningful guarantee for the run. Rewards and weights carry none.",
     )
-    return Analysis(headline, (reward_table(found), check_table([found.check])), notes, files)
+    return Analysis(headline, (reward_table(found), problem.check_table([found.check])), notes, files)
 
 
 def reward_table(found: Found) -> Table:
@@ -114,23 +111,19 @@ def reward_table(found: Found) -> Table:
 
 def picture(found: Found) -> Figure:
     """Draw the curves with their spread."""
-    figure, (ax,) = pictures.panels(1)
+    figure, (ax,) = kit.panels(1)
     theme.style(ax, x="iteration (thousands)", y="average reward so far")
     x = found.steps / 1000
     for number, (epsilon, curves) in enumerate(found.curves.items()):
         middle, spread = curves.mean(axis=0), curves.std(axis=0, ddof=1)
-        pictures.line(ax, x, middle, number, f"ε = {epsilon:g}", marker=False)
-        pictures.band(ax, x, middle - spread, middle + spread, number)
+        kit.line(ax, x, middle, number, f"ε = {epsilon:g}", marker=False)
+        kit.band(ax, x, middle - spread, middle + spread, number)
     runs = len(found.curves[EPSILONS[0]])
     ax.set_ylim(0.0, 0.9)
-    pictures.legend(figure, ax, 4, f"Mean of {runs} runs; bands: one standard deviation over runs")
+    kit.legend(figure, ax, 4, f"Mean of {runs} runs; bands: one standard deviation over runs")
     return figure
 
 
-FIG2 = Experiment(
-    id="mpc-contextual/fig2",
-    title="Private contextual bandits, figure 2: reward during training",
-    reference=f"{REFERENCE}, figure 2",
-    tags=("mpc-contextual", "reward", "privacy"),
-    sweep=sweep,
+FIG2 = REFERENCE.experiment(
+    "fig2", "Private contextual bandits, figure 2: reward during training", ("reward", "privacy"), sweep, "figure 2"
 )

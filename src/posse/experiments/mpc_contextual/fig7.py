@@ -1,19 +1,149 @@
-"""Figure 7: membership inference at stages of training, for four exploration rates."""
+"""Figure 7: membership inference at stages of training, for four exploration rates.
+
+Attacked are checkpoints of runs and, as a control, a model that learnt its few rows by heart.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
-from posse.experiments.mpc_contextual.attacks import QUANTITIES, SCALE, Heart, Rows, attacked, by_heart
-from posse.experiments.mpc_contextual.fig7_picture import picture
-from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Floats, Place, seeds_of
-from posse.experiments.mpc_contextual.statistics import Mean, mean_of
-from posse.experiments.mpc_contextual.sweep import run_jobs
-from posse.experiments.output import Row, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
+from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
+from posse.privacy.leakage import Pairs, error_attack, gap_without_leak, reward_attack, reward_gap, score_errors
+from posse.protocols.mpc_contextual import floats
+from posse.results import theme
+from posse.results.theme import INK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUANTITIES = (
+    "code", "floor", "signed", "in_sample", "apart", "error", "same_source", "same_source_error",
+)  # fmt: skip
+"""Of every checkpoint: what the authors' code computes and its mean without a leak, the same with its sign, the attack
+of the paper's text in sample and with rows kept apart, the attack by the error of the score, and the last two against
+rows of the training set that the run has not met yet."""
+
+NAMES = (
+    "authors' code", "its floor without a leak", "the same, signed", "paper's text, in sample", "paper's text, apart",
+    "error of the score, apart", "paper's text, same source", "error, same source",
+)  # fmt: skip
+TITLES = {
+    "code": "what the authors' code computes", "apart": "the attack of the text, rows kept apart",
+    "same_source_error": "error of the score, same source",
+}  # fmt: skip
+"""Panels of the picture."""
+SCALE = 100
+"""Results are in percent points."""
+_PULLS = 8
+"""Purpose of the coins with which a model is asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Contexts, and what every arm pays there."""
+
+    features: Floats
+    rewards: Floats
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def part(self, low: int, high: int) -> Rows:
+        """Keep some rows."""
+        return Rows(self.features[low:high], self.rewards[low:high])
+
+
+def asked(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[Pairs, Floats]:
+    """Ask a model about rows: the arm that it pulls, exploring as it did when it learnt, the reward, and the error."""
+    scores = rows.features @ weights.T
+    explore = rng.random(len(rows)) < epsilon
+    arms = np.where(explore, rng.integers(0, scores.shape[1], len(rows)), scores.argmax(axis=1))
+    pairs = Pairs(arms, rows.rewards[np.arange(len(rows)), arms])
+    return pairs, score_errors(scores, pairs)
+
+
+def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: float, seed: int) -> Floats:
+    """Return all quantities of one model, in the order of `QUANTITIES`."""
+    rng = np.random.default_rng((seed, _PULLS))
+    (inside, errors), (outside, other_errors) = (asked(weights, rows, epsilon, rng) for rows in (met, held))
+    share = float(np.concatenate([inside.rewards, outside.rewards]).mean())
+    values = [
+        reward_gap(inside.rewards, outside.rewards),
+        gap_without_leak(share, len(inside), len(outside)),
+        float(inside.rewards.mean() - outside.rewards.mean()),
+        reward_attack(inside, outside, split=False).advantage,
+        reward_attack(inside, outside, seed=seed).advantage,
+        error_attack(errors, other_errors, seed=seed).advantage,
+    ]
+    if len(later) < 2:
+        return np.array([*values, math.nan, math.nan])
+    fresh, fresh_errors = asked(weights, later, epsilon, rng)
+    values += [
+        reward_attack(inside, fresh, seed=seed).advantage,
+        error_attack(errors, fresh_errors, seed=seed).advantage,
+    ]
+    return np.array(values)
+
+
+def attacked(place: Place, held: Rows, epsilons: tuple[float, ...], stages: tuple[int, ...], seed: int) -> Floats:
+    """Train for every exploration rate, and attack every checkpoint: (epsilons, stages, quantities)."""
+    world = world_of(place, seed)
+    rows = Rows(world.features, world.rewards)
+    values = np.empty((len(epsilons), len(stages), len(QUANTITIES)))
+    for i, epsilon in enumerate(epsilons):
+        kept = floats.run(world.features, world.rewards, world.coins(epsilon), checkpoints=stages).kept
+        for j, stage in enumerate(stages):
+            later = rows.part(stage, stage + len(held))
+            values[i, j] = at_checkpoint(kept[j], rows.part(0, stage), later, held, epsilon, seed)
+    return values
+
+
+@dataclass(frozen=True)
+class Heart:
+    """A control: few rows, more features than rows, and many sweeps, so that the model learns them by heart.
+
+    It learns from arms drawn at random, so that it meets every arm of every row, and is asked without exploration.
+    """
+
+    rows: int = 150
+    others: int = 1_000
+    """Rows of the same source that it does not learn."""
+    features: int = 300
+    sweeps: int = 40
+    bandwidth: float = 3.0
+
+
+def by_heart(place: Place, held: Rows, heart: Heart, seed: int) -> Floats:
+    """Train the same bandit on random features of few rows, again and again, and attack it: one value a quantity."""
+    rng = np.random.default_rng((seed, _PULLS))
+    world = world_of(place, seed).first(heart.rows + heart.others)
+    directions = heart.bandwidth * rng.normal(size=(world.features.shape[1], heart.features))
+    turns = rng.uniform(0, 2 * math.pi, heart.features)
+
+    def lifted(features: Floats) -> Floats:
+        waves = np.cos(features @ directions + turns)
+        return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True))
+
+    rows = Rows(lifted(world.features), world.rewards)
+    met, later = rows.part(0, heart.rows), rows.part(heart.rows, heart.rows + heart.others)
+    steps = heart.rows * heart.sweeps
+    arms = world.rewards.shape[1]
+    again = World(
+        np.tile(met.features, (heart.sweeps, 1)), np.tile(met.rewards, (heart.sweeps, 1)), rng.random(steps),
+        rng.integers(0, arms, steps), rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1),
+    )  # fmt: skip
+    run = floats.run(again.features, again.rewards, again.coins(1.0))
+    others = Rows(lifted(held.features), held.rewards)
+    return at_checkpoint(run.weights, met, later, others, 0.0, seed)
+
 
 STAGES = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 40_000, 60_000)
 RUNS = 60
@@ -39,6 +169,10 @@ class Found:
     def mean(self, quantity: str, epsilon: int, stage: int) -> Mean:
         """Mean over runs, in percent points."""
         return mean_of(SCALE * self.values[:, epsilon, stage, QUANTITIES.index(quantity)])
+
+    def pooled(self, quantity: str, stage: int) -> Mean:
+        """Mean over exploration rates and runs, in percent points."""
+        return mean_of(SCALE * self.values[:, :, stage, QUANTITIES.index(quantity)].mean(axis=1))
 
     def control(self, quantity: str) -> Mean:
         """The same of the control."""
@@ -67,7 +201,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 
 def analyse(found: Found, out: Path) -> Analysis:
     """Write rows and figure, and say what leaks and what only seems to."""
-    files = (write_rows(out / "fig7.csv", raw_rows(found)), *write_figure(picture(found), out, "fig7"))
+    files = write_files(out, "fig7", raw_rows(found), picture(found))
     tables = (claim_table(found), control_table(found), stage_table(found))
     last = len(found.stages) - 1
     ends = [found.mean("apart", i, last) for i in range(len(EPSILONS))]
@@ -137,11 +271,10 @@ def _sign(found: Found) -> str:
 
 def _stronger(found: Found) -> str:
     """Say what an attack that sees the score finds, against rows of the same source."""
-    place = QUANTITIES.index("same_source_error")
-    pooled = [mean_of(SCALE * found.values[:, :, j, place].mean(axis=1)) for j in range(len(found.stages))]
-    told = [(stage, one) for stage, one in zip(found.stages, pooled, strict=True) if not np.isnan(one.mean)]
-    shows = [stage for stage, one in told if one.low > 0]
-    parts = "; ".join(f"{stage:,} steps {one.text(2)}" for stage, one in told)
+    pooled = [(stage, found.pooled("same_source_error", j)) for j, stage in enumerate(found.stages)]
+    known = [(stage, one) for stage, one in pooled if not np.isnan(one.mean)]
+    shows = [stage for stage, one in known if one.low > 0]
+    parts = "; ".join(f"{stage:,} steps {one.text(2)}" for stage, one in known)
     return (
         "An attacker that sees the score of the pulled arm as well has, against later rows of the same set, an "
         f"advantage in percent points of: {parts}. Membership shows "
@@ -150,40 +283,29 @@ def _stronger(found: Found) -> str:
     )  # fmt: skip
 
 
-def _range(values: list[Mean]) -> str:
-    low, high = min(one.mean for one in values), max(one.mean for one in values)
-    return f"{low:.2f} to {high:.2f}"
+def _range(values: Sequence[Mean]) -> str:
+    return kit.span([one.mean for one in values], ".2f")
+
+
+def _text(one: Mean) -> str:
+    return "–" if np.isnan(one.mean) else one.text(2)
 
 
 def claim_table(found: Found) -> Table:
     """Every stage, averaged over exploration rates: attacks side by side."""
-    rows = []
-    for j, stage in enumerate(found.stages):
-        pooled = {
-            name: mean_of(SCALE * found.values[:, :, j, place].mean(axis=1)) for place, name in enumerate(QUANTITIES)
-        }
-        rows.append((f"{stage:,}", *(_told(pooled[name]) for name in QUANTITIES)))
-    columns = ("steps", *NAMES)
-    return Table("Advantage in percent points, mean over exploration rates ± 95 % t interval", columns, tuple(rows))
-
-
-NAMES = (
-    "authors' code", "its floor without a leak", "the same, signed", "paper's text, in sample", "paper's text, apart",
-    "error of the score, apart", "paper's text, same source", "error, same source",
-)  # fmt: skip
-
-
-def _told(one: Mean) -> str:
-    return "–" if np.isnan(one.mean) else one.text(2)
+    rows = tuple(
+        (f"{stage:,}", *(_text(found.pooled(name, j)) for name in QUANTITIES)) for j, stage in enumerate(found.stages)
+    )
+    title = "Advantage in percent points, mean over exploration rates ± 95 % t interval"
+    return Table(title, ("steps", *NAMES), rows)
 
 
 def control_table(found: Found) -> Table:
     """The overfitted control beside the bandit at the end."""
     last = len(found.stages) - 1
-    pooled = [mean_of(SCALE * found.values[:, :, last, i].mean(axis=1)) for i in range(len(QUANTITIES))]
     rows = tuple(
-        (words, _told(found.control(name)), _told(pooled[i]))
-        for i, (name, words) in enumerate(zip(QUANTITIES, NAMES, strict=True))
+        (words, _text(found.control(name)), _text(found.pooled(name, last)))
+        for name, words in zip(QUANTITIES, NAMES, strict=True)
     )
     columns = ("attack", "learnt by heart (control)", f"the bandit after {found.stages[-1]:,} steps")
     return Table("The attacks on a model that must be caught, percent points", columns, rows)
@@ -192,7 +314,7 @@ def control_table(found: Found) -> Table:
 def stage_table(found: Found) -> Table:
     """Every stage and exploration rate."""
     rows = tuple(
-        (f"{epsilon:g}", f"{stage:,}", *(_told(found.mean(name, i, j)) for name in QUANTITIES))
+        (f"{epsilon:g}", f"{stage:,}", *(_text(found.mean(name, i, j)) for name in QUANTITIES))
         for i, epsilon in enumerate(EPSILONS)
         for j, stage in enumerate(found.stages)
     )
@@ -220,10 +342,29 @@ def raw_rows(found: Found) -> list[Row]:
     ]  # fmt: skip
 
 
-FIG7 = Experiment(
-    id="mpc-contextual/fig7",
-    title="Private contextual bandits, figure 7: membership inference",
-    reference=f"{REFERENCE}, figure 7",
-    tags=("mpc-contextual", "leakage"),
-    sweep=sweep,
+def picture(found: Found) -> Figure:
+    """Draw three attacks against the stage of training; the floor of the first is dotted."""
+    figure, axes = kit.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharex=True, sharey=True)
+    x = np.array(found.stages)
+    for ax, name in zip(axes, TITLES, strict=True):
+        theme.style(ax, x="training steps (logarithmic)", y="advantage (percent points)" if name == "code" else "")
+        for number, epsilon in enumerate(EPSILONS):
+            means = [found.mean(name, number, j) for j in range(len(x))]
+            kit.line(ax, x, [one.mean for one in means], number, f"ε = {epsilon:g}")
+            kit.band(ax, x, [one.low for one in means], [one.high for one in means], number)
+        ax.axhline(0.0, color=INK, linewidth=1.0)
+        ax.set_xscale("log")
+    floor = [np.mean([found.mean("floor", i, j).mean for i in range(len(EPSILONS))]) for j in range(len(x))]
+    axes[0].plot(x, floor, color=INK, linestyle=":", linewidth=1.8, label="its mean without any leak")
+    caught = ", ".join(f"{found.control(name).mean:.0f}" for name in TITLES)
+    note = (
+        f"Means of {len(found.values)} runs; bands: 95 % t intervals. The same three attacks on a model that learnt "
+        f"its rows by heart: {caught} percent points."
+    )
+    kit.legend(figure, axes[0], 5, note)
+    return figure
+
+
+FIG7 = REFERENCE.experiment(
+    "fig7", "Private contextual bandits, figure 7: membership inference", ("leakage",), sweep, "figure 7"
 )

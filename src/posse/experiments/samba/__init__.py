@@ -1,10 +1,7 @@
 """Figure 8 of the Samba paper: times, rewards and shares, beside the published numbers."""
 
-from posse.experiments.samba.fig8a import FIG8A
-from posse.experiments.samba.fig8b import FIG8B
-from posse.experiments.samba.fig8c import FIG8C
-from posse.experiments.samba.fig8d import FIG8D
+from posse.experiments.samba import fig8a, fig8b, fig8c, fig8d
 
-EXPERIMENTS = (FIG8A, FIG8B, FIG8C, FIG8D)
+EXPERIMENTS = (fig8a.FIG8A, fig8b.FIG8B, fig8c.FIG8C, fig8d.FIG8D)
 
 __all__ = ["EXPERIMENTS"]

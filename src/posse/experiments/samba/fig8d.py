@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from posse.experiments.base import Analysis, Experiment, Table, Watch
-from posse.experiments.output import Row, write_figure, write_rows
-from posse.experiments.samba.pictures import share_figure
-from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, REFERENCE, TITLES, policy
-from posse.experiments.samba.published import published
-from posse.experiments.samba.times import span
-from posse.experiments.samba.timing import measure_secure
+from posse.core.extras import require
+from posse.experiments import kit
+from posse.experiments.kit import Analysis, Row, Table, Watch, progress, span, write_files
+from posse.experiments.samba.problem import (
+    BUDGETS,
+    DATASETS,
+    POLICY_NAMES,
+    REFERENCE,
+    TITLES,
+    cell_words,
+    policy,
+    published,
+)
+from posse.experiments.samba.times import measure_secure
 from posse.problems.datasets.published import embedded_arms
+from posse.results import role_colour, theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KINDS = ("owner", "controller", "comp", "customer")
 MEASURED_BUDGET = {10: 20_000, 100: 10_000}
@@ -30,23 +45,25 @@ class Shares:
     budget: int
     percent: dict[str, float]
 
+    @property
+    def each_owner(self) -> float:
+        """Percent of one owner."""
+        return self.percent["owner"] / self.arms
+
     def row(self) -> Row:
         """The shares as a row of the raw file."""
-        each = self.percent["owner"] / self.arms
         return {
             "source": self.source, "dataset": self.dataset, "policy": self.policy, "K": self.arms, "N": self.budget,
-            **{f"{kind}_percent": self.percent[kind] for kind in KINDS}, "each_owner_percent": each,
+            **{f"{kind}_percent": self.percent[kind] for kind in KINDS}, "each_owner_percent": self.each_owner,
         }  # fmt: skip
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Measure one secure run a cell."""
-    datasets = DATASETS[:1] if small else DATASETS
     budgets = {10: 1_000} if small else MEASURED_BUDGET
-    plan = [(dataset, arms, name) for dataset in datasets for arms in budgets for name in POLICY_NAMES]
-    done: list[Shares] = []
-    for number, (dataset, arms, name) in enumerate(plan):
-        watch(f"{dataset}, K = {arms}, {name}", number / len(plan))
+    plan = list(product(DATASETS[:1] if small else DATASETS, budgets, POLICY_NAMES))
+    done = []
+    for dataset, arms, name in progress(plan, cell_words, watch):
         run = measure_secure(embedded_arms(dataset, arms), policy(name, dataset), budgets[arms])
         done.append(Shares("ours", dataset, name, arms, budgets[arms], percent(run.roles)))
         done.append(their_shares(dataset, name, arms))
@@ -67,18 +84,14 @@ def percent(seconds: dict[str, float]) -> dict[str, float]:
 def their_shares(dataset: str, name: str, arms: int) -> Shares:
     """Give the published shares at N = 100,000."""
     cell = published(dataset, name, arms, BUDGETS[-1])
-    times = {
-        "owner": cell.owners_time, "controller": cell.controller_time, "comp": cell.comp_time,
-        "customer": cell.customer_time,
-    }  # fmt: skip
-    seconds = {kind: spread.mean for kind, spread in times.items() if spread is not None}
+    times = (cell.owners_time, cell.controller_time, cell.comp_time, cell.customer_time)
+    seconds = {kind: spread.mean for kind, spread in zip(KINDS, times, strict=True) if spread is not None}
     return Shares("published", dataset, name, arms, BUDGETS[-1], percent(seconds))
 
 
-def analyse(done: list[Shares], out: Path) -> Analysis:
+def analyse(done: Sequence[Shares], out: Path) -> Analysis:
     """Write rows and figure, and say what they show."""
-    rows = write_rows(out / "fig8d.csv", [one.row() for one in done])
-    files = (rows, *write_figure(share_figure(done), out, "fig8d"))
+    files = write_files(out, "fig8d", [one.row() for one in done], share_figure(done))
 
     def of(source: str, kind: str) -> str:
         return span([one.percent[kind] for one in done if one.source == source])
@@ -100,22 +113,51 @@ def analyse(done: list[Shares], out: Path) -> Analysis:
     return Analysis(headline, (share_table(done),), notes, files)
 
 
-def share_table(done: list[Shares]) -> Table:
+def share_table(done: Sequence[Shares]) -> Table:
     """Ours and theirs, row by row."""
     columns = ("data", "K", "policy", "source", "N", "owners %", "each owner %", "controller %", "comp %", "customer %")
     rows = []
     for one in done:
-        numbers = [one.percent["owner"], one.percent["owner"] / one.arms]
-        numbers += [one.percent[kind] for kind in KINDS[1:]]
+        numbers = [one.percent["owner"], one.each_owner, *(one.percent[kind] for kind in KINDS[1:])]
         shown = tuple(f"{number:.2f}" for number in numbers)
         rows.append((TITLES[one.dataset], str(one.arms), one.policy, one.source, str(one.budget), *shown))
     return Table("Shares of the time", columns, tuple(rows))
 
 
-FIG8D = Experiment(
-    id="samba/fig8d",
-    title="Samba, figure 8 (d): share of the time by role",
-    reference=REFERENCE,
-    tags=("samba", "time", "roles"),
-    sweep=sweep,
-)
+def share_figure(done: Sequence[Shares]) -> Figure:
+    """Draw stacked shares: ours and the published one of each policy side by side, a panel a data set and K."""
+    datasets, sizes = list(dict.fromkeys(one.dataset for one in done)), list(dict.fromkeys(one.arms for one in done))
+    figure = theme.blank(0.9 + 3.7 * len(sizes), width=4.9 + 4.2 * (len(datasets) - 1))
+    grid = figure.subplots(len(sizes), len(datasets), squeeze=False, sharex=True)
+    for i, arms in enumerate(sizes):
+        for j, dataset in enumerate(datasets):
+            chosen = [one for one in done if (one.dataset, one.arms) == (dataset, arms)]
+            _panel(grid[i][j], chosen, f"{TITLES[dataset]}, K = {arms}", names=j == 0)
+    patch = require("matplotlib.patches", extra="plot").Patch
+    words = {"owner": "all owners"}
+    patches = [patch(color=role_colour(role), label=words.get(role, role)) for role in KINDS]
+    kit.legend(figure, None, 4, extra=patches, length=2.2)
+    return figure
+
+
+def _panel(ax: Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> None:
+    theme.style(ax, x="share of CPU time (%)", y="", grid="x")
+    # Two bars a policy, close to each other, and room before the next policy.
+    places = [i + i // 2 * 0.5 for i in range(len(chosen))]
+    left = [0.0] * len(chosen)
+    for role in KINDS:
+        widths = [one.percent[role] for one in chosen]
+        bars = ax.barh(places, widths, left=left, height=0.88, color=role_colour(role))
+        for bar, one in zip(bars, chosen, strict=True):
+            bar.set_alpha(1.0 if one.source == "ours" else 0.6)
+        shown = [f"{width:.0f}" if width >= 6 else "" for width in widths]
+        ax.bar_label(bars, shown, label_type="center", color="white", fontsize=8)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    labels = [f"{one.policy}, ours" if one.source == "ours" else "published" for one in chosen]
+    ax.set_yticks(places, labels if names else [""] * len(places))
+    ax.invert_yaxis()
+    ax.set_xlim(0, 100)
+    kit.title(ax, title)
+
+
+FIG8D = REFERENCE.experiment("fig8d", "Samba, figure 8 (d): share of the time by role", ("time", "roles"), sweep)
