@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-
 from posse.cli.arm_settings import ArmSettings
 from posse.cli.helptext import help_of
+
 from posse.privacy.dp import BudgetSettings
 from tests.cli.conftest import Call, one_line
 

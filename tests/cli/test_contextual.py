@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from posse.cli.helptext import help_of, panel_of
 
 from posse.cli import contextual, root
-from posse.cli.helptext import help_of, panel_of
 from posse.protocols.mpc_contextual.settings import ContextualSettings
 from posse.results import Store
 from tests.cli.conftest import Call, one_line

@@ -12,9 +12,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from posse.cli.helptext import help_of, panel_of
 
 from posse.cli import root
-from posse.cli.helptext import help_of, panel_of
 from posse.protocols.fed_contextual.settings import FedSettings
 from posse.results import Store
 from posse.results.record import Progress

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from posse.cli.helptext import help_of
+
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call
