@@ -7,6 +7,7 @@ import math
 import pytest
 
 from posse.core import check
+from posse.core.check import require
 from posse.core.errors import (
     BudgetError,
     CertificateError,
@@ -21,7 +22,6 @@ from posse.core.errors import (
     ProtocolError,
     StoreError,
 )
-from posse.core.extras import require
 
 ERRORS = (
     ConfigError, PolicyError, DataError, StoreError, MissingExtraError, ProtocolError, FrameError, DisagreementError,

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posse.cli.app import app
-from posse.core import extras
+from posse.core import check
 
 
 def posse(*args: str) -> tuple[int, str, str]:
@@ -31,7 +31,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise ImportError(module)
             return object()
 
-        monkeypatch.setattr(extras, "importlib", type("Stub", (), {"import_module": staticmethod(find)}))
+        monkeypatch.setattr(check, "importlib", type("Stub", (), {"import_module": staticmethod(find)}))
 
     return hide
 

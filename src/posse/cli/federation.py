@@ -99,7 +99,7 @@ def _cannot_listen(error: OSError, file: Path) -> NoReturn:
 
 def _keep(place: Place, role: Role) -> dict[str, Any]:
     """Write that the part is over; the total is told where the role knows it."""
-    from posse.runtime.certificates import files
+    from posse.core import files
 
     told: dict[str, Any] = {"run": place.identity.run, "party": role.name, "role": role.kind}
     if (total := getattr(role, "total", None)) is not None:
@@ -225,7 +225,7 @@ def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tu
 
 
 def _begin(begun: Path, now: Mapping[str, Any]) -> None:
-    from posse.runtime.certificates import files
+    from posse.core import files
 
     files.write_whole(begun, json.dumps(now, indent=1).encode())
 

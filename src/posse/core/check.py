@@ -1,10 +1,12 @@
-"""Validators that take their name from the keyword: `check.positive(epsilon=epsilon)`."""
+"""Validators that take their name from the keyword, as in `check.positive(epsilon=epsilon)`; optional dependencies."""
 
 from __future__ import annotations
 
+import importlib
 import math
+from types import ModuleType
 
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, MissingExtraError
 
 
 def _single(values: dict[str, float]) -> tuple[str, float]:
@@ -59,3 +61,14 @@ def nearest(word: str, choices: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
     meant = f" Did you mean '{close[0]}'?" if close else ""
     return f"{meant} Known: {', '.join(sorted(choices))}."
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import an optional module, or say which command installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f"{package} is needed here and not installed. Install it with: pip install 'posse-bandits[{extra}]'"
+        ) from error

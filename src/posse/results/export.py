@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypedDict
 
 import numpy as np
 
+from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
-from posse.core.extras import require
 from posse.core.files import whole
 from posse.results.record import ARRAYS, Record, several
 from posse.results.report import render_report

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from posse.core.extras import require
+from posse.core.check import require
 from posse.results.record import Record
 
 if TYPE_CHECKING:

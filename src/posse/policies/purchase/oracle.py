@@ -20,9 +20,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core.check import require
 from posse.core.compiled import loops
 from posse.core.exact import log
-from posse.core.extras import require
 
 TOLERANCE = 1e-9
 """How far below the threshold an average counts as meeting it: the rounding of floats, no more."""

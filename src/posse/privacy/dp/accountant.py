@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from posse.core.extras import require
+from posse.core.check import require
 from posse.privacy.dp.guarantee import check_delta
 
 Sampling = Literal["poisson", "fixed"]

@@ -28,7 +28,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from posse.core import check
-from posse.core.extras import require
+from posse.core.check import require
 from posse.privacy.dp.accountant import accountant_name
 from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Claim, Guarantee, check_delta
 from posse.privacy.dp.ledger import Alike, Released

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
+from posse.core.check import require
 from posse.core.errors import ConfigError
-from posse.core.extras import require
 from posse.privacy.dp.gaussian import epsilon_of
 from posse.privacy.dp.guarantee import check_delta
 

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
+from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
-from posse.core.extras import require
 from posse.core.random import INSTANCE, uniform
 from posse.problems.contexts.contexts import Bounds, Contexts, scale_blocks, split
 from posse.problems.datasets.files import FilePath, data_folder

@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core.check import require
 from posse.core.errors import DataError
-from posse.core.extras import require
 from posse.problems.datasets import tff
 from posse.problems.datasets.files import FilePath, find, read_bytes
 from posse.problems.populations.population import Population

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
+from posse.core.check import require
 from posse.core.errors import DataError
-from posse.core.extras import require
 from posse.problems.datasets.files import FilePath, Pin, check_pin, find, unpacked
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population

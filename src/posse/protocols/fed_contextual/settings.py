@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posse.core import check
+from posse.core.check import require
 from posse.core.errors import BudgetError, ConfigError
-from posse.core.extras import require
 from posse.core.interrupts import held
 from posse.policies.contextual.probabilities import Exploration
 from posse.privacy.dp.guarantee import Budget, figure

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from posse.core import check
+from posse.core import check, files
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.core.settings import Settings
@@ -32,7 +32,6 @@ from posse.protocols.mpc_contextual.ranges import check_ranges
 from posse.protocols.mpc_contextual.settings import BONUS, check_guarantee
 from posse.protocols.mpc_contextual.shares import write_share
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms, check_parties, exploration
-from posse.runtime.certificates import files
 from posse.runtime.network.deployment import Deployment, Place
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source

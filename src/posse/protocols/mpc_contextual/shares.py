@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core import files
 from posse.core.errors import DataError
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.terms import Terms
-from posse.runtime.certificates import files
 
 KEPT = 2
 """Shares that a party keeps: parties that were stopped are at most a checkpoint apart."""

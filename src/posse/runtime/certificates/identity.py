@@ -26,9 +26,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from posse.core import files
 from posse.core.errors import CertificateError
 from posse.privacy.crypto.keys import Identity
-from posse.runtime.certificates import files, making
+from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Clock, load_certificate, load_crl, load_key, utc_now
 from posse.runtime.certificates.names import SCHEME, Peer, from_uri
 

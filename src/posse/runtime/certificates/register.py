@@ -22,7 +22,7 @@ from typing import Any
 from cryptography import x509
 
 from posse.core.errors import CertificateError
-from posse.runtime.certificates.files import PRIVATE, check_private
+from posse.core.files import PRIVATE, check_private
 from posse.runtime.certificates.making import fingerprint, public_key
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import Token

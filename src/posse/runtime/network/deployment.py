@@ -18,12 +18,11 @@ from typing import Any
 
 from pydantic import Field
 
-from posse.core import check
+from posse.core import check, files
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
 from posse.privacy.crypto.keys import Secrets
-from posse.runtime.certificates import files
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.journal import Disk, Journal
 from posse.runtime.network.engine import Engine, Vocabulary

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from posse.core.errors import BudgetError, ConfigError, DataError
+from posse.core.files import write_whole
 from posse.privacy.dp.guarantee import Budget, figure
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.protocols.fed_contextual.flower.places import SPENT
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.runtime.certificates.files import write_whole
 
 KEPT = ("noise", "devices", "cohort", "clip", "levels", "secure")
 """Settings that a run under noise goes on with."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from posse.runtime.certificates import files
+from posse.core import files
 from posse.runtime.certificates.making import authority_certificate, new_key, party_certificate
 from posse.runtime.certificates.names import Peer
 
