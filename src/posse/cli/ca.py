@@ -202,8 +202,8 @@ def _say_decision(reply: Reply, address: str) -> None:
 @app.command()
 def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
     """Answer a request that came as a file."""
+    from posse.core.files import write_whole
     from posse.runtime.certificates.authority import Desk
-    from posse.runtime.certificates.files import write_whole
     from posse.runtime.certificates.tokens import Refused, refused
 
     data = _read(file, "request")
@@ -257,7 +257,7 @@ def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = No
 @app.command()
 def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile = None) -> None:
     """Sign the present revocation list, for every party's crl.pem."""
-    from posse.runtime.certificates.files import write_whole
+    from posse.core.files import write_whole
 
     pem = _authority(ca, passphrase_file).crl()
     if out is None:
@@ -280,9 +280,9 @@ def enrol(
     """Join a run with the customer's token: the key is drawn here and stays here."""
     import asyncio
 
+    from posse.core.files import write_whole
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.enrolment import ask, complete, prepare
-    from posse.runtime.certificates.files import write_whole
     from posse.runtime.certificates.tokens import Token
 
     if sum(one is not None for one in (address, request, answer)) > 1:

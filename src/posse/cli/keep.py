@@ -14,8 +14,8 @@ import typer
 
 from posse.cli.options import INTERRUPTED
 from posse.cli.screen import print_json, record_json, remark
+from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, StoreError
-from posse.core.extras import require
 
 if TYPE_CHECKING:
     from posse.results.record import Record

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse.core.extras import require
+from posse.core.check import require
 from posse.results import theme
 from posse.results.statistics import t_quantile
 from posse.results.theme import DASHES, INK, SERIES

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posse.core import files
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.runtime.certificates import files
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import CERTIFICATE

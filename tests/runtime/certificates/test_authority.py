@@ -16,8 +16,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from posse.core import files
 from posse.core.errors import CertificateError, ConfigError, DataError
-from posse.runtime.certificates import files, making
+from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import crl_number
 from posse.runtime.certificates.tokens import read_answer
@@ -200,7 +201,8 @@ def test_the_number_of_a_list_grows(authority: Authority) -> None:
 
 KILLED = """
 import os, signal, sys
-from posse.runtime.certificates import authority, files, making, register
+from posse.runtime.certificates import authority, making, register
+from posse.core import files
 step, folder = int(sys.argv[1]), sys.argv[2]
 calls = 0
 def killing(function):

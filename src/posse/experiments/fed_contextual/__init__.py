@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posse.core.extras import require
+from posse.core.check import require
 from posse.experiments.fed_contextual.published import REFERENCE
 from posse.experiments.fed_contextual.settings import SETTINGS
 from posse.experiments.kit import Analysis, Experiment, Sweep, Watch

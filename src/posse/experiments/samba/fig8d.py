@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.core.extras import require
+from posse.core.check import require
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Row, Table, Watch, progress, span, write_files
 from posse.experiments.samba.problem import (

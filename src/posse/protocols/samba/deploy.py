@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
+from posse.core import files
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
@@ -22,7 +23,6 @@ from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_budget
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
-from posse.runtime.certificates import files
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
 from posse.runtime.certificates.names import check_name

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from posse.core import check
+from posse.core import check, files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError
-from posse.runtime.certificates import files, making, register
+from posse.runtime.certificates import making, register
 from posse.runtime.certificates.names import Peer, check_host, check_name
 from posse.runtime.certificates.register import EXPIRED, OPEN, USED, CertificateRow, Register, TokenRow, Writing
 from posse.runtime.certificates.tokens import (

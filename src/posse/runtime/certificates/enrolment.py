@@ -37,8 +37,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from posse.core import files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError, PosseError
-from posse.runtime.certificates import files, making
+from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Authority, Clock, Desk, Reply, load_key, private_pem, utc_now
 from posse.runtime.certificates.identity import AUTHORITY, CERTIFICATE, KEY, REVOKED, peer_of
 from posse.runtime.certificates.names import Peer
