@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from posse.cli.app import app
-from posse.protocols.mpc_contextual.federation import ContextualFederation
+from posse.protocols.mpc_contextual.deploy import ContextualFederation
 from posse.protocols.samba.deploy import FederationFile, SambaOptions
 from posse.runtime.network.deployment import PartyFile
 from posse.runtime.sources import SourceSettings

@@ -7,10 +7,9 @@ import pytest
 
 from posse.problems.markets.instances import market_instance
 from posse.problems.markets.market import make_market
-from posse.protocols.dp_combinatorial.plain import run_once
-from posse.protocols.dp_combinatorial.protocol import SimulatedMarket, agents_of, federation
-from posse.protocols.dp_combinatorial.regret import truth_of
+from posse.protocols.dp_combinatorial.run import SimulatedMarket, agents_of, federation
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.protocols.dp_combinatorial.twin import run_once, truth_of
 from posse.runtime.memory import MemoryRun
 
 ROUNDS = 400

@@ -13,14 +13,14 @@ from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Role
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys
-from posse.protocols.mpc_contextual.dealing import plan
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.payee import Payee
-from posse.protocols.mpc_contextual.protocol import SimulatedWorld, coins_of, federation, seeded
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import FixedRun, run_fixed
+from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed, seeded
 from posse.runtime.memory import MemoryRun
 
 SEED = 5

@@ -18,7 +18,7 @@ from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
 
 _MPC = "posse.protocols.mpc_contextual"
-_STREAMS = ("posse.privacy.crypto.streams", "posse.privacy.sharing.dealing", f"{_MPC}.dealing")
+_STREAMS = ("posse.privacy.crypto.streams", "posse.privacy.sharing.dealing", f"{_MPC}.program")
 
 
 class Meter:

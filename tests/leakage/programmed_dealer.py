@@ -30,7 +30,7 @@ from posse.privacy.sharing.fixed import LIMIT, Words
 from posse.privacy.sharing.session import Lookup, Raw, Rounds, Rows, Session, Tabulated
 from posse.privacy.sharing.tape import TRACKS, Deal, Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
-from posse.protocols.mpc_contextual import dealing as mpc_dealing
+from posse.protocols.mpc_contextual import program as mpc_program
 from posse.protocols.mpc_contextual.coins import Dealt as DealtCoins
 from posse.protocols.mpc_contextual.messages import Choice, Dealt, Opening, Payoff
 from posse.protocols.mpc_contextual.payee import encode_reward
@@ -181,7 +181,7 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
     `data` differs from the run's in the honest party's block and in the rewards; `coins` is the dealer's key of coins.
     """
     terms, keys, said = played.terms, dealer_keys(played.terms, played.seed), Said(played)
-    plan, layout, words = mpc_dealing.plan(terms), Layout(terms.dimension), data.words(terms)
+    plan, layout, words = mpc_program.plan(terms), Layout(terms.dimension), data.words(terms)
     turns, dealt = turns_of(terms, played.seed), coins_from(terms, coins).batched(terms.batch)
     made = Programme({}, [], layout.start(terms.arms, terms.bits))
     tapes = _Tapes(played, plan, honest)
@@ -198,9 +198,9 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
         made.streams[keys.tapes[honest], number << sharing_dealing._PASS] = tapes.left_over(number, session.tape)
         for owner, masks in session.input_masks.items():
             if owner in programmed:
-                made.streams[keys.inputs[owner], number << mpc_dealing._STEP] = masks.tobytes()
+                made.streams[keys.inputs[owner], number << mpc_program._STEP] = masks.tobytes()
             else:  # The coalition's own masks are as they were.
-                drawn = mpc_dealing.input_masks(keys.inputs[owner], number, masks.size)
+                drawn = mpc_program.input_masks(keys.inputs[owner], number, masks.size)
                 np.testing.assert_array_equal(masks.ravel(), drawn)
     said.check_read()
     return made
@@ -292,5 +292,5 @@ def programmed_streams(streams: dict[Place, bytes]) -> Iterator[set[Place]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing_dealing, "keystream", replaced)
-        patch.setattr(mpc_dealing, "keystream", replaced)
+        patch.setattr(mpc_program, "keystream", replaced)
         yield read

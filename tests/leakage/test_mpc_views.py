@@ -23,7 +23,6 @@ from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.values import Masked, Shared
-from posse.protocols.mpc_contextual.dealing import plan
 from posse.protocols.mpc_contextual.messages import (
     Acted,
     Choice,
@@ -38,6 +37,7 @@ from posse.protocols.mpc_contextual.messages import (
     Want,
 )  # fmt: skip
 from posse.protocols.mpc_contextual.payee import Payee
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from tests.leakage.mpc_game import (

@@ -15,13 +15,13 @@ from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.dealing import plan
-from posse.protocols.mpc_contextual.deploy import ContextualOptions, World, build, features_of
-from posse.protocols.mpc_contextual.federation import ContextualFederation, lay_out
+from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, features_of, lay_out
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.party import Party as PartyRole
 from posse.protocols.mpc_contextual.payee import Payee
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.settings import ContextualOptions, World
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime import local
 from posse.runtime.memory import MemoryRun

@@ -9,8 +9,8 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError
 from posse.protocols.dp_combinatorial.deploy import MarketFederation, build, lay_out
-from posse.protocols.dp_combinatorial.plain import run_once
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+from posse.protocols.dp_combinatorial.twin import run_once
 from posse.runtime.network.deployment import make_party, open_place
 from tests.network.federations import QUICK, free_port, run_all
 

@@ -13,7 +13,7 @@ import pytest
 
 from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.fixed import REWARD_ONE
-from posse.protocols.mpc_contextual.shares import read_shares
+from posse.protocols.mpc_contextual.outside import read_shares
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from tests.network.mpc import MpcTorment, found, laid_out, opened, run, twin
 

@@ -21,8 +21,8 @@ from posse.problems import BernoulliArms
 from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent
 from posse.protocols.dp_combinatorial.messages import Delivered, Report
-from posse.protocols.dp_combinatorial.protocol import SimulatedMarket
-from posse.protocols.dp_combinatorial.protocol import federation as agents_of_market
+from posse.protocols.dp_combinatorial.run import SimulatedMarket
+from posse.protocols.dp_combinatorial.run import federation as agents_of_market
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Close

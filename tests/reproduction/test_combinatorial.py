@@ -35,7 +35,7 @@ from posse.experiments.dp_combinatorial.spoilt import spoilt, wrong_entries
 from posse.experiments.dp_combinatorial.sweep import Job, known_market, run_jobs
 from posse.problems.markets.instances import Distribution, binds
 from posse.protocols.dp_combinatorial.learning import nothing_known
-from posse.protocols.dp_combinatorial.plain import simulate
+from posse.protocols.dp_combinatorial.twin import simulate
 from posse.results.statistics import Interval
 
 NAMES = ("fig2", "exp1", "exp2", "exp3", "order", "overlap")

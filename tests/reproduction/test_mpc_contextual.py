@@ -26,7 +26,7 @@ from posse.experiments.mpc_contextual.problem import (
 )
 from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.costs import Costs
+from posse.protocols.mpc_contextual.program import Costs
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1")

@@ -48,8 +48,13 @@ def _samba(values: dict[str, Any], here: Path) -> Layout:
 
 
 def _contextual(values: dict[str, Any], here: Path) -> Layout:
-    from posse.protocols.mpc_contextual.deploy import OUTSIDE, arm_figures
-    from posse.protocols.mpc_contextual.federation import ContextualFederation, check_federation, lay_out
+    from posse.protocols.mpc_contextual.deploy import (
+        OUTSIDE,
+        ContextualFederation,
+        arm_figures,
+        check_federation,
+        lay_out,
+    )
     from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
 
     values = _each(values, "party", lambda party: _beside(party, here, "features"))

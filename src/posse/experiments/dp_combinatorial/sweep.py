@@ -13,10 +13,8 @@ from posse.experiments.dp_combinatorial.methods import Method
 from posse.experiments.dp_combinatorial.problem import Place, Size
 from posse.experiments.kit import Watch
 from posse.problems.markets.market import Market
-from posse.protocols.dp_combinatorial.kernels import Curves, Truth
 from posse.protocols.dp_combinatorial.learning import Knowledge
-from posse.protocols.dp_combinatorial.plain import Outcome, gather, run_once
-from posse.protocols.dp_combinatorial.regret import truth_of
+from posse.protocols.dp_combinatorial.twin import Curves, Outcome, Truth, gather, run_once, truth_of
 from posse.results.record import points_of
 
 Run = tuple[Knowledge, Curves]

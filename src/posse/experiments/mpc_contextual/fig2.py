@@ -15,7 +15,7 @@ from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Check, Place, check
 from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.protocol import coins_of
+from posse.protocols.mpc_contextual.twin import coins_of
 from posse.results import theme, words
 from posse.results.record import points_of
 

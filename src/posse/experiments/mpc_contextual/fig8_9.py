@@ -23,11 +23,10 @@ from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place, 
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual import floats, published
 from posse.protocols.mpc_contextual.dealer import DealerKeys
-from posse.protocols.mpc_contextual.dealing import plan
-from posse.protocols.mpc_contextual.protocol import seeded
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.published import NEWTON
 from posse.protocols.mpc_contextual.terms import DEALER
-from posse.protocols.mpc_contextual.twin import run_fixed
+from posse.protocols.mpc_contextual.twin import run_fixed, seeded
 from posse.results import theme
 from posse.results.theme import INK
 

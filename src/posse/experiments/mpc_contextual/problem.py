@@ -25,13 +25,13 @@ from posse.problems.contexts.images import digits, mnist
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.dealer import DealerKeys
-from posse.protocols.mpc_contextual.dealing import plan
 from posse.protocols.mpc_contextual.payee import Payee
-from posse.protocols.mpc_contextual.protocol import SimulatedWorld, coins_of, federation, seeded
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.protocols.mpc_contextual.twin import run_fixed
+from posse.protocols.mpc_contextual.twin import coins_of, run_fixed, seeded
 from posse.runtime.memory import MemoryRun
 
 REFERENCE = Paper(

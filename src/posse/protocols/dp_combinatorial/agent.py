@@ -27,8 +27,7 @@ from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan
 from posse.protocols.dp_combinatorial.learning import Knowledge, choose, learn, nothing_known, release, remember
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
-from posse.protocols.dp_combinatorial.noise import check_plan
-from posse.protocols.dp_combinatorial.terms import VERSION, Terms
+from posse.protocols.dp_combinatorial.terms import VERSION, Terms, check_plan
 
 Floats = NDArray[np.float64]
 

@@ -22,12 +22,12 @@ from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
 from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import read_document
-from posse.protocols.dp_combinatorial import kernels
+from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
-from posse.protocols.dp_combinatorial.regret import offers_of
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.protocols.dp_combinatorial.twin import offers_of
 from posse.runtime.local import enrol_all, write_party
 from posse.runtime.network.deployment import Deployment, Place
 from posse.runtime.network.engine import Vocabulary
@@ -81,7 +81,7 @@ def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
     async def deliver(ask: Ask) -> Message:
         assert isinstance(ask, Buy)
         purchase, before = np.array(ask.units, np.float64), agent.knowledge.units
-        kernels.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, found)
+        twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, found)
         return Delivered(ask.round, tuple(found.tolist()))
 
     return Deployment(agent, VOCABULARY, _others(setup.terms, name), deliver)

@@ -13,9 +13,7 @@ from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
-from posse.protocols.dp_combinatorial.levels import level_of
-from posse.protocols.dp_combinatorial.noise import check_noise
-from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, Terms
+from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, Terms, check_noise, level_of
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""

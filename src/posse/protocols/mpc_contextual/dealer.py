@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from posse.core.errors import ProtocolError
 from posse.core.roles import Action, Message
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
 from posse.privacy.crypto.keys import Secrets
-from posse.privacy.sharing.dealing import Plan
+from posse.privacy.sharing.dealing import Dealer, Plan
+from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.session import Rounds, Session
+from posse.privacy.sharing.tape import Shape
+from posse.privacy.sharing.values import Shared
 from posse.protocols.mpc_contextual.coins import DealerCoins
-from posse.protocols.mpc_contextual.dealing import dealer_of
 from posse.protocols.mpc_contextual.messages import AHEAD, Dealt, Seed, Want
+from posse.protocols.mpc_contextual.program import Deals, Layout, blind, input_masks
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 
@@ -91,3 +97,23 @@ class DealerRole:
         """Take up what `save` returned."""
         found = unpack(saved, DealerSaved, kind=self.kind, name=self.name, run=self._digest)
         self._dealt = {party: found.dealt[party] - 1 for party in self.terms.parties}
+
+
+def dealer_of(
+    terms: Terms, plan_: Plan, tapes: Mapping[str, bytes], inputs: Mapping[str, bytes], coins: DealerCoins
+) -> Dealer:
+    """Make the dealer: `tapes` are the parties' seeds, `inputs` the seeds of everyone who brings inputs."""
+    layout = Layout(terms.dimension)
+
+    def program(s: Session, first: int) -> Rounds[Shared]:
+        count = s.lead[0]
+
+        def masks(owner: str, shape: Shape) -> Words:
+            size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            found = np.stack([input_masks(inputs[owner], first + i, size) for i in range(count)])
+            return found.reshape(count, *shape)
+
+        drawn = coins.at(first * terms.batch, count * terms.batch).batched(terms.batch)
+        return blind(s, terms, layout, Deals(drawn, masks))
+
+    return Dealer(program, plan_, tapes)

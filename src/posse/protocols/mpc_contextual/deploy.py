@@ -1,38 +1,39 @@
-"""A contextual bandit between organisations: what a role's file says, and the role it makes of it."""
+"""A contextual bandit between organisations: a role from its file, and a whole federation on one machine (`posse up`).
+
+Everybody talks to everybody: each role listens and calls those before it in the roster, which is the parties, the
+puller, the payee and the dealer; so the dealer listens nowhere.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field
 
 from posse.core import check, files
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.core.settings import Settings
-from posse.privacy.dp.arms import ArmChoice, Arms
-from posse.privacy.dp.guarantee import Budget
-from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.problems.contexts.contexts import Contexts, check_bounds
+from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import FeatureBlock, read_block
-from posse.problems.contexts.settings import ContextSettings
 from posse.protocols.mpc_contextual import messages
 from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.dealing import plan
-from posse.protocols.mpc_contextual.needs import needs
-from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated
+from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated, write_share
 from posse.protocols.mpc_contextual.party import CHECKPOINT, STEP_OVER, Party
 from posse.protocols.mpc_contextual.payee import Payee
-from posse.protocols.mpc_contextual.program import Layout
+from posse.protocols.mpc_contextual.program import Layout, plan
 from posse.protocols.mpc_contextual.puller import Puller
-from posse.protocols.mpc_contextual.ranges import check_ranges
-from posse.protocols.mpc_contextual.settings import BONUS, check_guarantee
-from posse.protocols.mpc_contextual.shares import write_share
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms, check_parties, exploration
-from posse.runtime.network.deployment import Deployment, Place
+from posse.protocols.mpc_contextual.settings import ContextualOptions
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_parties
+from posse.runtime.certificates.names import check_name
+from posse.runtime.local import AUTHORITY, enrol_all, write_party
+from posse.runtime.network.deployment import Deployment, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
@@ -52,97 +53,6 @@ ARMS = "arms.csv"
 """Beside the puller's journal, for its own eyes: the arm of every step, written at the end."""
 _HEAD = 1024
 """Bytes of a message beside its data, at most."""
-
-
-class World(ContextSettings):
-    """A simulated world: contexts, their order and what arms pay follow from the seed."""
-
-    seed: int = 1
-
-
-class ContextualOptions(Settings):
-    """The table [options] of every role: the terms, the same for everyone, and where a party's own features are.
-
-    `features` is a CSV file that stays with this party: a column row, and a column for each of its features; the row of
-    step t is the t-th. Without it the contexts are those of a simulated [options.world]: for trying and testing.
-    """
-
-    parties: tuple[str, ...] = ()
-    """Names of the parties, in the order of their features in a context."""
-    columns: tuple[int, ...] = ()
-    """Number of features that each party holds."""
-    bounds: tuple[float, ...] = ()
-    """Largest norm of each party's part of a row; squares add up to at most 1; by its share of the features if left
-    out."""
-    arms: int = 0
-    """Number of arms."""
-    steps: int = 0
-    """Number of steps."""
-    epsilon: float | str = 0.1
-    """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
-    without_guarantee: bool = False
-    """Say aloud that epsilon = 0 is wanted: the arm then shows what the scores were, without any privacy guarantee."""
-    delta: float = 1e-5
-    """Delta of the figure for all steps together."""
-    limit: float | None = None
-    """Largest epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
-    bits: int = 26
-    """Fraction bits of everything shared."""
-    newton: int = 2
-    """Newton steps of the reciprocal."""
-    batch: int = 1
-    """Contexts that are chosen for, and then learnt from, together."""
-    policy: Literal["epsilon-greedy", "linucb", "thompson"] = "epsilon-greedy"
-    """How an arm is chosen where it is not drawn by epsilon."""
-    width: float = 1.0
-    """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
-    rows: str = ""
-    """Digest of the row identifiers of the parties' files, which must be the same in all of them."""
-    features: Path | None = None
-    """CSV file of this party's own features."""
-    scale: bool = False
-    """Scale longer rows of this party's features down to its bound, instead of refusing them."""
-    checkpoint_every: int = 1000
-    """Steps after which a party writes its share of the model beside its journal; 0 for the last step only."""
-    world: World | None = None
-    """A simulated world ([options.world]): for trying and testing, for everyone in it knows every context."""
-
-    def terms(self, run: str) -> Terms:
-        """Make the terms, or say in one line what is wrong with them."""
-        check.at_least(0, checkpoint_every=self.checkpoint_every)
-        explore = exploration(self.epsilon)
-        check_guarantee(explore, self.without_guarantee)
-        given = self.of_world() if self.world is not None and not self.parties else self
-        check_parties(given.parties)
-        if given.arms < 2 or given.steps < 1:
-            raise ConfigError(
-                f"a run needs at least 2 arms and 1 step, got {given.arms} and {given.steps}. Give arms and steps."
-            )
-        terms = Terms(
-            run, given.parties, given.columns, given.arms, given.steps, explore, given.bits, given.newton, given.batch,
-            BONUS[given.policy], round(given.width * 2**WIDTH_BITS),
-            f"{given.rows} {given.norms()}" if given.rows else "",
-        )  # fmt: skip
-        check_ranges(terms)
-        return terms
-
-    def norms(self) -> tuple[float, ...]:
-        """Return the norm bound of every party; they are part of the terms where parties bring files."""
-        total = sum(self.columns)
-        found = self.bounds or tuple(math.sqrt(size / total) for size in self.columns)
-        if len(found) != len(self.parties):
-            raise ConfigError(f"bounds must be one number a party, got {len(found)} for {len(self.parties)} parties.")
-        for bound in found:
-            check.between(0, 1, open_low=True, bound=bound)
-        check_bounds(dict(zip(self.parties, found, strict=True)))
-        return found
-
-    def of_world(self) -> ContextualOptions:
-        """Take parties, features and arms from the simulated world."""
-        assert self.world is not None
-        contexts = self.world.contexts()
-        sizes = tuple(len(block.columns) for block in contexts.blocks)
-        return self.model_copy(update={"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms)})
 
 
 # One role -----------------------------------------------------------------------------------------------------------
@@ -168,7 +78,7 @@ def build(place: Place) -> Deployment:
     peers = {each: part for each, part in everyone.items() if each != name}
     return Deployment(
         role, VOCABULARY, peers, source, watch=partial(_note, place, terms, role),
-        needs=lambda: needs(role, planned), remarks=told if kind == PULLER else (),
+        needs=lambda: _needs(role, planned), remarks=told if kind == PULLER else (),
     )  # fmt: skip
 
 
@@ -252,15 +162,12 @@ def _check_size(largest: int) -> None:
 
 def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
     """Say what the arms show, of one step and of all: never one without the other; refuses a run beyond the limit."""
-    budget = None if options.limit is None else Budget(options.limit, options.delta)
-    if not terms.rate and budget is None:
+    if not terms.rate and options.limit is None:
         return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
     try:
-        ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=options.delta))
-        ledger.spend(times=terms.steps)
-        once, total = ledger.guarantees()
+        once, total = options.ledger(terms).guarantees()
     except MissingExtraError as error:
-        if budget is not None:
+        if options.limit is not None:
             raise
         return (f"what the arms show of the contexts is not told: {str(error).removeprefix(f'[{error.code}] ')}",)
     return (
@@ -289,6 +196,28 @@ def _pays(place: Place, options: ContextualOptions, terms: Terms) -> Source:
     return simulated(contexts, seed, terms.steps, WorldArms(place.folder / WORLD_ARMS))
 
 
+def _needs(role: Role, plan: Plan) -> set[str]:
+    """Name the roles that this one still needs before it can finish.
+
+    The dealer may leave a few chunks before the end, the puller and other parties in the middle of the last step. A
+    party knows what is still to come; the others know from their own step how far everyone must be.
+    """
+    if isinstance(role, Party):
+        return role.awaited
+    if isinstance(role, DealerRole):
+        return {*role.terms.parties, PULLER, PAYEE}
+    assert isinstance(role, Puller | Payee)
+    terms = role.terms
+    names = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
+    if isinstance(role, Payee) and role.told == terms.passes:
+        names.discard(PULLER)
+    # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
+    ahead = (role.step // terms.batch + 1) // plan.passes + messages.AHEAD
+    if not role.dealt or ahead < (terms.passes - 1) // plan.passes:
+        names.add(DEALER)
+    return names
+
+
 def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
     """Write a share when it is time, and at the end; the puller writes its arms at the end."""
     if note.kind == CHECKPOINT:
@@ -300,3 +229,148 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
         elif isinstance(role, Puller):
             lines = [f"{step},{arm}\n" for step, arm in enumerate(role.arms.tolist())]
             files.write_whole(place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE)
+
+
+# A federation's file -------------------------------------------------------------------------------------------------
+
+
+class PartyEntry(Settings):
+    """One party of a federation file."""
+
+    name: str
+    features: Path
+    """CSV file of its own features."""
+    bound: float | None = None
+    """Largest norm of its part of a row; by its share of the features if left out."""
+    scale: bool = False
+    """Scale longer rows down to the bound, instead of refusing them."""
+
+
+class OutsideEntry(Settings):
+    """The puller or the payee of a federation file."""
+
+    source: dict[str, Any]
+
+
+class ContextualFederation(ContextualOptions):
+    """A whole federation on one machine (`posse up`): a simulated [world], or parties with files of their own."""
+
+    protocol: Literal["mpc-contextual"] = "mpc-contextual"
+    run: str
+    """Name of the run."""
+    listen: str = "127.0.0.1:7500"
+    """Where the first of the roster listens; the next ones listen at the ports behind it."""
+    addresses: dict[str, str] = Field(default_factory=dict)
+    """Where some roles listen instead, by name."""
+    sync: bool = True
+    """Wait for the disk before anything that follows from a pull or a reward leaves."""
+    give_up: float = 60.0
+    """Seconds after which a role stops that misses another one; 0 to wait for ever."""
+    members: tuple[PartyEntry, ...] = Field(default=(), alias="party")
+    """The parties ([[party]] with a name and features)."""
+    puller: OutsideEntry | None = None
+    """Where arms go ([puller.source]); not in a simulated world."""
+    payee: OutsideEntry | None = None
+    """Where rewards come from ([payee.source]); not in a simulated world."""
+
+
+def check_federation(federation: ContextualFederation) -> ContextualOptions:
+    """Say what is wrong with a federation's file before anything is written; return the terms for everyone."""
+    check_name(run=federation.run)
+    if federation.give_up:
+        check.positive(give_up=federation.give_up)
+    for name in ("parties", "columns", "bounds", "rows", "features", "scale"):
+        if name in federation.model_fields_set:
+            raise ConfigError(f"a federation's file has {name} from its parties. Give [[party]], or [world].")
+    made = _common(federation)
+    terms = made.terms(federation.run)
+    for name in terms.parties:
+        check_name(name=name)
+        if name == AUTHORITY:
+            raise ConfigError(f"a party cannot be called '{name}', which is taken. Choose another name.")
+    unknown = sorted(set(federation.addresses) - {*terms.parties, *OUTSIDE})
+    if unknown:
+        raise ConfigError(f"addresses names '{unknown[0]}', which has no part here.")
+    for text in _addresses(federation, terms).values():
+        address(text)
+    checked_plan(terms)
+    return made
+
+
+def _common(federation: ContextualFederation) -> ContextualOptions:
+    values = {name: getattr(federation, name) for name in ContextualOptions.model_fields}
+    if federation.world is not None:
+        for name in ("members", "puller", "payee", "arms"):
+            if name in federation.model_fields_set:
+                given = {"members": "[[party]]"}.get(name, name)
+                raise ConfigError(f"a simulated world has {given} of its own. Leave {given} out, or [world].")
+        return ContextualOptions(**values).of_world()
+    members = federation.members
+    check_parties([member.name for member in members])
+    _check_source(PULLER, federation.puller, ActSettings)
+    _check_source(PAYEE, federation.payee, SourceSettings)
+    blocks = [read_block(member.features, 1.0, scale=True) for member in members]
+    sizes = tuple(len(block.names) for block in blocks)
+    bounds = tuple(
+        math.sqrt(size / sum(sizes)) if member.bound is None else member.bound
+        for member, size in zip(members, sizes, strict=True)
+    )
+    for member, bound, size in zip(members, bounds, sizes, strict=True):
+        block = read_block(member.features, bound, scale=member.scale)
+        check_block(block, blocks[0].ids_digest, size, federation.steps)
+    names = tuple(member.name for member in members)
+    found = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
+    return ContextualOptions(**{**values, **found})
+
+
+def _check_source(name: str, entry: OutsideEntry | None, kind: type[Settings]) -> None:
+    if entry is None:
+        raise ConfigError(f"the {name} has no source. Give [{name}.source] with a kind, or give [world].")
+    try:
+        kind.make(entry.source)
+    except ConfigError as error:
+        raise ConfigError(f"source of the {name}: {str(error).removeprefix(f'[{error.code}] ')}") from None
+
+
+def _addresses(federation: ContextualFederation, terms: Terms) -> dict[str, str]:
+    """Say where everyone but the dealer listens."""
+    host, port = address(federation.listen)
+    shown = f"[{host}]" if ":" in host else host
+    roster = [*terms.parties, PULLER, PAYEE]
+    return {name: federation.addresses.get(name, f"{shown}:{port + number}") for number, name in enumerate(roster)}
+
+
+def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
+    """Make identities and files for all roles; what exists is kept, so that a run can go on."""
+    common = check_federation(federation)
+    terms = common.terms(federation.run)
+    members = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
+    enrol_all(folder, federation.run, members)
+    listens = _addresses(federation, terms)
+    shared = common.model_dump(mode="json", exclude_none=True, exclude={"features", "scale", "world"})
+    paths = []
+    for number, name in enumerate(members):
+        values = {
+            "protocol": "mpc-contextual", "identity": name, "journal": f"{name}/journal", "sync": federation.sync,
+            "give_up": federation.give_up or None, "listen": listens.get(name),
+            "connect": {other: listens[other] for other in list(members)[:number]},
+            "options": {**shared, **dict(_own(federation, name))},
+            "source": _source_of(federation, name),
+        }  # fmt: skip
+        paths.append(write_party(folder / f"{name}.toml", values))
+    return paths
+
+
+def _own(federation: ContextualFederation, name: str) -> Iterator[tuple[str, Any]]:
+    """Give what only this role's file says."""
+    if federation.world is not None and name != DEALER:
+        yield "world", federation.world.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    for member in federation.members:
+        if member.name == name:
+            yield "features", str(member.features.resolve())
+            yield "scale", member.scale
+
+
+def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | None:
+    entry = {PULLER: federation.puller, PAYEE: federation.payee}.get(name)
+    return None if entry is None else entry.source

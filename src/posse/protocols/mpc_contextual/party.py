@@ -20,7 +20,6 @@ from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.tape import Tape
 from posse.privacy.sharing.values import Shared
 from posse.protocols.mpc_contextual.coins import PartyCoins
-from posse.protocols.mpc_contextual.dealing import input_masks
 from posse.protocols.mpc_contextual.messages import (
     AHEAD,
     Choice,
@@ -32,7 +31,7 @@ from posse.protocols.mpc_contextual.messages import (
     Seed,
     Want,
 )  # fmt: skip
-from posse.protocols.mpc_contextual.program import Hand, Layout, step
+from posse.protocols.mpc_contextual.program import Hand, Layout, input_masks, step
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
 
 STEP_OVER = "step"

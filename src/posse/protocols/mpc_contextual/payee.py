@@ -11,8 +11,8 @@ from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_BITS, REWARD_ONE
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
-from posse.protocols.mpc_contextual.dealing import input_masks
 from posse.protocols.mpc_contextual.messages import Earn, Earned, Payoff, Pulled, Seed
+from posse.protocols.mpc_contextual.program import input_masks
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
 
 

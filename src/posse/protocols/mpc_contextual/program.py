@@ -23,20 +23,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.privacy.crypto.streams import keystream
 from posse.privacy.sharing.comparison import argmax
+from posse.privacy.sharing.dealing import Plan, plan_of
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.reciprocal import inverse, reciprocal
 from posse.privacy.sharing.session import Rounds, Session, together
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
-from posse.protocols.mpc_contextual.bonus import GRID, root_table
 from posse.protocols.mpc_contextual.coins import Dealt
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
+from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, WIDTH_BITS, Terms
+
+GRID = 10
+"""Bits of q = x.P x that the table of a bonus sees."""
+_STEP = 32
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,18 @@ def _turned(numbers: Shared, hand: Hand | None, which: int, *, back: bool = Fals
     return Shared(numbers.session, np.take_along_axis(numbers.share, index, axis=-1))
 
 
+@lru_cache(maxsize=16)
+def root_table(terms: Terms) -> NDArray[np.float64]:
+    """Return width sqrt(q) in units of 2^-bonus_bits at every place; places above 3/4 stand for q a little below 0.
+
+    The places are 2^-10 apart, and q is rounded at random to one of its two neighbours: the table's error is below .016
+    for q >= 2^-10, and below .032 everywhere.
+    """
+    places = np.arange(2 << GRID)
+    q = np.where(places >= 3 << (GRID - 1), 0, np.minimum(places, 1 << GRID)) / float(1 << GRID)
+    return np.asarray(np.sqrt(q) * (terms.width / 2.0**WIDTH_BITS) * 2.0**terms.bonus_bits)
+
+
 def _bonus(terms: Terms, deals: Deals, at: Words) -> NDArray[np.uint32]:
     """Return the bonus at places of its table."""
     root = root_table(terms)[at.astype(np.int64)]
@@ -231,3 +248,80 @@ def _coin(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> t
 def _deals(deals: Deals | None) -> Deals:
     assert deals is not None
     return deals
+
+
+# What a pass takes --------------------------------------------------------------------------------------------------
+
+
+def plan(terms: Terms) -> Plan:
+    """Return what one step takes: tapes, rounds and bytes."""
+    many = terms.explore[1]
+    arms, batch = terms.arms, terms.batch
+    coins = Dealt(
+        np.zeros((1, batch, many), bool), np.zeros((1, batch, many), np.int64), np.zeros((1, batch, arms), np.int64),
+        np.zeros((1, batch, arms)),
+    )  # fmt: skip
+    deals = Deals(coins, lambda owner, shape: np.zeros((1, *shape), np.uint64))
+    return plan_of(lambda s: blind(s, terms, Layout(terms.dimension), deals))
+
+
+def blind(s: Session, terms: Terms, layout: Layout, deals: Deals) -> Rounds[Shared]:
+    """Run the program without anybody's numbers: as the dealer does, and to count what it takes."""
+    model = Shared(s, s.nothing((*s.lead, terms.arms, layout.size)))
+    return step(s, terms, layout, model, None, deals)
+
+
+def input_masks(key: bytes, number: int, count: int) -> Words:
+    """Return the masks of an owner's inputs in a step; the owner and the dealer know them."""
+    return np.frombuffer(keystream(key, number << _STEP, 8 * count), "<u8")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one step costs one party: rounds and bytes, counted from the program; bytes without frames and headers."""
+
+    rounds: float
+    """Fewer than the rounds of a pass where it is a batch of steps."""
+    sent: float
+    """Bytes that a party sends: to every other party, and to the puller."""
+    received: float
+    """Bytes that a party receives from the other parties, the puller and the payee."""
+    dealt: float
+    """Bytes that a party receives from the dealer, on average: parties take turns."""
+
+    @property
+    def total(self) -> float:
+        """Everything that a party sends and receives."""
+        return self.sent + self.received + self.dealt
+
+
+def costs(terms: Terms) -> Costs:
+    """Return what a step costs a party, the largest of them.
+
+    >>> one = costs(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
+    >>> one.rounds, one.total < 150_000
+    (11.0, True)
+    """
+    made, parties, batch = plan(terms), len(terms.parties), terms.batch
+    shares = sum(one.shares for one in made.rounds) / batch
+    inputs = 8 * max(terms.features)
+    outside = 8 * (terms.arms + 1)
+    return Costs(
+        rounds=len(made.rounds) / batch,
+        sent=(parties - 1) * (shares + inputs) + terms.arms,
+        received=(parties - 1) * shares + 8 * terms.dimension + outside,
+        dealt=made.sizes.dealt_bytes / parties / batch,
+    )
+
+
+def planned_seconds(one: Costs, latency: float, bandwidth: float, compute: float) -> float:
+    """Estimate the time of a step: every round waits for one message, and bytes for the wire; `compute` is a party's.
+
+    `latency` in milliseconds one way, `bandwidth` in megabits a second and role. What the dealer sends travels ahead
+    and beside, and counts for the wire only.
+
+    >>> round(planned_seconds(Costs(11, 40_000, 40_000, 40_000), latency=20, bandwidth=100, compute=0.002), 3)
+    0.228
+    """
+    wire = max(one.sent, one.received + one.dealt) * 8 / (bandwidth * 1e6)
+    return one.rounds * latency / 1e3 + wire + compute

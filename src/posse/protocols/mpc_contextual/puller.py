@@ -10,8 +10,8 @@ import numpy as np
 from posse.core.errors import DisagreementError, ProtocolError
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
-from posse.protocols.mpc_contextual.dealing import input_masks
 from posse.protocols.mpc_contextual.messages import Act, Acted, Choice, Pulled, Reveal, Seed
+from posse.protocols.mpc_contextual.program import input_masks
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
 
 

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Ask, Message, Role
+from posse.privacy.crypto.keys import Secrets
+from posse.privacy.sharing.fixed import Words
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.costs import Costs, costs, planned_seconds
-from posse.protocols.mpc_contextual.dealer import DealerKeys
-from posse.protocols.mpc_contextual.dealing import plan
-from posse.protocols.mpc_contextual.levels import SHARED, leaks
+from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
+from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.payee import Payee
-from posse.protocols.mpc_contextual.protocol import SimulatedWorld, coins_of, federation, seeded
+from posse.protocols.mpc_contextual.program import Costs, costs, plan, planned_seconds
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import run_fixed
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, WIDTH_BITS, Terms, leaks
+from posse.protocols.mpc_contextual.twin import coins_of, run_fixed, seeded
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, points_of
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun
 
 Wholes = NDArray[np.int64]
+Pay = Callable[[int, int], int]
+"""Reward of a step and arm, in units of 2^-24."""
 WORDS = {"party": "party"}
 TWIN = ("Nothing is protected: this is the plain twin, in which one place sees everything.",)
 
@@ -221,3 +225,38 @@ def _summary(settings: ContextualSettings, setup: Setup, steps: int, spent: Spen
         told["latency_ms"] = settings.latency
         told["planned_seconds_a_step"] = planned_seconds(one, settings.latency, settings.bandwidth, slowest)
     return told
+
+
+# All roles in one process -------------------------------------------------------------------------------------------
+
+
+def federation(terms: Terms, features: Words, seed: int | None = None, *, checkpoint_every: int = 0) -> list[Role]:
+    """Make all roles; `features` are everybody's, a row a step, in fixed point."""
+    made = plan(terms)
+
+    def secrets(name: str) -> Secrets:
+        return Secrets.fresh() if seed is None else seeded(seed, name)
+
+    roles: list[Role] = []
+    at = 0
+    for party, size in zip(terms.parties, terms.features, strict=True):
+        block = features[:, at : at + size]
+        roles.append(Party(party, terms, made, block, secrets(party), checkpoint_every=checkpoint_every))
+        at += size
+    return [*roles, Puller(terms), Payee(terms), DealerRole(terms, made, secrets(DEALER))]
+
+
+class SimulatedWorld:
+    """Pays what the arm of a step earns; it is the only one that sees both."""
+
+    def __init__(self, pay: Pay) -> None:
+        self._pay = pay
+        self._pulled: dict[int, int] = {}
+
+    def __call__(self, ask: Ask) -> Message:
+        """Answer the puller or the payee."""
+        if isinstance(ask, Act):
+            self._pulled[ask.step] = ask.arm
+            return Acted(ask.step)
+        assert isinstance(ask, Earn)
+        return Earned(ask.step, self._pay(ask.step, self._pulled.pop(ask.step)))

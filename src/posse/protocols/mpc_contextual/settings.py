@@ -1,8 +1,10 @@
-"""Settings of a contextual bandit on shared features: one model for flags, files and Python."""
+"""Settings of a bandit on shared features: of a run in one process, and of one role between organisations."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +13,14 @@ from pydantic import field_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.settings import Settings
 from posse.privacy.dp.arms import ArmChoice, Arms
 from posse.privacy.dp.guarantee import Budget, check_delta
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.problems.contexts.contexts import Contexts
+from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
-from posse.protocols.mpc_contextual.ranges import check_ranges
-from posse.protocols.mpc_contextual.terms import MOST_BATCH, WIDTH_BITS, Terms, exploration
+from posse.protocols.mpc_contextual.terms import MOST_BATCH, WIDTH_BITS, Terms, check_parties, check_ranges, exploration
 
 BONUS = {"epsilon-greedy": "", "linucb": "ucb", "thompson": "thompson"}
 """What each policy adds to a score."""
@@ -50,12 +52,9 @@ class Setup:
         return self.contexts.rewards(seed, rows[:, None], arms).reshape(len(rows), len(arms))
 
 
-class ContextualSettings(ContextSettings):
-    """Everything a run of mpc-contextual needs to know."""
+class MethodSettings(Settings):
+    """How a bandit on shares chooses, learns and computes; a simulation and a federation say it alike."""
 
-    epsilon: str = "0.1"
-    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It is also what hides
-    the arm."""
     without_guarantee: bool = False
     """Say that epsilon 0 is meant: without exploration the arm has no differential privacy."""
     policy: Literal["epsilon-greedy", "linucb", "thompson"] = "epsilon-greedy"
@@ -65,18 +64,33 @@ class ContextualSettings(ContextSettings):
     """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
     batch: int = 1
     """Contexts that are chosen for with one model, which then learns from all of them at once: fewer rounds each."""
-    steps: int | None = None
-    """Number of contexts T; one sweep over the rows, of whole batches, if left out."""
     bits: int = 26
     """Fraction bits of everything shared, 12 to 26."""
     newton: int = 2
     """Newton steps of the reciprocal."""
-    path: Literal["parties", "fixed", "float"] = "parties"
-    """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
     delta: float = 1e-5
     """Delta of the figure for all steps together."""
     limit: float | None = None
     """Largest epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
+
+    def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
+        """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
+        budget = None if self.limit is None else Budget(self.limit, self.delta)
+        ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=self.delta))
+        ledger.spend(times=terms.steps if steps is None else steps)
+        return ledger
+
+
+class ContextualSettings(MethodSettings, ContextSettings):
+    """Everything a run of mpc-contextual needs to know."""
+
+    epsilon: str = "0.1"
+    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It is also what hides
+    the arm."""
+    steps: int | None = None
+    """Number of contexts T; one sweep over the rows, of whole batches, if left out."""
+    path: Literal["parties", "fixed", "float"] = "parties"
+    """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
     latency: float | None = None
     """Milliseconds of one way between any two roles, to estimate the time of a step elsewhere."""
     bandwidth: float = 100.0
@@ -130,17 +144,88 @@ class ContextualSettings(ContextSettings):
         self.ledger(terms)
         return Setup(contexts, terms)
 
-    def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
-        """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
-        budget = None if self.limit is None else Budget(self.limit, self.delta)
-        ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=self.delta))
-        ledger.spend(times=terms.steps if steps is None else steps)
-        return ledger
-
     @property
     def seeds(self) -> tuple[int, ...]:
         """One world seed a run."""
         return tuple(range(self.seed, self.seed + self.runs))
+
+
+# Between organisations -----------------------------------------------------------------------------------------------
+
+
+class World(ContextSettings):
+    """A simulated world: contexts, their order and what arms pay follow from the seed."""
+
+    seed: int = 1
+
+
+class ContextualOptions(MethodSettings):
+    """The table [options] of every role: the terms, the same for everyone, and where a party's own features are.
+
+    `features` is a CSV file that stays with this party: a column row, and a column for each of its features; the row of
+    step t is the t-th. Without it the contexts are those of a simulated [options.world]: for trying and testing.
+    """
+
+    parties: tuple[str, ...] = ()
+    """Names of the parties, in the order of their features in a context."""
+    columns: tuple[int, ...] = ()
+    """Number of features that each party holds."""
+    bounds: tuple[float, ...] = ()
+    """Largest norm of each party's part of a row; squares add up to at most 1; by its share of the features if left
+    out."""
+    arms: int = 0
+    """Number of arms."""
+    steps: int = 0
+    """Number of steps."""
+    epsilon: float | str = 0.1
+    """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
+    rows: str = ""
+    """Digest of the row identifiers of the parties' files, which must be the same in all of them."""
+    features: Path | None = None
+    """CSV file of this party's own features."""
+    scale: bool = False
+    """Scale longer rows of this party's features down to its bound, instead of refusing them."""
+    checkpoint_every: int = 1000
+    """Steps after which a party writes its share of the model beside its journal; 0 for the last step only."""
+    world: World | None = None
+    """A simulated world ([options.world]): for trying and testing, for everyone in it knows every context."""
+
+    def terms(self, run: str) -> Terms:
+        """Make the terms, or say in one line what is wrong with them."""
+        check.at_least(0, checkpoint_every=self.checkpoint_every)
+        explore = exploration(self.epsilon)
+        check_guarantee(explore, self.without_guarantee)
+        given = self.of_world() if self.world is not None and not self.parties else self
+        check_parties(given.parties)
+        if given.arms < 2 or given.steps < 1:
+            raise ConfigError(
+                f"a run needs at least 2 arms and 1 step, got {given.arms} and {given.steps}. Give arms and steps."
+            )
+        terms = Terms(
+            run, given.parties, given.columns, given.arms, given.steps, explore, given.bits, given.newton, given.batch,
+            BONUS[given.policy], round(given.width * 2**WIDTH_BITS),
+            f"{given.rows} {given.norms()}" if given.rows else "",
+        )  # fmt: skip
+        check_ranges(terms)
+        return terms
+
+    def norms(self) -> tuple[float, ...]:
+        """Return the norm bound of every party; they are part of the terms where parties bring files."""
+        total = sum(self.columns)
+        found = self.bounds or tuple(math.sqrt(size / total) for size in self.columns)
+        if len(found) != len(self.parties):
+            raise ConfigError(f"bounds must be one number a party, got {len(found)} for {len(self.parties)} parties.")
+        for bound in found:
+            check.between(0, 1, open_low=True, bound=bound)
+        check_bounds(dict(zip(self.parties, found, strict=True)))
+        return found
+
+    def of_world(self) -> ContextualOptions:
+        """Take parties, features and arms from the simulated world."""
+        assert self.world is not None
+        contexts = self.world.contexts()
+        sizes = tuple(len(block.columns) for block in contexts.blocks)
+        return self.model_copy(update={"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms)})
 
 
 def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:

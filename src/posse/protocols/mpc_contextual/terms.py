@@ -1,23 +1,30 @@
-"""What all roles of a run agree on before the first step: public, and the same for everyone."""
+"""What all roles of a run agree on before the first step, and what follows from it: public, the same for everyone.
+
+The terms bound every number of a run (`ranges`), and say what each role learns and what is not protected.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 
 from posse.core import check
 from posse.core.errors import ConfigError, DisagreementError
 from posse.privacy.sharing.fixed import LIMIT
+from posse.privacy.sharing.reciprocal import start_bits
 
-VERSION = 1
 DEALER, PULLER, PAYEE = "dealer", "puller", "payee"
 WIDTH_BITS = 16
 MOST_BATCH = 32
 BONUSES = ("", "ucb", "thompson")
+SHARED = "shared"
+"""The level of a run on shares."""
 LARGEST_TABLE = 4096
 """Rows of the table of exploration coins: the denominator of the exploration rate."""
 FEWEST_BITS, MOST_BITS = 12, 26
@@ -207,3 +214,105 @@ def largest_score(steps: int) -> float:
     added for rounding.
     """
     return math.sqrt(steps) / 2 + 1
+
+
+# How large numbers become --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Range:
+    """An intermediate, the largest magnitude it can have, and its unit 2^-bits."""
+
+    name: str
+    largest: float
+    bits: int
+    why: str
+
+    @property
+    def log2(self) -> float:
+        """Bits that it takes, of 62."""
+        return math.log2(self.largest) + self.bits
+
+
+def ranges(terms: Terms) -> tuple[Range, ...]:
+    """Return the bounds of everything that is truncated or compared; a quarter or a half is left for rounding.
+
+    >>> found = ranges(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
+    >>> max(found, key=lambda one: one.log2).name, round(max(one.log2 for one in found), 1)
+    ('scores', 58.9)
+    """
+    f, score = terms.bits, largest_score(terms.steps)
+    ranked = f + terms.tie_bits + (terms.spare_bits if terms.bonus else 0)
+    return (
+        Range("scores", score, 2 * f, "|w.x| <= sqrt(steps) / 2 + 1"),
+        Range("directions", 1.5, 2 * f, "|P x| <= 1, for P has eigenvalues in (0, 1]"),
+        Range("compared scores", score + terms.largest_bonus, ranked, "scores and bonus above their tie order"),
+        *(_one(f) if terms.batch == 1 else _batch(f)),
+        Range("gain", 1.25, 2 * f, "|P x| / (1 + q) <= 1"),
+        Range("inverse", 1.5, 2 * f, "entries of P, at most 1"),
+        Range("weights", score, 2 * f, "|w| <= sqrt(steps) / 2 + 1"),
+    )
+
+
+def _one(f: int) -> tuple[Range, ...]:
+    return (
+        Range("variance", 1.25, 2 * f, "0 <= x.P x <= 1"),
+        Range("first guess", 1.25, start_bits(f) + 31, "a quadratic in [1/2, 1]"),
+        Range("(1 + q) y", 2.25, 2 * f, "near 1; 1 + q <= 2, y <= 1.01"),
+        Range("reciprocal", 1.25, 2 * f, "1 / (1 + q) in [1/2, 1]"),
+    )
+
+
+def _batch(f: int) -> tuple[Range, ...]:
+    return (
+        Range("coupling", 1.25, 2 * f, "|x.P x'| <= 1"),
+        Range("first inverse", 1.25, f + 20, "linear in S, between 0 and 1"),
+        Range("(I + S) Y", 2.25, 2 * f, "near I; its eigenvalues are in [0, 2)"),
+        Range("inverse of I + S", 1.25, 2 * f, "its eigenvalues are in (0, 1]"),
+    )
+
+
+def check_ranges(terms: Terms) -> tuple[Range, ...]:
+    """Return the bounds, all of them below 2^62."""
+    found = ranges(terms)
+    for one in found:
+        if one.log2 >= LIMIT:
+            raise ConfigError(
+                f"{one.name} can reach 2^{one.log2:.1f} ({one.why}), and 2^{LIMIT} is the limit. Take fewer bits or "
+                "steps."
+            )
+    return found
+
+
+# What is protected ---------------------------------------------------------------------------------------------------
+
+
+def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What each role learns in a run of this configuration, one sentence each.
+
+    >>> learns({})[0]
+    'A party learns nothing but its own features and the public terms.'
+    """
+    return (
+        "A party learns nothing but its own features and the public terms.",
+        "The puller learns the arm of every step, the payee the reward of every step, and neither anything else.",
+        "The dealer sees no data; it learns neither when the bandit explores nor which arm it explores.",
+    )
+
+
+def leaks(terms: Terms) -> tuple[str, ...]:
+    """What is not protected, one sentence each."""
+    out = [
+        "All of it holds for roles that follow the protocol: one that sends wrong shares can falsify what is learnt.",
+        "The dealer together with any one party can read everything.",
+        "Parties may pool what they saw, all but one of them, and learn nothing of the last one's features; with the "
+        "puller among them they hold every arm, which tells about all features through what was learnt.",
+        "Puller and payee together hold every arm with its reward.",
+        "Who takes part, how many features each holds, arms, steps and when each step happens are public; a reward "
+        "that takes longer for some arms tells something of the arm by its delay.",
+        "Every party bounds the norm of its own features; nobody can check the norm of all of them together.",
+        "The model is held in shares; whoever brings all shares together can read it, and it carries no noise.",
+    ]
+    if terms.explore[0] == 0:
+        out.insert(0, "The arm has no differential privacy: there is no exploration.")
+    return tuple(out)

@@ -8,6 +8,7 @@ for bit. Written from the formulas and not from the protocol: it computes the ch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -15,17 +16,19 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import loops
 from posse.core.errors import DataError
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.reciprocal import START, first_guess, start_bits
-from posse.protocols.mpc_contextual.bonus import GRID, root_table
-from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.program import Layout
-from posse.protocols.mpc_contextual.ranges import check_ranges
-from posse.protocols.mpc_contextual.terms import Terms
+from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, PartyCoins, together
+from posse.protocols.mpc_contextual.dealer import DealerKeys
+from posse.protocols.mpc_contextual.party import common_key, part_of
+from posse.protocols.mpc_contextual.program import GRID, Layout, root_table
+from posse.protocols.mpc_contextual.terms import DEALER, Terms, check_ranges
 
 Wholes = NDArray[np.int64]
-_CHUNK = 128
+_CHUNK, _COINS = 128, 1024
+"""Steps whose masks, and whose coins, are made at a time."""
 
 
 class Numbers(NamedTuple):
@@ -126,6 +129,24 @@ def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: C
     rewards = units[np.arange(terms.steps), arms]
     told = {bound.name: float(found) for bound, found in zip(bounds, largest, strict=True)}
     return FixedRun(arms, greedy, rewards, model, told)
+
+
+def coins_of(terms: Terms, seed: int) -> Coins:
+    """Return the coins of a simulated run, which nobody in it knows."""
+    dealer = DealerCoins(terms, DealerKeys(terms, seeded(seed, DEALER)).coins)
+    parties = PartyCoins(terms, common_key(terms, {name: part_of(seeded(seed, name), terms) for name in terms.parties}))
+    parts = []
+    for first in range(0, terms.steps, _COINS):  # tables of coins are larger than what is read of them
+        count = min(_COINS, terms.steps - first)
+        parts.append(together(dealer.at(first, count), parties.at(first, count)))
+    explore, arms, ties = (np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True))
+    normals = [part.normals for part in parts if part.normals is not None]
+    return Coins(explore, arms, ties, np.concatenate(normals) if normals else None)
+
+
+def seeded(seed: int, name: str) -> Secrets:
+    """Return the secrets of a role in a simulation: they follow from the seed and protect nothing."""
+    return Secrets(sha256(f"posse simulation {seed} {name}".encode()).digest())
 
 
 def _world(terms: Terms, features: Words, units: Wholes, coins: Coins) -> World:

@@ -10,11 +10,10 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial import run as run_module
-from posse.protocols.dp_combinatorial.plain import run_once
-from posse.protocols.dp_combinatorial.regret import truth_of
 from posse.protocols.dp_combinatorial.run import run_market
 from posse.protocols.dp_combinatorial.settings import MarketRunSettings
 from posse.protocols.dp_combinatorial.terms import Terms
+from posse.protocols.dp_combinatorial.twin import run_once, truth_of
 from posse.results import Store, identical
 from posse.results.joining import joining
 from posse.results.record import Interrupted
