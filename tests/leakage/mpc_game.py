@@ -135,7 +135,7 @@ class Played:
     def view(self, members: Collection[str]) -> list[tuple[int, str, str, bytes]]:
         """Return all that these roles received: when (in messages moved), from whom, who, and the very bytes."""
         encode = msgspec.msgpack.Encoder().encode
-        return [(at, sender, to, encode(message)) for at, sender, to, message in self if to in members]
+        return [(at, sender, to, encode(message)) for at, sender, to, message, *_ in self if to in members]
 
     def __iter__(self) -> Iterator[Entry]:
         assert self.run.transcript is not None

@@ -50,7 +50,7 @@ class Said:
     def __init__(self, played: Played) -> None:
         self._parties = played.terms.parties
         self._said: dict[tuple[int, str], dict[int, bytes]] = {}
-        for _, sender, _, message in played:
+        for _, sender, _, message, *_ in played:
             if isinstance(message, Opening):
                 self._said.setdefault((message.step, sender), {})[message.round] = message.data
             elif isinstance(message, Choice | Payoff):
@@ -252,7 +252,7 @@ class _Tapes:
     def __init__(self, played: Played, plan: Plan, honest: str) -> None:
         self._plan, self._honest, self._keys = plan, honest, dealer_keys(played.terms, played.seed).tapes
         self._dealt: dict[tuple[str, int], NDArray[np.uint8]] = {}
-        for _, _, to, message in played:
+        for _, _, to, message, *_ in played:
             if isinstance(message, Dealt):
                 rows = np.frombuffer(message.data, np.uint8).reshape(plan.passes, -1)
                 self._dealt |= {(to, message.chunk * plan.passes + at): row for at, row in enumerate(rows)}

@@ -298,7 +298,11 @@ def test_dealer_puller_and_payee_learn_nothing_beside_their_part() -> None:
     assert one.view([DEALER]) == other.view([DEALER])
     for name, known in ((PULLER, Reveal), (PAYEE, Earned)):
         views = [
-            [(at, who, None if isinstance(message, known) else message) for at, who, to, message in run if to == name]
+            [
+                (at, who, None if isinstance(message, known) else message)
+                for at, who, to, message, *_ in run
+                if to == name
+            ]
             for run in (one, other)
         ]
         assert views[0] == views[1]
