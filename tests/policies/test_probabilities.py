@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from posse.core.errors import ConfigError
-from posse.policies.contextual.probabilities import (
-    EXPLORATIONS,
-    Exploration,
-    draw,
-    epsilon_greedy,
-    falcon,
-    greedy,
-    softmax,
-)
+from posse.core.errors import ConfigError, PosseError
+from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax
+from posse.policies.contextual.probabilities import draw, epsilon_greedy, falcon, greedy, softmax
+from posse.policies.contextual.registry import EXPLORATIONS, ExplorationSettings, described, exploration
 from tests.core.chance import chi_square, chi_square_limit
 
-KINDS = [
-    Exploration("greedy"),
-    Exploration("epsilon-greedy"),
-    Exploration("softmax"),
-    *(Exploration("falcon", mu=mu) for mu in (None, 1.0, 100.0)),
-]
+KINDS = [*(kind() for kind in EXPLORATIONS.values()), Falcon(mu=1.0), Falcon(mu=100.0)]
 SCORES = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(2, 9)), elements=st.floats(-50, 50))
-
-
-def test_every_kind_is_tested() -> None:
-    assert {rule.kind for rule in KINDS} == set(EXPLORATIONS)
 
 
 def test_by_hand() -> None:
@@ -73,7 +61,7 @@ def test_chances_add_up_and_follow_the_scores(rule: Exploration, scores: np.ndar
         np.testing.assert_allclose(chances.sum(axis=-1), 1, atol=8 * np.finfo(kind).eps)
     chances = rule.probabilities(scores)
     best = scores.argmax(axis=-1)
-    if rule.kind != "falcon":  # whose greedy arm gets what is left
+    if not isinstance(rule, Falcon):  # whose greedy arm gets what is left
         assert (chances[np.arange(len(scores)), best] == chances.max(axis=-1)).all()
     others = np.ones(scores.shape, bool)
     others[np.arange(len(scores)), best] = False
@@ -126,22 +114,116 @@ def test_draws_have_their_chances() -> None:
 def test_scales_bring_weights_to_one() -> None:
     draw_ = np.random.default_rng(3)
     scores = draw_.random((500, 8))
-    for rule in (Exploration("epsilon-greedy", 0.1), Exploration("softmax", beta=0.2), Exploration("falcon", mu=12.0)):
+    for rule in (EpsilonGreedy(0.1), Softmax(0.2), Falcon(mu=12.0)):
         assert rule.probabilities(scores).min() >= rule.weight_scale(8) * (1 - 1e-12)
     with pytest.raises(ConfigError, match="greedy logs give no importance weights"):
-        Exploration("greedy").weight_scale(8)
+        Greedy().weight_scale(8)
+    with pytest.raises(ConfigError, match="greedy logs give no importance weights"):
+        EpsilonGreedy(0).weight_scale(8)
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def tilted(scores: Any, width: float = 0.5, xp: Any = np) -> Any:
+    """A user's own: half softmax, half uniform."""
+    return (1 - width) * softmax(scores, 0.1, xp) + width / scores.shape[-1]
+
+
+def bare(scores: Any) -> Any:
+    return scores * 0 + 1 / scores.shape[-1]
+
+
+def negative(scores: Any) -> Any:
+    return scores * 0 - 1 / scores.shape[-1]
+
+
+def heavy(scores: Any) -> Any:
+    return scores * 0 + 1
+
+
+def short(scores: Any) -> Any:
+    return scores[..., :-1]
+
+
+def careless(scores: Any) -> Any:
+    scores[...] = 1 / scores.shape[-1]
+    return scores
+
+
+def broken(scores: Any) -> Any:
+    raise RuntimeError("no chances today")
+
+
+def nothing() -> Any:
+    return None
+
+
+HERE = "tests.policies.test_probabilities"
+
+
+def test_every_way_to_give_an_exploration() -> None:
+    wanted = ExplorationSettings(policy="falcon", gamma=10.0)
+    for given_ in (Falcon(gamma=10.0), {"name": "falcon", "gamma": 10}, '{name = "falcon", gamma = 10.0}'):
+        assert ExplorationSettings(policy=given_) == wanted
+    assert wanted.exploration().values(50) == (10.0, 10.0)
+    assert set(ExplorationSettings.model_fields) == {"policy", "epsilon", "beta", "mu", "gamma"}
+    said = ExplorationSettings.model_fields["epsilon"].description
+    assert said is not None
+    assert said.startswith("Exploration rate")
+
+
+@pytest.mark.parametrize("value", [tilted, f"{HERE}:tilted", {"name": f"{HERE}:tilted", "width": 0.5}])
+def test_an_own_function_explores(value: Any) -> None:
+    jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
+    made = ExplorationSettings(policy=value).exploration()
+    scores = np.random.default_rng(1).normal(size=(3, 7)).astype(np.float32)
+    np.testing.assert_array_equal(made.probabilities(scores), tilted(scores))
+    compiled = jax.jit(lambda given_, *values: made.formula(given_, *values, xp=jnp))
+    np.testing.assert_allclose(compiled(scores, *made.values(7)), tilted(scores), atol=1e-6)
+    stored = json.loads(json.dumps(ExplorationSettings(policy=value).resolved()))["policy"]
+    assert stored == {**made.describe(), "class": f"{HERE}:tilted"}
+    assert (stored["name"], stored["parameters"]) == ("tilted", {"width": 0.5})
+    assert exploration(stored) == made
+    assert hash(made) == hash(exploration(tilted))
+    with pytest.raises(ConfigError, match="has no least chance"):
+        made.weight_scale(8)
+
+
+def test_own_functions_have_digests_of_their_own() -> None:
+    rules = [exploration(value) for value in (*EXPLORATIONS, tilted, bare)]
+    assert len({described(rule)["digest"] for rule in rules}) == len(rules)
+    assert exploration(tilted, {"width": 0.25}).values(3) == (0.25,)
 
 
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        ({"kind": "sotfmax"}, "unknown exploration 'sotfmax'. Did you mean 'softmax'"),
-        ({"epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
-        ({"beta": 0.0}, "beta must be a finite number above 0, got 0.0"),
-        ({"gamma": -1.0}, "gamma must be at least 0, got -1.0"),
-        ({"mu": float("nan")}, "mu must be a number, got NaN"),
+        ({"policy": "sotfmax"}, "unknown policy 'sotfmax'. Did you mean 'softmax'"),
+        ({"policy": "epsilon-greedy", "epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
+        ({"policy": "softmax", "beta": 0.0}, "beta must be a finite number above 0, got 0.0"),
+        ({"policy": "falcon", "gamma": -1.0}, "gamma must be at least 0, got -1.0"),
+        ({"policy": "falcon", "mu": 0.0}, "mu must be a finite number above 0"),
+        ({"policy": "greedy", "beta": 0.1}, "policy 'greedy' has no parameter 'beta'; it takes none"),
+        ({"policy": f"{HERE}:tlited"}, "has no 'tlited'. Did you mean 'tilted'"),
+        ({"policy": f"{HERE}:HERE"}, "must be a function of the scores that gives chances"),
+        ({"policy": 3}, "a policy is a name, module:function, a table"),
+        ({"policy": {"name": tilted, "depth": 1}}, "policy 'tilted' has no parameter 'depth'; it takes width"),
+        ({"policy": {"name": tilted, "width": "wide"}}, "width of policy 'tilted' must be a valid number"),
+        ({"policy": negative}, "negative must give chances of at least 0"),
+        ({"policy": heavy}, "heavy must give chances that add up to 1, got 2"),
+        ({"policy": short}, r"short must give a chance for every arm, \(2,\), got shape \(1,\)"),
+        ({"policy": careless}, "careless changes the scores"),
+        ({"policy": broken}, r"broken fails on scores of shape \(2,\): RuntimeError: no chances today"),
+        ({"policy": nothing}, "nothing must take the scores of all arms"),
     ],
 )
-def test_bad_parameters(given_: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Exploration(**given_)  # type: ignore[arg-type]
+def test_a_wrong_exploration_is_refused_in_one_line(given_: dict[str, Any], message: str) -> None:
+    with pytest.raises(PosseError, match=message) as caught:
+        ExplorationSettings(**given_)
+    assert "\n" not in str(caught.value)
+
+
+def test_parameters_are_numbers() -> None:
+    with pytest.raises(ConfigError, match="mu must be a number, got NaN"):
+        Falcon(mu=float("nan"))

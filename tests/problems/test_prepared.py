@@ -153,7 +153,7 @@ NUMPY_ALONE = (
         f"posse.problems.populations.{name}"
         for name in ("population", "prepared", "splits", "worlds", "draws", "ragged")
     ),
-    *(f"posse.policies.{name}" for name in ("contextual.probabilities", "evaluation.offline", "evaluation.federated")),
+    *(f"posse.policies.{name}" for name in ("contextual.explorations", "evaluation.offline", "evaluation.federated")),
 )
 
 

@@ -10,31 +10,42 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from posse.policies.arms.base import ARGMAX, Policy, Selection
+    from posse.policies.arms.checks import check
     from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
     from posse.policies.arms.pursuit import Pursuit
     from posse.policies.arms.registry import POLICIES, described, parameters_of, policy
     from posse.policies.arms.thompson import Thompson
     from posse.policies.arms.ucb import UCB
+    from posse.policies.contextual.explorations import Exploration
+    from posse.policies.contextual.registry import EXPLORATIONS, exploration
+    from posse.policies.own import parameter
 
 _HOME = {
     "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
     "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "policy": "arms.registry",
-    "described": "arms.registry", "parameters_of": "arms.registry",
+    "described": "arms.registry", "parameters_of": "arms.registry", "check": "arms.checks", "parameter": "own",
+    "Exploration": "contextual.explorations", "EXPLORATIONS": "contextual.registry",
+    "exploration": "contextual.registry",
     "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
 }  # fmt: skip
 
 __all__ = [
     "ARGMAX",
+    "EXPLORATIONS",
     "POLICIES",
     "UCB",
     "EpsilonDecreasing",
     "EpsilonGreedy",
+    "Exploration",
     "Policy",
     "Pursuit",
     "Selection",
     "Softmax",
     "Thompson",
+    "check",
     "described",
+    "exploration",
+    "parameter",
     "parameters_of",
     "policy",
 ]

@@ -1,4 +1,4 @@
-"""What a user wrote: found by `module:name` or `file.py:name`, and known to others by a digest of its source.
+"""What somebody wrote as a policy: found by `module:name` or `file.py:name`, known to others by a digest of its source.
 
 A party imports what its own settings name and nothing that another party names. It tells the others a digest of the
 source instead, which must be theirs too.
@@ -14,6 +14,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -23,6 +24,12 @@ import numpy as np
 
 from posse.core.check import nearest
 from posse.core.errors import PolicyError, PosseError
+
+
+def parameter(default: Any, meaning: str) -> Any:
+    """A field of a policy with a sentence on what it means, which help and documentation show."""
+    return field(default=default, metadata={"meaning": meaning})
+
 
 _STAMP = "__posse_stamp__"
 """Attribute of a module that was loaded from a file: which file it was."""

@@ -11,7 +11,7 @@ the same formula that the simulator runs over (seeds, arms).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from posse.core.compiled import elementary
@@ -36,11 +36,6 @@ class Selection:
 
 
 ARGMAX = Selection("argmax")
-
-
-def parameter(default: Any, meaning: str) -> Any:
-    """A field of a policy with a sentence on what it means, which help and documentation show."""
-    return field(default=default, metadata={"meaning": meaning})
 
 
 @elementary

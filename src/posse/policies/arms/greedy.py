@@ -13,7 +13,8 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import Policy, Selection, parameter
+from posse.policies.arms.base import Policy, Selection
+from posse.policies.own import parameter
 
 _LN2 = math.log(2.0)
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import ARGMAX, Policy, Selection, parameter
+from posse.policies.arms.base import ARGMAX, Policy, Selection
+from posse.policies.own import parameter
 
 FLOOR = 2.0**-80
 """Probabilities below it are lifted to it: far below what a draw of 53 bits can reach."""

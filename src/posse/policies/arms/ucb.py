@@ -9,7 +9,8 @@ from typing import ClassVar
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.exact import log
-from posse.policies.arms.base import Policy, parameter
+from posse.policies.arms.base import Policy
+from posse.policies.own import parameter
 
 
 @elementary

@@ -1,0 +1,205 @@
+"""Kinds of exploration, each with its parameters: what turns predicted rewards into the chance of every arm.
+
+A kind is a frozen dataclass whose `formula` gives the chances; its parameters are its fields. Defaults are those of
+Agarwal, McMahan, Xu, 2023: epsilon 0.05, beta 0.05, gamma 1000, and mu = K / 5 (12 for 62 arms, 10 for 50). A function
+of a user's own becomes such a class (`adopt`). numpy alone is needed.
+
+>>> Softmax(beta=0.1).probabilities(np.array([0.3, 0.3])).tolist()
+[0.5, 0.5]
+>>> Falcon(mu=0)
+Traceback (most recent call last):
+...
+posse.core.errors.ConfigError: [P100] mu must be a finite number above 0, got 0.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, astuple, dataclass, field, make_dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import ConfigError, PolicyError
+from posse.policies.contextual import probabilities
+from posse.policies.contextual.probabilities import Array
+from posse.policies.own import explain, parameter, source_digest
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """A kind of exploration and its parameters, checked once; hashable, so that a compiled function may depend on it.
+
+    `formula(scores, *values, xp)` gives the chance of every arm, (..., K), over the array namespace `xp` (numpy or
+    jax.numpy); `values` are numbers, so that another value of a parameter does not compile it again.
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    formula: ClassVar[Callable[..., Array]]
+
+    def values(self, arms: int) -> tuple[float, ...]:
+        """The numbers that `formula` takes after the scores, for so many arms."""
+        return astuple(self)
+
+    def probabilities(self, scores: Array, xp: Any = np) -> Array:
+        """Give the chance of every arm, (..., K)."""
+        return type(self).formula(scores, *self.values(scores.shape[-1]), xp=xp)
+
+    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
+        """Give the least chance of an arm that is not greedy, if scores differ by at most `spread`.
+
+        Importance weights min(1, scale / p) are then at most 1, and in proportion to 1 / p: only where FALCON has a mu
+        below K can the greedy arm's chance be smaller still, and its weight is cut to 1. Greedy has no scale.
+
+        >>> EpsilonGreedy(0.05).weight_scale(50)
+        0.001
+        """
+        raise ConfigError(f"exploration '{self.name}' has no least chance of an arm. Use softmax, falcon or epsilon.")
+
+    def describe(self) -> dict[str, Any]:
+        """Name, parameters and a digest of the source, as records keep them and parties compare them."""
+        kind = type(self)
+        own = getattr(kind, "function", None)
+        sources = (own,) if own is not None else (kind, kind.formula)
+        return {"name": self.name or kind.__name__, "parameters": asdict(self), "digest": source_digest(*sources)}
+
+
+@dataclass(frozen=True)
+class Greedy(Exploration):
+    """The arm of largest predicted reward."""
+
+    name: ClassVar[str] = "greedy"
+    summary: ClassVar[str] = "the arm of largest predicted reward"
+    formula = staticmethod(probabilities.greedy)
+
+    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
+        """Refuse: other arms have no chance."""
+        raise ConfigError("greedy logs give no importance weights: other arms have no chance. Explore.")
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(Exploration):
+    """The greedy arm, or any arm with probability epsilon."""
+
+    name: ClassVar[str] = "epsilon-greedy"
+    summary: ClassVar[str] = "the greedy arm, or any arm with probability epsilon"
+    formula = staticmethod(probabilities.epsilon_greedy)
+
+    epsilon: float = parameter(0.05, "exploration rate: how often any arm is taken; no privacy epsilon")
+
+    def __post_init__(self) -> None:
+        check.between(0, 1, epsilon=self.epsilon)
+
+    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
+        """Give epsilon / K."""
+        return self.epsilon / arms if self.epsilon else Greedy().weight_scale(arms, spread)
+
+
+@dataclass(frozen=True)
+class Softmax(Exploration):
+    """Chances in proportion to exp(f / beta)."""
+
+    name: ClassVar[str] = "softmax"
+    summary: ClassVar[str] = "chances in proportion to exp(predicted reward / beta)"
+    formula = staticmethod(probabilities.softmax)
+
+    beta: float = parameter(0.05, "temperature: small for the greedy arm, large for any arm")
+
+    def __post_init__(self) -> None:
+        check.positive(beta=self.beta)
+
+    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
+        """Give 1 / (1 + (K - 1) exp(spread / beta))."""
+        return 1 / (1 + (arms - 1) * float(np.exp(min(spread / self.beta, 700.0))))
+
+
+@dataclass(frozen=True)
+class Falcon(Exploration):
+    """Chances of other arms fall with their gap; the greedy arm has the rest."""
+
+    name: ClassVar[str] = "falcon"
+    summary: ClassVar[str] = "other arms by 1 / (mu + gamma gap), the greedy arm the rest"
+    formula = staticmethod(probabilities.falcon)
+
+    mu: float | None = parameter(None, "chance of another arm without a gap is 1 / mu; a fifth of the arms if left out")
+    gamma: float = parameter(1000.0, "how fast the chance of an arm falls with its gap")
+
+    def __post_init__(self) -> None:
+        if self.mu is not None:
+            check.positive(mu=self.mu)
+        check.at_least(0, gamma=self.gamma)
+
+    def values(self, arms: int) -> tuple[float, ...]:
+        """Mu and gamma."""
+        return (arms / 5 if self.mu is None else self.mu, self.gamma)
+
+    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
+        """Give 1 / (mu + gamma spread), less where the chances are divided by their sum."""
+        mu, gamma = self.values(arms)
+        return 1 / (mu + gamma * spread) / max(1.0, (arms - 1) / mu)
+
+
+@lru_cache(maxsize=64)
+def adopt(function: Any) -> type[Exploration] | None:
+    """Make a class of a function `f(scores, ...)` that gives chances; what is not callable gives None.
+
+    Parameters are its arguments after the scores, with their defaults; it gets the array namespace if it takes `xp`.
+
+    >>> def flat(scores, width=1.0, xp=np): return xp.ones_like(scores) / scores.shape[-1]
+    >>> adopt(flat)(width=2.0).probabilities(np.array([0.1, 0.9])).tolist()
+    [0.5, 0.5]
+    """
+    if not callable(function) or isinstance(function, type):
+        return None
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        arguments = list(inspect.signature(function).parameters.values())
+    except ValueError:
+        raise PolicyError(f"the arguments of {name} cannot be read. Give a function f(scores, ...).") from None
+    if not arguments:
+        raise PolicyError(f"{name} must take the scores of all arms, (..., K), got no argument.")
+    takes_xp = any(each.name == "xp" for each in arguments)
+
+    def formula(scores: Array, *values: float, xp: Any = np) -> Array:
+        return function(scores, *values, **({"xp": xp} if takes_xp else {}))
+
+    def check_chances(self: Exploration) -> None:
+        _check_chances(self, name)
+
+    numbers = [
+        (each.name, float, field(default=each.default, metadata={"meaning": "parameter"}))
+        if each.default is not inspect.Parameter.empty
+        else (each.name, float)
+        for each in arguments[1:]
+        if each.name != "xp"
+    ]
+    members = {
+        "name": name, "function": staticmethod(function), "formula": staticmethod(formula),
+        "__post_init__": check_chances,
+    }  # fmt: skip
+    made: type[Exploration] = make_dataclass(name, numbers, bases=(Exploration,), frozen=True, namespace=members)
+    return made
+
+
+def _check_chances(made: Exploration, name: str) -> None:
+    """Try a user's function on scores of a few shapes: chances of every arm that add up to 1."""
+    draws = np.random.default_rng(1)
+    for shape in ((2,), (4, 5), (2, 3, 62)):
+        scores = draws.normal(size=shape).astype(np.float32)
+        before = scores.copy()
+        try:
+            chances = np.asarray(made.probabilities(scores))
+        except Exception as error:
+            raise PolicyError(f"{name} fails on scores of shape {shape}: {explain(error)}.") from error
+        if chances.shape != shape:
+            raise PolicyError(f"{name} must give a chance for every arm, {shape}, got shape {chances.shape}.")
+        if not (np.isfinite(chances).all() and (chances >= 0).all()):
+            raise PolicyError(f"{name} must give chances of at least 0, got {chances.min():g}.")
+        if np.abs(chances.sum(axis=-1) - 1).max() > 1e-4:
+            raise PolicyError(f"{name} must give chances that add up to 1, got {chances.sum(axis=-1).ravel()[0]:.6g}.")
+        if not np.array_equal(scores, before):
+            raise PolicyError(f"{name} changes the scores it is given. Return new ones.")

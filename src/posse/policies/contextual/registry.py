@@ -1,0 +1,84 @@
+"""Exploration of contextual bandits by name; and the settings that choose one.
+
+A kind that ships is a class in `explorations` and one entry of `EXPLORATIONS`. A user's own is a function of the scores
+that gives chances, `module:function`, or a table of it and parameters.
+
+>>> exploration("softmax", {"beta": 0.1}) == exploration(Softmax(0.1))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import create_model
+
+from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, adopt
+from posse.policies.registry import Choice, Registry
+
+_REGISTRY = Registry(
+    Exploration,
+    (Greedy, EpsilonGreedy, Softmax, Falcon),
+    rule="a function of the scores that gives chances, or a subclass of posse.policies.Exploration",
+    example="function",
+    adopt=adopt,
+)
+
+EXPLORATIONS = _REGISTRY.kinds
+"""The kinds that ship, by name."""
+PARAMETERS = tuple(_REGISTRY.settings_fields())
+"""Names of the parameters of all registered kinds, each a setting and a flag."""
+ExplorationValue = str | Exploration | type[Exploration] | Callable[..., Any] | Mapping[str, Any]
+"""Anything that `exploration` takes."""
+
+described = _REGISTRY.described
+parameters_of = _REGISTRY.parameters_of
+
+
+def exploration(value: ExplorationValue, parameters: Mapping[str, Any] | None = None) -> Exploration:
+    """Make an exploration of a value and further parameters; a mistake is one line.
+
+    >>> exploration("falcon", {"beta": 1})
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] policy 'falcon' has no parameter 'beta'; it takes mu, gamma.
+    """
+    return _REGISTRY.make(value, parameters)
+
+
+class ExplorationChoice(Choice):
+    """How arms are chosen from predicted rewards."""
+
+    registry: ClassVar[Registry[Exploration]] = _REGISTRY
+
+    policy: Any = "softmax"
+    """How to choose from predicted rewards: greedy, epsilon-greedy, softmax, falcon; module:function or
+    file.py:function of your own; or a table of one of these with parameters."""
+
+    def exploration(self) -> Exploration:
+        """Build it.
+
+        >>> ExplorationSettings(policy="softmax", beta=0.1).exploration()
+        Softmax(beta=0.1)
+        """
+        made: Exploration = self._made()
+        return made
+
+
+if TYPE_CHECKING:
+
+    class ExplorationSettings(ExplorationChoice):
+        """An exploration and its parameters."""
+
+else:
+    ExplorationSettings = create_model(
+        "ExplorationSettings", __base__=ExplorationChoice, __module__=__name__, **_REGISTRY.settings_fields(),
+        __doc__="""An exploration and its parameters: one setting for each that some registered kind has.
+
+        A parameter that the kind does not have is an error, one left out has its default.
+
+        >>> ExplorationSettings(policy=Falcon(gamma=10)) == ExplorationSettings(policy="falcon", gamma=10)
+        True
+        """,
+    )  # fmt: skip
