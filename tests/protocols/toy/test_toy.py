@@ -49,7 +49,7 @@ def test_it_runs_from_python(tmp_path: Path) -> None:
 def test_it_runs_from_the_command_line() -> None:
     told = json.loads(command("run", "toy", "--budget", "25", "--json"))
     assert told["identical"] is True
-    assert "Toy" in command("runs", "show", told["records"][0]["id"])
+    assert "The listener learns every reward" in command("runs", "show", told["records"][0]["id"])
     assert "hello" in command("greet", "Ada")
     assert json.loads(command("greet", "--json"))["to"] == "world"
     assert "toy" in command("run", "--help")
