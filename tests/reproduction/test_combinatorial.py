@@ -2,76 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import threading
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posse.experiments import EXPERIMENTS, Analysis, Table
-from posse.experiments.dp_combinatorial import (
-    exp2,
-    exp3,
-    fig2,
-    fives,
-    methods,
-    near,
-    order,
-    order_tables,
-    statistics,
-    sweep,
-)
-from posse.experiments.dp_combinatorial.agreement import PUBLISHED, Comparison, agreement, verdict
-from posse.experiments.dp_combinatorial.exp1_tables import published_table
-from posse.experiments.dp_combinatorial.fresh import FIRST, fresh_instances
-from posse.experiments.dp_combinatorial.problem import FULL, SMALL, Place, Size
-from posse.experiments.dp_combinatorial.ranking import Ranking, breaks_of, in_order
-from posse.experiments.dp_combinatorial.spoilt import spoilt, wrong_entries
-from posse.experiments.dp_combinatorial.sweep import Job, known_market, run_jobs
+from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking
+from posse.experiments.dp_combinatorial.exp1 import PUBLISHED, Comparison, agreement, published_table, verdict
+from posse.experiments.dp_combinatorial.markets import FULL, SMALL, Job, Place, Size, known_market, run_markets
+from posse.experiments.dp_combinatorial.ranking import FIRST, Ranking, breaks_of, fresh_instances, in_order
+from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
 from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.protocols.dp_combinatorial.twin import simulate
 from posse.results.statistics import Interval
+from tests.reproduction.small_form import Ran, column, ids, once
 
 NAMES = ("fig2", "exp1", "exp2", "exp3", "order", "overlap")
 TINY = Size(agents=3, producers=8, rounds=400, start=50, stop=200, instances=2, runs=2)
 
 
-Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Run the small form of an experiment once, check what all promise, and return the analysis and the raw rows."""
-    return cache(lambda name: checked(name, tmp_path_factory.mktemp(name)))
+    return once("dp-combinatorial", tmp_path_factory.mktemp)
 
 
-def checked(name: str, out: Path) -> tuple[Analysis, list[dict[str, str]]]:
-    heard: list[float] = []
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        analysis = EXPERIMENTS[f"dp-combinatorial/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
-    assert said.getvalue() == ""
-    assert heard == sorted(heard)
-    assert (heard[0], heard[-1]) == (0.0, 1.0)
-    assert {file.name for file in analysis.files} == {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
-    assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert "<svg" in (out / f"{name}.svg").read_text()
-    page = (out / "analysis.md").read_text()
-    assert "Small form" in page
-    assert all(words in page for words in (analysis.headline, *analysis.notes))
-    with (out / f"{name}.csv").open() as stream:
-        return analysis, list(csv.DictReader(stream))
-
-
-def column(table: Table, name: str) -> list[str]:
-    place = table.columns.index(name)
-    return [row[place] for row in table.rows]
+def nobody(what: str, fraction: float) -> None:
+    return None
 
 
 def interval(estimate: float, low: float, high: float) -> Interval:
@@ -79,7 +36,7 @@ def interval(estimate: float, low: float, high: float) -> Interval:
 
 
 def test_ids() -> None:
-    assert [id for id in EXPERIMENTS if id.startswith("dp-")] == [f"dp-combinatorial/{name}" for name in NAMES]
+    assert ids("dp-combinatorial") == [f"dp-combinatorial/{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,7 +62,7 @@ def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
     assert len(set(named)) == 10
     privacy = dict(zip(named, column(table, "privacy"), strict=True))
     assert privacy["P-FCB, paper noise"] == "claims (1, 0.01), proved (0.1603, 0.01), unit entry"
-    assert privacy[methods.MATCHED] == "proved (0.1603, 0.01), unit entry"
+    assert privacy[markets.MATCHED] == "proved (0.1603, 0.01), unit entry"
     assert privacy["FCB"] == "none: in the clear"
     # The ratio of the table, from the raw rows.
     mean = {m: np.mean([float(r["regret_per_agent"]) for r in rows if _cell(r, m)]) for m in ("alone", "FCB")}
@@ -183,7 +140,7 @@ def test_order_runs_on_the_fresh_instances(run: Ran) -> None:
 def ranked(paper: list[float], tight: list[float]) -> Ranking:
     """Instances with regret 10 alone and 2 with FCB."""
 
-    def runs(values: list[float]) -> statistics.Floats:
+    def runs(values: list[float]) -> Floats:
         return np.array([[v - 0.5, v + 0.5] for v in values])
 
     count = len(paper)
@@ -195,63 +152,60 @@ def ranked(paper: list[float], tight: list[float]) -> Ranking:
 def test_targets_are_missed_when_they_are_missed() -> None:
     one = ranked([5.0] * 8 + [11.0, 1.0], [4.9] * 10)
     assert one.holds == (*[True] * 8, False, False)
-    table = order_tables.order_table([one])
+    table = order.order_table([one])
     assert table.rows[0] == ("uniform", "8 of 10 (80 %): missed", "1009, 1010")
-    assert column(order_tables.noise_table([one], SMALL), "target: 20 % less") == ["missed", "no target"]
-    assert "8 of 10 (80 %): missed" in order_tables.headline([one])
+    assert column(order.noise_table([one], SMALL), "target: 20 % less") == ["missed", "no target"]
+    assert "8 of 10 (80 %): missed" in order.headline([one])
 
 
 def test_targets_are_reached_when_they_are() -> None:
     one = ranked([5.0] * 10, [3.0] * 10)
     assert all(one.holds)
-    assert "10 of 10 (100 %): reached" in order_tables.headline([one])
-    assert "reached by the whole interval" in order_tables.headline([one])
+    assert "10 of 10 (100 %): reached" in order.headline([one])
+    assert "reached by the whole interval" in order.headline([one])
     mixed = ranked([5.0] * 10, [3.0] * 6 + [4.9] * 4)
-    assert "reached by the median, not by the whole interval" in order_tables.headline([mixed])
+    assert "reached by the median, not by the whole interval" in order.headline([mixed])
 
 
 def test_an_instance_out_of_order_is_looked_at() -> None:
-    taken = fresh_instances("uniform", TINY)
-    jobs = {m: [Job(place, m, TINY) for place in taken.kept] for m in order.methods(TINY)}
-    found, _ = run_jobs([job for own in jobs.values() for job in own], lambda what, fraction: None)
+    fresh = fresh_instances("uniform", TINY)
+    runs = run_markets(TINY, fresh.kept, ranking.methods(TINY), nobody)
     # As if agents alone had what FCB reached: the first instance breaks, whatever the noise does.
-    found[jobs[methods.ALONE][0]], found[jobs[methods.FCB][0]] = (
-        found[jobs[methods.FCB][0]],
-        found[jobs[methods.ALONE][0]],
-    )
-    (broken,) = (one for one in breaks_of(taken, found, TINY) if one.seed == taken.kept[0].seed)
+    alone, fcb = (Job(fresh.kept[0], method, TINY) for method in (markets.ALONE, markets.FCB))
+    runs.outcomes[alone], runs.outcomes[fcb] = runs.outcomes[fcb], runs.outcomes[alone]
+    (broken,) = (one for one in breaks_of(fresh, runs) if one.seed == fresh.kept[0].seed)
     assert (broken.of, broken.agents) == (2, 3)
     assert broken.paper >= broken.alone
     assert broken.worse >= 1
     assert broken.worst > 1
-    assert broken.seen == spoilt(jobs[methods.PAPER][0])
-    (row,) = order_tables.break_table([broken]).rows
+    assert broken.seen == ranking.spoilt(Job(fresh.kept[0], markets.PAPER, TINY))
+    (row,) = order.break_table([broken]).rows
     assert row[:2] == ("uniform", str(broken.seed))
     assert "P-FCB not below alone" in row
-    notes = order_tables.notes([taken], [broken], TINY, sweep.Cost(1, 1, 1.0, 1.0))
+    notes = order.notes([fresh], [broken], runs)
     assert any(note.startswith("1 instance out of order, in 1 because P-FCB has not less") for note in notes)
 
 
 def test_fives_spread_as_their_instances_do() -> None:
     same = ranked([5.0] * 10, [3.0] * 10)
-    assert fives.spread_of_fives(same.paper, same.fcb) == pytest.approx((2.5, 2.5))
-    found = {five.what: five for five in fives.fives([same])}
+    assert order.spread_of_fives(same.paper, same.fcb) == pytest.approx((2.5, 2.5))
+    found = {five.what: five for five in order.fives([same])}
     assert (found["P-FCB over FCB"].published, found["P-FCB over FCB"].where) == (2.36, "outside")
     assert found["P-FCB over alone"].published == pytest.approx(2.36 / 3.33)
-    assert "0 of 3 published ratios" in order_tables.headline([same])
+    assert "0 of 3 published ratios" in order.headline([same])
     spread = ranked([4.0, 5.0] * 5, [3.0] * 10)
-    assert {five.what: five.where for five in fives.fives([spread])}["P-FCB over FCB"] == "inside"
+    assert {five.what: five.where for five in order.fives([spread])}["P-FCB over FCB"] == "inside"
 
 
 def test_nearness_follows_the_numbers() -> None:
-    much = near.Near("normal", 1, 0.6, 0.0, 0.0, 0, 10, 0.9)
-    little = near.Near("normal", 2, 0.95, 80.0, 90.0, 2, 10, 1.5)
-    words = near.near_words([much, little], [ranked([5.0, 11.0], [4.0, 4.0])])
+    much = ranking.Near("normal", 1, 0.6, 0.0, 0.0, 0, 10, 0.9)
+    little = ranking.Near("normal", 2, 0.95, 80.0, 90.0, 2, 10, 1.5)
+    words = ranking.near_words([much, little], [ranked([5.0, 11.0], [4.0, 4.0])])
     assert "2 of 20 lose by taking part" in words
     assert "2 of 4 are out of order" in words
     assert "1 instance with FRR above 0.9 an agent alone buys below the threshold in 80.0 to 80.0 rounds" in words
-    assert "FRR is 0.60 at most" in near.near_words([much], [ranked([5.0], [4.0])])
-    assert [row[1] for row in near.near_table([much, little]).rows] == ["2", "1"]
+    assert "FRR is 0.60 at most" in ranking.near_words([much], [ranked([5.0], [4.0])])
+    assert [row[1] for row in ranking.near_table([much, little]).rows] == ["2", "1"]
 
 
 def test_equal_regrets_are_out_of_order() -> None:
@@ -261,10 +215,10 @@ def test_equal_regrets_are_out_of_order() -> None:
 def test_intervals_come_from_instances_and_not_from_runs() -> None:
     rng = np.random.default_rng(5)
     base = np.exp(rng.normal(0.0, 1.0, (12, 1))) * np.ones((12, 20))
-    same = statistics.ratio_of_means(2.0 * base, base)
+    same = markets.ratio_of_means(2.0 * base, base)
     assert (same.low, same.estimate, same.high) == pytest.approx((2.0, 2.0, 2.0))
     factor = np.linspace(1.0, 3.0, 12)[:, None]
-    few, many = (statistics.ratio_of_means((factor * base)[:, :k], base[:, :k]) for k in (1, 20))
+    few, many = (markets.ratio_of_means((factor * base)[:, :k], base[:, :k]) for k in (1, 20))
     assert (few.low, few.high) == pytest.approx((many.low, many.high))
     assert few.high - few.low > 0.3
     assert few.estimate == pytest.approx(float((factor * base)[:, 0].sum() / base[:, 0].sum()))
@@ -272,26 +226,25 @@ def test_intervals_come_from_instances_and_not_from_runs() -> None:
 
 def test_band_is_the_bootstrap_at_every_point() -> None:
     values = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0], [8.0, 80.0]])
-    middle, low, high = statistics.band(values, np.median)
+    middle, low, high = markets.band(values, np.median)
     assert middle.tolist() == [3.0, 30.0]
     assert (10 * low[0], 10 * high[0]) == pytest.approx((low[1], high[1]))
     assert low[0] < middle[0] < high[0]
-    ratio = statistics.band_of_ratio(np.ones((2, 3, 2)), np.array([[[0.0, 2.0]] * 3] * 2))[0]
+    ratio = markets.band_of_ratio(np.ones((2, 3, 2)), np.array([[[0.0, 2.0]] * 3] * 2))[0]
     assert np.isnan(ratio[0])
     assert ratio[1] == 0.5
 
 
 def test_a_job_is_what_simulate_gives() -> None:
-    job = Job(TINY.places("uniform")[0], methods.TIGHT, TINY)
-    found, cost = run_jobs([job, job], lambda what, fraction: None)
+    job = Job(TINY.places("uniform")[0], markets.TIGHT, TINY)
+    runs = run_markets(TINY, [job.place, job.place], [job.method], nobody)
     market, truth = known_market(job.place)
     again = simulate(market, job.method.terms(market, TINY), TINY.seeds, truth=truth)
-    assert np.array_equal(found[job].regret, again.regret)
-    assert (cost.runs, cost.agent_rounds) == (2, 3 * 400 * 2)
+    assert np.array_equal(runs.outcomes[job].regret, again.regret)
+    assert (runs.cost.runs, runs.cost.agent_rounds) == (2, 3 * 400 * 2)
 
 
 def test_an_interruption_ends_a_sweep() -> None:
-    jobs = [Job(place, methods.ALONE, Size(runs=50)) for place in FULL.places("uniform")]
     heard: list[str] = []
 
     def watch(what: str, fraction: float) -> None:
@@ -299,7 +252,7 @@ def test_an_interruption_ends_a_sweep() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(jobs, watch)
+        run_markets(Size(runs=50), FULL.places("uniform"), [markets.ALONE], watch)
     assert len(heard) == 1
     # 250 runs were in the queue; those at hand may finish, and no thread is left.
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
@@ -307,34 +260,34 @@ def test_an_interruption_ends_a_sweep() -> None:
 
 def test_coefficient_reaches_the_agents() -> None:
     place = TINY.places("uniform")[0]
-    found, _ = run_jobs([Job(place, m, TINY) for m in (methods.ALONE, methods.ALONE_HALF)], lambda what, fraction: None)
-    whole, half = found.values()
+    runs = run_markets(TINY, [place], (markets.ALONE, markets.ALONE_HALF), nobody)
+    whole, half = runs.outcomes.values()
     assert half.regret[:, -1].mean() < whole.regret[:, -1].mean()
 
 
 def test_same_proved_figure_is_taken_from_the_plan() -> None:
-    same = methods.matched(FULL)
-    assert same.epsilon == methods.PAPER.proved(FULL)
-    assert methods.PAPER.plan(FULL).guarantee().epsilon <= same.epsilon <= 0.146
+    same = markets.matched(FULL)
+    assert same.epsilon == markets.PAPER.proved(FULL)
+    assert markets.PAPER.plan(FULL).guarantee().epsilon <= same.epsilon <= 0.146
     assert same.plan(FULL).guarantee().epsilon <= same.epsilon
     # At the same proved figure the least noise is the same for every report; the published one starts there and rises.
-    assert max(same.plan(FULL).multipliers) <= methods.PAPER.plan(FULL).multipliers[0] * 1.001
+    assert max(same.plan(FULL).multipliers) <= markets.PAPER.plan(FULL).multipliers[0] * 1.001
 
 
 def test_a_spoilt_entry_is_found() -> None:
-    job = Job(TINY.places("uniform")[0], methods.PAPER, TINY)
+    job = Job(TINY.places("uniform")[0], markets.PAPER, TINY)
     market, _ = known_market(job.place)
     known = nothing_known(*market.cost.shape)
     known.units[:], known.good[:] = 1e6, 1e6 * market.quality[0]
-    assert wrong_entries(job, known) == (0.0, 0.0, 0.0, 0.0)
+    assert ranking.wrong_entries(job, known) == (0.0, 0.0, 0.0, 0.0)
     worth = market.quality[0] - market.cost
     (good, bad), loss = (np.argwhere(worth > 0.1)[0], np.argwhere(worth < -0.1)[0]), 0.0
     for (agent, producer), told in ((good, 0.0), (bad, 1.0)):
         known.told_units[agent, producer], known.told_good[agent, producer] = 1e9, 1e9 * told
         loss += float(market.capacity[agent, producer] * abs(worth[agent, producer])) / 3
-    assert wrong_entries(job, known) == pytest.approx((2.0, 1.0, 1.0, loss))
+    assert ranking.wrong_entries(job, known) == pytest.approx((2.0, 1.0, 1.0, loss))
     # Where nothing was seen nothing is known, and nothing is wrong.
-    assert wrong_entries(job, nothing_known(*market.cost.shape)) == (0.0, 0.0, 0.0, 0.0)
+    assert ranking.wrong_entries(job, nothing_known(*market.cost.shape)) == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_words_of_the_other_figures_follow_numbers() -> None:
@@ -347,5 +300,5 @@ def test_words_of_the_other_figures_follow_numbers() -> None:
 
 def test_sizes() -> None:
     assert (FULL.agents, FULL.producers, FULL.rounds, FULL.instances, FULL.runs) == (10, 30, 100_000, 5, 20)
-    assert methods.reports_of(FULL) == (200, 400, 800, 1600, 3200, 6400, 12800, 25600)
-    assert sweep.POINTS == 200
+    assert markets.reports_of(FULL) == (200, 400, 800, 1600, 3200, 6400, 12800, 25600)
+    assert markets.POINTS == 200

@@ -46,7 +46,7 @@ from posse.experiments.fed_contextual.statements import (
     spread,
 )
 from posse.experiments.kit import mean_of
-from posse.policies.contextual.probabilities import EXPLORATIONS
+from posse.policies.contextual.registry import EXPLORATIONS
 from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.jobs import Job, read_jobs
 from posse.protocols.fed_contextual.results import Result, average_rewards, write

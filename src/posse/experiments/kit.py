@@ -142,17 +142,20 @@ def write_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def progress(
-    items: Sequence[Job], words: Callable[[Job], str], watch: Watch, begin: float = 0.0, end: float = 1.0
-) -> Iterator[Job]:
+    items: Sequence[Job], words: Callable[[Job], str], watch: Watch, begin: float = 0.0, end: float = 1.0,
+    weight: Callable[[Job], float] = lambda item: 1.0,
+) -> Iterator[Job]:  # fmt: skip
     """Give one item after the other, and say before each what comes; `watch` gets fractions from `begin` to `end`."""
-    for number, item in enumerate(items):
-        watch(words(item), begin + (end - begin) * number / len(items))
+    total, done = sum(map(weight, items)), 0.0
+    for item in items:
+        watch(words(item), begin + (end - begin) * done / total)
         yield item
+        done += weight(item)
 
 
 def run_jobs(
     jobs: Sequence[Job], work: Callable[[Job], Result], words: Callable[[Job], str], watch: Watch,
-    begin: float = 0.0, end: float = 1.0,
+    begin: float = 0.0, end: float = 1.0, weight: Callable[[Job], float] = lambda job: 1.0,
 ) -> list[Result]:  # fmt: skip
     """Do jobs, a thread a core (compiled code runs outside the interpreter's lock); results come in their order.
 
@@ -161,16 +164,16 @@ def run_jobs(
     >>> run_jobs([1, 2, 3], lambda job: job * job, str, lambda what, fraction: None)
     [1, 4, 9]
     """
-    done: list[Result] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = [pool.submit(work, job) for job in jobs]
         try:
-            futures = [(job, pool.submit(work, job)) for job in jobs]
-            for _, future in progress(futures, lambda one: words(one[0]), watch, begin, end):
-                done.append(future.result())
+            return [
+                future.result()
+                for _, future in zip(progress(jobs, words, watch, begin, end, weight), futures, strict=True)
+            ]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return done
 
 
 def seeds_of(runs: int) -> tuple[int, ...]:

@@ -1,12 +1,7 @@
 """Figures of the paper on private federated combinatorial bandits (P-FCB), and what they leave open."""
 
-from posse.experiments.dp_combinatorial.exp1 import EXP1
-from posse.experiments.dp_combinatorial.exp2 import EXP2
-from posse.experiments.dp_combinatorial.exp3 import EXP3
-from posse.experiments.dp_combinatorial.fig2 import FIG2
-from posse.experiments.dp_combinatorial.order import ORDER
-from posse.experiments.dp_combinatorial.overlap import OVERLAP
+from posse.experiments.dp_combinatorial import exp1, exp2, exp3, fig2, order, overlap
 
-EXPERIMENTS = (FIG2, EXP1, EXP2, EXP3, ORDER, OVERLAP)
+EXPERIMENTS = (fig2.FIG2, exp1.EXP1, exp2.EXP2, exp3.EXP3, order.ORDER, overlap.OVERLAP)
 
 __all__ = ["EXPERIMENTS"]

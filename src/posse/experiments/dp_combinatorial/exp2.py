@@ -1,27 +1,48 @@
-"""EXP2 (figure 4): federated regret ratio against the privacy that is asked for."""
+"""EXP2 (figure 4): federated regret ratio (FRR) against the privacy that is asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from posse.experiments.dp_combinatorial.exp2_picture import budget_figure
-from posse.experiments.dp_combinatorial.methods import ALONE, ALONE_HALF, CLEAR, FCB, paper, reports_of, tight
-from posse.experiments.dp_combinatorial.problem import DELTA, DISTRIBUTIONS, FULL, REFERENCE, SMALL, UNIT, Size
-from posse.experiments.dp_combinatorial.rows import rows
-from posse.experiments.dp_combinatorial.statistics import at_end
-from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
-from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
+import numpy as np
+
+from posse.experiments import kit
+from posse.experiments.dp_combinatorial import looks, markets
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DELTA,
+    DISTRIBUTIONS,
+    PAPER,
+    TIGHT,
+    UNIT,
+    Runs,
+    paper,
+    tight,
+)
+from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.privacy.dp.schedules import paper_split
-from posse.results import words
-from posse.results.statistics import Interval, regret_ratio
+from posse.results import theme, words
+from posse.results.statistics import Interval
+from posse.results.theme import DASHES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SMALL_EPSILONS = (0.5, 2.0)
-LEVELS = (ALONE_HALF, CLEAR, FCB)
+LEVELS = (markets.ALONE_HALF, markets.CLEAR, markets.FCB)
 """Methods that do not depend on epsilon, as lines to compare with."""
+SHOWN = 0.01
+"""Smallest epsilon on the axis; less is proved for the published noise at small budgets."""
+TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+Levels = dict[tuple[str, str], Interval]
+"""FRR of what does not depend on epsilon, by distribution and method."""
 
 
 @dataclass(frozen=True)
@@ -36,73 +57,41 @@ class Cell:
     tight: Interval
 
 
-@dataclass(frozen=True)
-class Found:
-    """Everything the sweep found."""
-
-    size: Size
-    epsilons: tuple[float, ...]
-    outcomes: Outcomes
-    cost: Cost
-
-    def cells(self) -> tuple[Cell, ...]:
-        """One a distribution and epsilon."""
-        made = []
-        for distribution in DISTRIBUTIONS:
-            places = self.size.places(distribution)
-            alone = at_end(self.outcomes, places, ALONE, self.size)
-            for epsilon in self.epsilons:
-                one, other = (
-                    regret_ratio(at_end(self.outcomes, places, method, self.size), alone)
-                    for method in (paper(epsilon), tight(epsilon))
-                )
-                made.append(Cell(distribution, epsilon, paper(epsilon).proved(self.size), one, other))
-        return tuple(made)
-
-    def levels(self) -> dict[tuple[str, str], Interval]:
-        """FRR of what does not depend on epsilon, by distribution and method."""
-        made: dict[tuple[str, str], Interval] = {}
-        for distribution in DISTRIBUTIONS:
-            places = self.size.places(distribution)
-            alone = at_end(self.outcomes, places, ALONE, self.size)
-            for method in LEVELS:
-                made[distribution, method.name] = regret_ratio(at_end(self.outcomes, places, method, self.size), alone)
-        return made
-
-
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run both kinds of noise at every epsilon, and the lines."""
-    size, epsilons = (SMALL, SMALL_EPSILONS) if small else (FULL, EPSILONS)
+    size, epsilons = (markets.SMALL, SMALL_EPSILONS) if small else (markets.FULL, EPSILONS)
     methods = (ALONE, *LEVELS, *(make(epsilon) for epsilon in epsilons for make in (paper, tight)))
-    jobs = [Job(place, m, size) for d in DISTRIBUTIONS for place in size.places(d) for m in methods]
-    outcomes, cost = run_jobs(jobs, watch, 0.0, 0.98)
+    runs = markets.run_markets(size, size.all_places(), methods, watch)
     watch("figure and analysis", 1.0)
-    return analyse(Found(size, epsilons, outcomes, cost), out)
+    return analyse(runs, epsilons, out)
 
 
-def analyse(found: Found, out: Path) -> Analysis:
+def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
     """Write rows and figure, and say whether regret falls as the budget grows."""
-    cells, levels = found.cells(), found.levels()
-    files = (
-        write_rows(out / "exp2.csv", rows(found.outcomes)),
-        *write_figure(budget_figure(cells, levels, found.size), out, "exp2"),
-    )
+    size, places = runs.size, {d: runs.size.places(d) for d in DISTRIBUTIONS}
+    cells = [
+        Cell(d, e, paper(e).proved(size), runs.ratio(places[d], paper(e)), runs.ratio(places[d], tight(e)))
+        for d in DISTRIBUTIONS
+        for e in epsilons
+    ]
+    levels = {(d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS}
+    files = write_files(out, "exp2", runs.rows(), budget_figure(cells, levels, size))
     notes = (
-        instances_words(found.size),
+        looks.instances_words(size),
         f"Every epsilon is at delta {DELTA:g} for one {UNIT}. For the published noise `asked` is what the paper claims "
         "and `proved` is what its noise proves; where that is 0, delta alone covers what can be told. For tight noise "
         "both are the same.",
-        _textbook(found),
+        _textbook(size, epsilons),
         "The paper prints figure 4 as a picture, without numbers in its text.",
-        f"Time: {cost_words(found.cost)}",
+        f"Time: {looks.cost_words(runs.cost)}",
     )
     return Analysis(headline(cells), (budget_table(cells), level_table(levels)), notes, files)
 
 
-def _textbook(found: Found) -> str:
+def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:
     """Say at which budgets the published noise leaves the range of the formula it is made with."""
-    count = len(reports_of(found.size))
-    beyond = [e for e in found.epsilons if max(paper_split(e, found.size.rounds, count)) >= 1]
+    count = len(markets.reports_of(size))
+    beyond = [e for e in epsilons if max(paper_split(e, size.rounds, count)) >= 1]
     where = f"at epsilon {words.listed([f'{e:g}' for e in beyond])}" if beyond else "nowhere here"
     return (
         "The published noise is made with the textbook's formula, which is proved for an epsilon below 1 a message. "
@@ -110,7 +99,7 @@ def _textbook(found: Found) -> str:
     )
 
 
-def budget_table(cells: tuple[Cell, ...]) -> Table:
+def budget_table(cells: Sequence[Cell]) -> Table:
     """FRR at every epsilon."""
     body = tuple(
         (
@@ -126,13 +115,13 @@ def budget_table(cells: tuple[Cell, ...]) -> Table:
     return Table("FRR at the last round against the budget, medians of instances", columns, body)
 
 
-def level_table(levels: dict[tuple[str, str], Interval]) -> Table:
+def level_table(levels: Levels) -> Table:
     """FRR of what does not depend on epsilon."""
     body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
     return Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
 
 
-def falls(values: list[float]) -> str:
+def falls(values: Sequence[float]) -> str:
     """Say at how many steps a sequence falls.
 
     >>> falls([0.9, 0.8, 0.85])
@@ -141,7 +130,7 @@ def falls(values: list[float]) -> str:
     return f"{sum(b < a for a, b in pairwise(values))} of {len(values) - 1}"
 
 
-def headline(cells: tuple[Cell, ...]) -> str:
+def headline(cells: Sequence[Cell]) -> str:
     """Say whether regret falls as epsilon grows, as published, and from where to where."""
     said = []
     for distribution in dict.fromkeys(cell.distribution for cell in cells):
@@ -158,10 +147,40 @@ def headline(cells: tuple[Cell, ...]) -> str:
     )
 
 
-EXP2 = Experiment(
-    id="dp-combinatorial/exp2",
-    title="P-FCB, EXP2 (figure 4): regret ratio against the privacy budget",
-    reference=REFERENCE,
-    tags=("dp-combinatorial", "regret", "privacy"),
-    sweep=sweep,
+def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> Figure:
+    """Draw FRR against epsilon, as asked for and as proved, a panel a distribution."""
+    figure, (row,) = looks.columns(1, 5.0)
+    for distribution, ax in row.items():
+        theme.style(ax, x=f"epsilon (logarithmic), at delta {DELTA:g}, unit {UNIT}", y="FRR: regret over regret alone")
+        kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
+        _curves(ax, [cell for cell in cells if cell.distribution == distribution])
+        for method in LEVELS:
+            ax.axhline(levels[distribution, method.name].estimate, label=method.name, **looks.line(method))
+        ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
+        ax.set_xscale("log")
+        ticks = [tick for tick in TICKS if tick <= max(cell.epsilon for cell in cells)]
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.set_ylim(bottom=0.0)
+    note = f"Medians of {size.instances} instances, {size.runs} runs each; {looks.INTERVAL}"
+    kit.legend(figure, row[DISTRIBUTIONS[0]], 3, note)
+    return figure
+
+
+def _curves(ax: Axes, cells: Sequence[Cell]) -> None:
+    x = np.array([cell.epsilon for cell in cells])
+    for method, name, what in ((PAPER, "paper", "at what it claims"), (TIGHT, "tight", "at what it proves")):
+        ratios: list[Interval] = [getattr(cell, name) for cell in cells]
+        estimate, low, high = np.array([(one.estimate, one.low, one.high) for one in ratios]).T
+        style = looks.line(method) | looks.dots(method)
+        looks.curve(ax, x, (estimate, low, high), style, f"{method.name}, {what}")
+    shown = [cell for cell in cells if cell.proved >= SHOWN]
+    ax.plot(
+        [cell.proved for cell in shown], [cell.paper.estimate for cell in shown],
+        label=f"{PAPER.name}, at what it proves", markerfacecolor="white",
+        **(looks.line(PAPER) | looks.dots(PAPER) | {"linestyle": DASHES[1]}),
+    )  # fmt: skip
+
+
+EXP2 = markets.REFERENCE.experiment(
+    "exp2", "P-FCB, EXP2 (figure 4): regret ratio against the privacy budget", ("regret", "privacy"), sweep
 )

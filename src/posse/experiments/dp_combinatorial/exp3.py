@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.experiments.dp_combinatorial.exp3_picture import agents_figure
-from posse.experiments.dp_combinatorial.methods import ALONE, FCB, PAPER, TIGHT, Method
-from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
-from posse.experiments.dp_combinatorial.rows import rows
-from posse.experiments.dp_combinatorial.statistics import Floats, at_end
-from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.dp_combinatorial.wording import against, cost_words, instances_words, privacy_words
-from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.dp_combinatorial import looks, markets
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    FULL,
+    PAPER,
+    SMALL,
+    TIGHT,
+    Method,
+    Runs,
+)
+from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
-from posse.results import words
+from posse.results import theme, words
 from posse.results.statistics import bootstrap
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AGENTS = (2, 5, 10, 15, 20)
 SMALL_AGENTS = (2, 4)
@@ -26,66 +37,55 @@ METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 @dataclass(frozen=True)
 class Found:
-    """Everything the sweep found."""
+    """Runs at every number of agents."""
 
-    size: Size
+    runs: Runs
     agents: tuple[int, ...]
-    outcomes: Outcomes
-    cost: Cost
 
     def regrets(self, distribution: Distribution, agents: int, method: Method) -> Floats:
         """(instances, runs) regret an agent."""
-        return at_end(self.outcomes, self.size.places(distribution, agents=agents), method, self.size)
+        return self.runs.at_end(self.runs.size.places(distribution, agents=agents), method)
 
     def first(self, distribution: Distribution, agents: int, method: Method) -> Floats:
         """(instances, runs) regret an agent of those agents that are there at every n."""
-        places = self.size.places(distribution, agents=agents)
-        found = [self.outcomes[Job(place, method, self.size)].agent_regret for place in places]
-        return np.stack([one[:, : self.agents[0]].mean(axis=1) for one in found])
+        places = self.runs.size.places(distribution, agents=agents)
+        regrets = [self.runs.of(place, method).agent_regret for place in places]
+        return np.stack([one[:, : self.agents[0]].mean(axis=1) for one in regrets])
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method among few and many agents."""
     size, agents = (SMALL, SMALL_AGENTS) if small else (FULL, AGENTS)
-    jobs = [
-        Job(place, method, size)
-        for distribution in DISTRIBUTIONS
-        for n in agents
-        for place in size.places(distribution, agents=n)
-        for method in METHODS
-    ]
-    outcomes, cost = run_jobs(jobs, watch, 0.0, 0.98)
+    places = [place for d in DISTRIBUTIONS for n in agents for place in size.places(d, agents=n)]
+    runs = markets.run_markets(size, places, METHODS, watch)
     watch("figure and analysis", 1.0)
-    return analyse(Found(size, agents, outcomes, cost), out)
+    return analyse(Found(runs, agents), out)
 
 
 def analyse(found: Found, out: Path) -> Analysis:
     """Write rows and figure, and say how regret falls with the number of agents."""
-    files = (
-        write_rows(out / "exp3.csv", rows(found.outcomes)),
-        *write_figure(agents_figure(found), out, "exp3"),
-    )
-    few = found.agents[0]
+    files = write_files(out, "exp3", found.runs.rows(), agents_figure(found))
+    few, most = found.agents[0], found.agents[-1]
     notes = (
-        f"{instances_words(found.size, found.agents[-1])} That is among {found.agents[-1]} agents.",
-        _threshold_words(found),
+        f"{looks.instances_words(found.runs.size, most)} That is among {most} agents.",
+        _threshold_words(found.runs),
         f"Instances of one seed share their qualities at every n, and agents 1 to {few} with their costs and "
         f"capacities are in all of them: the last column is about these {few}, where no other agents' costs blur the "
         "fall.",
-        privacy_words(found.size),
+        looks.privacy_words(found.runs.size),
         "The paper prints figure 5 as a picture and calls the fall approximately linear.",
-        f"Time: {cost_words(found.cost)}",
+        f"Time: {looks.cost_words(found.runs.cost)}",
     )
     return Analysis(headline(found), (agents_table(found),), notes, files)
 
 
-def _threshold_words(found: Found) -> str:
+def _threshold_words(runs: Runs) -> str:
     """Say which agent alone buys below the threshold most often: one such agent rules the mean of its instance."""
-    missed = {job: found.outcomes[job].missed.mean(axis=0) for job in found.outcomes if job.method == ALONE}
+    missed = {job: outcome.missed.mean(axis=0) for job, outcome in runs.outcomes.items() if job.method == ALONE}
     job = max(missed, key=lambda one: float(missed[one].max()))
     return (
         f"The agent that buys below the threshold most often does so in {missed[job].max():,.0f} of "
-        f"{found.size.rounds:,} rounds alone (agent {int(missed[job].argmax()) + 1} of {job.place.distribution} "
+        f"{runs.size.rounds:,} rounds alone (agent {int(missed[job].argmax()) + 1} of {job.place.distribution} "
         f"instance {job.place.seed}). Where that is often, it makes most of the mean regret of all agents from the n "
         "on at which it joins, and federation changes little about it."
     )
@@ -99,8 +99,8 @@ def agents_table(found: Found) -> Table:
             for n in found.agents:
                 mine, alone = (found.regrets(distribution, n, m) for m in (method, ALONE))
                 body.append((
-                    distribution, method.name, method.privacy(found.size), str(n),
-                    words.number(float(mine.mean())), str(bootstrap(mine)), against(mine, alone),
+                    distribution, method.name, method.privacy(found.runs.size), str(n),
+                    words.number(float(mine.mean())), str(bootstrap(mine)), looks.against(mine, alone),
                     words.number(float(found.first(distribution, n, method).mean())),
                 ))  # fmt: skip
     columns = (
@@ -127,7 +127,7 @@ def headline(found: Found) -> str:
     said = []
     for distribution in DISTRIBUTIONS:
         parts = []
-        for method in (PAPER, TIGHT, FCB):
+        for method in METHODS[1:]:
             means = [float(found.first(distribution, n, method).mean()) for n in found.agents]
             bent = f", the last slope {bend(found.agents, means):.2f} of the first" if len(means) > 2 else ""
             parts.append(f"{method.name} to {means[-1] / means[0]:.2f}{bent}")
@@ -138,10 +138,37 @@ def headline(found: Found) -> str:
     )
 
 
-EXP3 = Experiment(
-    id="dp-combinatorial/exp3",
-    title="P-FCB, EXP3 (figure 5): regret against the number of agents",
-    reference=REFERENCE,
-    tags=("dp-combinatorial", "regret", "privacy"),
-    sweep=sweep,
+def agents_figure(found: Found) -> Figure:
+    """Draw means of regret and medians of FRR against n, a column a distribution."""
+    figure, (above, below) = looks.columns(2, 7.4, share_y=False)
+    size = found.runs.size
+    for distribution in DISTRIBUTIONS:
+        top, bottom = above[distribution], below[distribution]
+        theme.style(top, x="agents n", y=f"regret of agents 1 to {found.agents[0]}, mean (thousands)")
+        theme.style(bottom, x="agents n", y="FRR: regret over regret alone, median")
+        kit.title(top, f"{distribution}, m = {size.producers}, T = {size.rounds:,}")
+
+        def by_agents(
+            of: Callable[[Distribution, int, Method], Floats], method: Method, distribution: Distribution = distribution
+        ) -> Floats:
+            """(instances, numbers of agents) means over runs."""
+            return np.stack([of(distribution, n, method).mean(axis=1) for n in found.agents], axis=1)
+
+        alone = by_agents(found.regrets, ALONE)
+        for method in METHODS:
+            style = looks.line(method) | looks.dots(method)
+            looks.curve(top, found.agents, markets.band(by_agents(found.first, method) / 1000), style, method.name)
+            if method != ALONE:
+                ratios = by_agents(found.regrets, method) / alone
+                looks.curve(bottom, found.agents, markets.band(ratios, np.median), style, method.name)
+        bottom.axhline(1.0, **looks.line(ALONE))
+        for ax in (top, bottom):
+            ax.set_ylim(bottom=0.0)
+            ax.set_xticks(found.agents)
+    kit.legend(figure, above[DISTRIBUTIONS[0]], 4, looks.note(size))
+    return figure
+
+
+EXP3 = markets.REFERENCE.experiment(
+    "exp3", "P-FCB, EXP3 (figure 5): regret against the number of agents", ("regret", "privacy"), sweep
 )

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.experiments.dp_combinatorial import pictures, styles
-from posse.experiments.dp_combinatorial.methods import ALONE, FCB
-from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
-from posse.experiments.dp_combinatorial.rows import rows
-from posse.experiments.dp_combinatorial.statistics import Floats, band_of_ratio, curves
-from posse.experiments.dp_combinatorial.sweep import POINTS, Cost, Job, Outcomes, run_jobs
-from posse.experiments.dp_combinatorial.wording import cost_words, instances_words
-from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.dp_combinatorial import looks, markets
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, FULL, REFERENCE, SMALL, Runs
+from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import theme, words
 from posse.results.record import points_of
@@ -24,20 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SETTINGS = {"heterogeneous": False, "homogeneous": True}
-
-
-@dataclass(frozen=True)
-class Found:
-    """Everything the sweep found."""
-
-    size: Size
-    outcomes: Outcomes
-    cost: Cost
-
-    def regrets(self, distribution: Distribution, homogeneous: bool) -> tuple[Floats, Floats]:
-        """Return (instances, runs, points) regret of FCB and alone."""
-        places = self.size.places(distribution, homogeneous=homogeneous)
-        return curves(self.outcomes, places, FCB, self.size), curves(self.outcomes, places, ALONE, self.size)
 
 
 @dataclass(frozen=True)
@@ -55,38 +37,35 @@ class Ratio:
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run FCB and alone in both settings."""
     size = SMALL if small else FULL
-    jobs = [
-        Job(place, method, size)
-        for distribution in DISTRIBUTIONS
-        for homogeneous in SETTINGS.values()
-        for place in size.places(distribution, homogeneous=homogeneous)
-        for method in (ALONE, FCB)
-    ]
-    outcomes, cost = run_jobs(jobs, watch, 0.0, 0.98)
+    places = [p for d in DISTRIBUTIONS for same in SETTINGS.values() for p in size.places(d, homogeneous=same)]
+    runs = markets.run_markets(size, places, (ALONE, FCB), watch)
     watch("figure and analysis", 1.0)
-    return analyse(Found(size, outcomes, cost), out)
+    return analyse(runs, out)
 
 
-def analyse(found: Found, out: Path) -> Analysis:
+def regrets(runs: Runs, distribution: Distribution, homogeneous: bool) -> tuple[Floats, Floats]:
+    """Return (instances, runs, points) regret of FCB and alone."""
+    places = runs.size.places(distribution, homogeneous=homogeneous)
+    return runs.curves(places, FCB), runs.curves(places, ALONE)
+
+
+def analyse(runs: Runs, out: Path) -> Analysis:
     """Write rows and figure, and compare the settings."""
     ratios = []
     for distribution in DISTRIBUTIONS:
         for setting, homogeneous in SETTINGS.items():
-            fcb, alone = (curve[:, :, -1] for curve in found.regrets(distribution, homogeneous))
+            fcb, alone = (curve[:, :, -1] for curve in regrets(runs, distribution, homogeneous))
             each = fcb.mean(axis=1) / alone.mean(axis=1)
             ratios.append(Ratio(distribution, setting, regret_ratio(fcb, alone), tuple(each), float(fcb.mean())))
-    files = (
-        write_rows(out / "fig2.csv", rows(found.outcomes)),
-        *write_figure(ratio_figure(found), out, "fig2"),
-    )
+    files = write_files(out, "fig2", runs.rows(), ratio_figure(runs))
     notes = (
-        instances_words(found.size),
+        looks.instances_words(runs.size),
         "FCB sends everything after every round, in the clear: no privacy. In the homogeneous setting all agents have "
         "the costs and capacities of the first agent of the same seed, so the two settings share qualities.",
         "The paper prints figure 2 as a picture, without numbers in its text. Its theorem bounds the regret of the "
         f"homogeneous setting by O(ln(nT) / n), against O(ln T) alone: a ratio that falls as 1 / n, here "
-        f"{1 / found.size.agents:g}.",
-        f"Time: {cost_words(found.cost)}",
+        f"{1 / runs.size.agents:g}.",
+        f"Time: {looks.cost_words(runs.cost)}",
     )
     return Analysis(headline(ratios), (ratio_table(ratios),), notes, files)
 
@@ -113,28 +92,24 @@ def headline(ratios: Sequence[Ratio]) -> str:
     return f"FRR of FCB at the last round: {'; '.join(said)}."
 
 
-def ratio_figure(found: Found) -> Figure:
+def ratio_figure(runs: Runs) -> Figure:
     """Draw FRR over rounds, a panel a distribution."""
-    size = found.size
-    figure, (row,) = pictures.columns(1, 4.4)
-    x = points_of(size.rounds, POINTS) / 1000
+    size = runs.size
+    figure, (row,) = looks.columns(1, 4.4)
+    x = points_of(size.rounds, markets.POINTS) / 1000
     for distribution, ax in row.items():
         theme.style(ax, x="round (thousands)", y="FRR: regret of FCB over regret alone")
-        pictures.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}")
+        kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}")
         for setting, homogeneous in SETTINGS.items():
-            style = styles.line(FCB) | ({"color": styles.HOMOGENEOUS, "linestyle": (0, (5, 2))} if homogeneous else {})
-            band = band_of_ratio(*found.regrets(distribution, homogeneous))
-            pictures.curve(ax, x, band, style, f"FCB, {setting} agents")
+            style = looks.line(FCB) | ({"color": looks.HOMOGENEOUS, "linestyle": (0, (5, 2))} if homogeneous else {})
+            band = markets.band_of_ratio(*regrets(runs, distribution, homogeneous))
+            looks.curve(ax, x, band, style, f"FCB, {setting} agents")
         ax.set_ylim(0.0, 1.05)
-    note = f"Medians of {size.instances} instances, {size.runs} runs each; {pictures.INTERVAL}"
-    pictures.legend(figure, row[DISTRIBUTIONS[0]], 2, note)
+    note = f"Medians of {size.instances} instances, {size.runs} runs each; {looks.INTERVAL}"
+    kit.legend(figure, row[DISTRIBUTIONS[0]], 2, note)
     return figure
 
 
-FIG2 = Experiment(
-    id="dp-combinatorial/fig2",
-    title="P-FCB, figure 2: homogeneous against heterogeneous agents",
-    reference=REFERENCE,
-    tags=("dp-combinatorial", "regret"),
-    sweep=sweep,
-)
+FIG2 = REFERENCE.experiment(
+    "fig2", "P-FCB, figure 2: homogeneous against heterogeneous agents", ("regret",), sweep
+)  # fmt: skip

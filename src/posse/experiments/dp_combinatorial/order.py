@@ -2,81 +2,314 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from posse.experiments.dp_combinatorial import order_tables
-from posse.experiments.dp_combinatorial.fives import fives_table
-from posse.experiments.dp_combinatorial.fresh import Fresh, fresh_instances
-from posse.experiments.dp_combinatorial.methods import ALONE, FCB, PAPER, TIGHT, Method, matched
-from posse.experiments.dp_combinatorial.near import all_near, near_table, near_words
-from posse.experiments.dp_combinatorial.order_picture import order_figure
-from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
-from posse.experiments.dp_combinatorial.ranking import Break, Ranking, breaks_of, ranking
-from posse.experiments.dp_combinatorial.rows import rows
-from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.kit import Analysis, Experiment, Watch, write_figure, write_rows
+import numpy as np
+
+from posse.experiments import kit
+from posse.experiments.dp_combinatorial import looks, markets, ranking
+from posse.experiments.dp_combinatorial.exp1 import PUBLISHED
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DELTA,
+    FCB,
+    PAPER,
+    TIGHT,
+    UNIT,
+    Runs,
+    Size,
+    matched,
+    ratio_of_means,
+)
+from posse.experiments.dp_combinatorial.ranking import FIRST, SAVING, SHARE, Break, Fresh, Ranking
+from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
+from posse.results import theme, words
+from posse.results.statistics import Interval, regret_ratio
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INSTANCES, RUNS = 30, 4
 SMALL_INSTANCES = 3
-
-
-@dataclass(frozen=True)
-class Found:
-    """Everything the sweep found."""
-
-    size: Size
-    taken: tuple[Fresh, ...]
-    outcomes: Outcomes
-    breaks: tuple[Break, ...]
-    cost: Cost
-
-    def rankings(self) -> tuple[Ranking, ...]:
-        """One a distribution."""
-        return tuple(ranking(one, self.outcomes, self.size) for one in self.taken)
-
-
-def methods(size: Size) -> tuple[Method, ...]:
-    """What is compared."""
-    return (ALONE, PAPER, TIGHT, matched(size), FCB)
+FIVES = 4000
+"""Random fives drawn."""
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run all methods on the fresh instances, and look closer at those that break the order."""
-    size = replace(SMALL, instances=SMALL_INSTANCES) if small else replace(FULL, instances=INSTANCES, runs=RUNS)
-    taken = tuple(fresh_instances(distribution, size) for distribution in DISTRIBUTIONS)
-    jobs = [Job(place, method, size) for one in taken for place in one.kept for method in methods(size)]
-    outcomes, cost = run_jobs(jobs, watch, 0.0, 0.95)
+    size = (
+        replace(markets.SMALL, instances=SMALL_INSTANCES)
+        if small
+        else replace(markets.FULL, instances=INSTANCES, runs=RUNS)
+    )
+    instances = [ranking.fresh_instances(distribution, size) for distribution in markets.DISTRIBUTIONS]
+    places = [place for one in instances for place in one.kept]
+    runs = markets.run_markets(size, places, ranking.methods(size), watch, end=0.95)
     watch("instances that break the order", 0.95)
-    breaks = tuple(found for one in taken for found in breaks_of(one, outcomes, size))
+    breaks = [broken for one in instances for broken in ranking.breaks_of(one, runs)]
     watch("figure and analysis", 1.0)
-    return analyse(Found(size, taken, outcomes, breaks, cost), out)
+    return analyse(runs, instances, breaks, out)
 
 
-def analyse(found: Found, out: Path) -> Analysis:
+def analyse(runs: Runs, instances: Sequence[Fresh], breaks: Sequence[Break], out: Path) -> Analysis:
     """Write rows and figure, and say which targets are reached."""
-    rankings = found.rankings()
-    seen = all_near(found.taken, found.outcomes, found.size)
-    files = (
-        write_rows(out / "order.csv", rows(found.outcomes)),
-        *write_figure(order_figure(rankings, found.size), out, "order"),
-    )
+    rankings = [ranking.ranking(one, runs) for one in instances]
+    seen = [ranking.near(place, runs) for one in instances for place in one.kept]
+    files = write_files(out, "order", runs.rows(), order_figure(rankings, runs.size))
     tables = (
-        order_tables.order_table(rankings),
-        order_tables.noise_table(rankings, found.size),
-        order_tables.ratio_table(rankings, found.size),
-        fives_table(rankings),
-        near_table(seen),
-        *([order_tables.break_table(found.breaks)] if found.breaks else []),
+        order_table(rankings), noise_table(rankings, runs.size), ratio_table(rankings, runs.size),
+        fives_table(rankings), ranking.near_table(seen), *([break_table(breaks)] if breaks else []),
+    )  # fmt: skip
+    return Analysis(
+        headline(rankings), tables, (*notes(instances, breaks, runs), ranking.near_words(seen, rankings)), files
     )
-    notes = (*order_tables.notes(found.taken, found.breaks, found.size, found.cost), near_words(seen, rankings))
-    return Analysis(order_tables.headline(rankings), tables, notes, files)
 
 
-ORDER = Experiment(
-    id="dp-combinatorial/order",
-    title="P-FCB: does the order hold on fresh instances, and what is tight noise worth?",
-    reference=REFERENCE,
-    tags=("dp-combinatorial", "regret", "privacy", "must-hold"),
-    sweep=sweep,
-)
+def target(reached: bool) -> str:
+    """The word for a target."""
+    return "reached" if reached else "missed"
+
+
+def share_words(holds: Sequence[bool]) -> str:
+    """Write a share and whether it reaches the target.
+
+    >>> share_words([True] * 9 + [False]), share_words([True, False])
+    ('9 of 10 (90 %): reached', '1 of 2 (50 %): missed')
+    """
+    share = sum(holds) / len(holds)
+    return f"{sum(holds)} of {len(holds)} ({100 * share:.0f} %): {target(share >= SHARE)}"
+
+
+def saving_words(ratio: Interval) -> str:
+    """Say whether tight noise saves what it should, from regret with tight over regret with paper noise.
+
+    >>> saving_words(Interval(0.70, 0.60, 0.85, level=0.95, resamples=1, over="instances"))
+    'reached by the median, not by the whole interval'
+    """
+    if ratio.estimate > 1 - SAVING:
+        return "missed"
+    return "reached by the " + ("whole interval" if ratio.high <= 1 - SAVING else "median, not by the whole interval")
+
+
+def order_table(rankings: Sequence[Ranking]) -> Table:
+    """How often the order holds."""
+    rows: list[tuple[str, str, str]] = [
+        (one.distribution, share_words(one.holds), ", ".join(_broken(one)) or "none") for one in rankings
+    ]
+    both = [held for one in rankings for held in one.holds]
+    rows.append(("both", share_words(both), ""))
+    columns = ("distribution", "instances in order", "out of order")
+    return Table(
+        f"Regret alone > P-FCB (paper noise) > FCB: target {100 * SHARE:g} % of instances", columns, tuple(rows)
+    )
+
+
+def _broken(one: Ranking) -> list[str]:
+    return [str(seed) for seed, held in zip(one.seeds, one.holds, strict=True) if not held]
+
+
+def noise_table(rankings: Sequence[Ranking], size: Size) -> Table:
+    """Tight noise beside paper noise, at the same claimed and at the same proved figure."""
+    proved = f"({PAPER.proved(size):g}, {DELTA:g})"
+    rows = []
+    for one in rankings:
+        claimed, same = regret_ratio(one.tight, one.paper), regret_ratio(one.matched, one.paper)
+        rows += [
+            (
+                one.distribution, f"claimed (1, {DELTA:g})", f"(1, {DELTA:g})", proved, str(claimed),
+                saving_words(claimed),
+            ),
+            (one.distribution, f"proved {proved}", proved, proved, str(same), "no target"),
+        ]  # fmt: skip
+    columns = (
+        "distribution", "the same", "tight noise proves", "paper noise proves",
+        "regret with tight over with paper, median", f"target: {100 * SAVING:g} % less",
+    )  # fmt: skip
+    return Table(f"Tight noise beside paper noise, unit {UNIT}", columns, tuple(rows))
+
+
+def ratio_table(rankings: Sequence[Ranking], size: Size) -> Table:
+    """FRR and ratios to FCB of every method."""
+    rows = []
+    for one in rankings:
+        regrets = {PAPER: one.paper, TIGHT: one.tight, matched(size): one.matched}
+        for method, mine in regrets.items():
+            rows.append((
+                one.distribution, method.name, method.privacy(size), str(regret_ratio(mine, one.alone)),
+                str(ratio_of_means(mine, one.fcb)), str(regret_ratio(mine, one.fcb)),
+            ))  # fmt: skip
+        rows += [
+            (one.distribution, "FCB", "none: in the clear", str(regret_ratio(one.fcb, one.alone)), "1", "1"),
+            (
+                one.distribution, "alone", "nothing is sent", "1", str(ratio_of_means(one.alone, one.fcb)),
+                str(regret_ratio(one.alone, one.fcb)),
+            ),
+        ]  # fmt: skip
+    columns = ("distribution", "method", "privacy", "FRR, median", "over FCB, ratio of means", "over FCB, median")
+    return Table("Ratios of regret, 95 % intervals over instances", columns, tuple(rows))
+
+
+def break_table(breaks: Sequence[Break]) -> Table:
+    """Every instance out of order."""
+    rows = tuple(
+        (
+            one.distribution, str(one.seed), words.number(one.alone), words.number(one.paper), words.number(one.fcb),
+            "P-FCB not below alone" if one.paper >= one.alone else "FCB not below P-FCB", f"{one.runs} of {one.of}",
+            f"{one.worse} of {one.agents}, the worst {one.worst:.2f} times", str(one.seen),
+        )
+        for one in breaks
+    )  # fmt: skip
+    columns = (
+        "distribution", "instance", "alone", "P-FCB, paper noise", "FCB", "what breaks", "runs out of order",
+        "agents that lose by taking part", "their estimates at the last round",
+    )  # fmt: skip
+    return Table("Instances out of order (regret an agent)", columns, rows)
+
+
+def headline(rankings: Sequence[Ranking]) -> str:
+    """Say which targets are reached."""
+    both = [held for one in rankings for held in one.holds]
+    each = "; ".join(_saved(one) for one in rankings)
+    return (
+        f"The order alone > P-FCB > FCB holds in {share_words(both)}. Regret with tight noise over that with paper "
+        f"noise, unit {UNIT}: {each}. {published_words(fives(rankings))}"
+    )
+
+
+def _saved(one: Ranking) -> str:
+    claimed, proved = regret_ratio(one.tight, one.paper), regret_ratio(one.matched, one.paper)
+    return (
+        f"{one.distribution} {claimed} at the same claimed (1, {DELTA:g}) (target of {100 * SAVING:g} % less "
+        f"{saving_words(claimed)}), {proved} at the same proved figure"
+    )
+
+
+def notes(instances: Sequence[Fresh], breaks: Sequence[Break], runs: Runs) -> tuple[str, ...]:
+    """What a reader must know about the order."""
+    size = runs.size
+    skipped = "; ".join(
+        f"{one.distribution}: {FIRST} to {one.kept[-1].seed} without {', '.join(map(str, one.skipped)) or 'exception'}"
+        for one in instances
+    )
+    return (
+        f"Instances are consecutive seeds, without those whose quality constraint binds ({skipped}): "
+        f"{size.instances} of each distribution, {words.count(size.runs, 'run')} each, the same seeds for every "
+        "method. Whether it binds is known before anything is run.",
+        looks.privacy_words(size),
+        _why(breaks),
+        f"Time: {looks.cost_words(runs.cost)}",
+    )
+
+
+def _why(breaks: Sequence[Break]) -> str:
+    if not breaks:
+        return "No instance is out of order."
+    losing = [one for one in breaks if one.paper >= one.alone]
+    seen = [one for one in losing if one.seen.left + one.seen.kept > 0]
+    return (
+        f"{words.count(len(breaks), 'instance')} out of order, in {len(losing)} because P-FCB has not less regret than "
+        f"alone; in {len(seen)} of these some agent's decision about a producer is wrong at the last round because "
+        "noise that it accepted holds its estimate beside the truth. Reports count ten times when accepted, and are "
+        "accepted when their ratio is near the agent's own estimate, however large their noise is."
+    )
+
+
+# What a paper with five instances could have found: random fives, drawn from many instances.
+
+
+@dataclass(frozen=True)
+class Five:
+    """Where a published ratio lies among those of random fives."""
+
+    distribution: str
+    what: str
+    low: float
+    high: float
+    published: float
+
+    @property
+    def where(self) -> str:
+        """Inside the range of 95 % of random fives, or outside."""
+        return "inside" if self.low <= self.published <= self.high else "outside"
+
+
+def fives(rankings: Sequence[Ranking]) -> list[Five]:
+    """Every published ratio; that of P-FCB over alone follows from the two that are printed."""
+    made = []
+    for one in rankings:
+        printed = PUBLISHED[one.distribution]
+        paper, alone = printed[PAPER.name], printed[ALONE.name]
+        for what, mine, base, published in (
+            ("P-FCB over FCB", one.paper, one.fcb, paper),
+            ("alone over FCB", one.alone, one.fcb, alone),
+            ("P-FCB over alone", one.paper, one.alone, paper / alone),
+        ):
+            made.append(Five(one.distribution, what, *spread_of_fives(mine, base), published))
+    return made
+
+
+def spread_of_fives(mine: Floats, base: Floats) -> tuple[float, float]:
+    """Range that holds 95 % of the ratios of means of random fives, or of all where there are fewer."""
+    a, b = mine.mean(axis=1), base.mean(axis=1)
+    rng = np.random.default_rng(0)
+    five = min(5, len(a))
+    chosen = np.array([rng.choice(len(a), five, replace=False) for _ in range(FIVES)])
+    low, high = np.quantile(a[chosen].mean(axis=1) / b[chosen].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def fives_table(rankings: Sequence[Ranking]) -> Table:
+    """What a paper with five instances could have found, drawn from ours."""
+    rows = tuple(
+        (five.distribution, five.what, f"{five.low:.2f} to {five.high:.2f}", f"{five.published:.3g}", five.where)
+        for five in fives(rankings)
+    )
+    columns = ("distribution", "ratio of regrets", "95 % of random fives", "published", "published lies")
+    return Table("Ratios of means of five instances drawn from ours", columns, rows)
+
+
+def published_words(made: Sequence[Five]) -> str:
+    """Say which published ratios five of our instances would hardly give."""
+    out = [f"{one.distribution} {one.what} ({one.published:.3g})" for one in made if one.where == "outside"]
+    inside = f"{len(made) - len(out)} of {len(made)} published ratios lie within 95 % of random fives of our instances"
+    return f"{inside}{'; not ' + words.listed(out) if out else ''}."
+
+
+def order_figure(rankings: Sequence[Ranking], size: Size) -> Figure:
+    """Draw FRR of every instance, sorted by that of P-FCB with paper noise."""
+    figure, (row,) = looks.columns(1, 4.9)
+    for one in rankings:
+        _panel(row[one.distribution], one, size)
+    note = (
+        f"{words.count(size.runs, 'run')} an instance. Circled: out of order (alone > P-FCB with paper noise > FCB).\n"
+        f"{looks.privacy_note(size, same=True)}"
+    )
+    kit.legend(figure, row[rankings[0].distribution], 3, note)
+    return figure
+
+
+def _panel(ax: Axes, one: Ranking, size: Size) -> None:
+    theme.style(ax, x="instances, sorted by P-FCB with paper noise", y="FRR: regret over regret alone", grid="y")
+    kit.title(ax, f"{one.distribution}, n = {size.agents}, m = {size.producers}")
+    alone, paper = one.alone.mean(axis=1), one.paper.mean(axis=1)
+    order = np.argsort(paper / alone)
+    x = np.arange(len(order))
+    regrets = {PAPER: one.paper, matched(size): one.matched, TIGHT: one.tight, FCB: one.fcb}
+    for method, regret in regrets.items():
+        ax.plot(x, (regret.mean(axis=1) / alone)[order], linestyle="", label=method.name, **looks.dots(method))
+    broken = np.flatnonzero(~np.array(one.holds)[order])
+    ring = {"markersize": 12, "markerfacecolor": "none", "color": looks.line(ALONE)["color"]}
+    ax.plot(broken, (paper / alone)[order][broken], "o", **ring)
+    ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
+    ax.set_xticks([])
+    ax.set_ylim(bottom=0.0)
+
+
+ORDER = markets.REFERENCE.experiment(
+    "order", "P-FCB: does the order hold on fresh instances, and what is tight noise worth?",
+    ("regret", "privacy", "must-hold"), sweep,
+)  # fmt: skip

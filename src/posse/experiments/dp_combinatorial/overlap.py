@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.experiments.dp_combinatorial import pictures, styles
-from posse.experiments.dp_combinatorial.methods import ALONE, FCB, PAPER, TIGHT, Method
-from posse.experiments.dp_combinatorial.problem import DISTRIBUTIONS, FULL, REFERENCE, SMALL, Size
-from posse.experiments.dp_combinatorial.rows import rows
-from posse.experiments.dp_combinatorial.statistics import Floats, at_end, band
-from posse.experiments.dp_combinatorial.sweep import Cost, Job, Outcomes, run_jobs
-from posse.experiments.dp_combinatorial.wording import against, cost_words, privacy_note, privacy_words
-from posse.experiments.kit import Analysis, Experiment, Table, Watch, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.dp_combinatorial import looks, markets
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    FULL,
+    PAPER,
+    SMALL,
+    TIGHT,
+    Method,
+    Runs,
+)
+from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import theme, words
 from posse.results.statistics import regret_ratio
@@ -31,65 +37,54 @@ METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 @dataclass(frozen=True)
 class Found:
-    """Everything the sweep found."""
+    """Runs at every share of the producers."""
 
-    size: Size
+    runs: Runs
     shares: tuple[float, ...]
-    outcomes: Outcomes
-    cost: Cost
 
     def regrets(self, distribution: Distribution, share: float, method: Method) -> Floats:
         """(instances, runs) regret an agent."""
-        return at_end(self.outcomes, self.size.places(distribution, overlap=share), method, self.size)
+        return self.runs.at_end(self.runs.size.places(distribution, overlap=share), method)
 
     def free(self, distribution: Distribution, share: float) -> list[int]:
         """Places of the instances whose constraint does not bind."""
-        places = self.size.places(distribution, overlap=share)
+        places = self.runs.size.places(distribution, overlap=share)
         return [k for k, place in enumerate(places) if not binds(place.market())]
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method at every share."""
     size, shares = (SMALL, SMALL_SHARES) if small else (replace(FULL, instances=INSTANCES, runs=RUNS), SHARES)
-    jobs = [
-        Job(place, method, size)
-        for distribution in DISTRIBUTIONS
-        for share in shares
-        for place in size.places(distribution, overlap=share)
-        for method in METHODS
-    ]
-    outcomes, cost = run_jobs(jobs, watch, 0.0, 0.98)
+    places = [place for d in DISTRIBUTIONS for share in shares for place in size.places(d, overlap=share)]
+    runs = markets.run_markets(size, places, METHODS, watch)
     watch("figure and analysis", 1.0)
-    return analyse(Found(size, shares, outcomes, cost), out)
+    return analyse(Found(runs, shares), out)
 
 
 def analyse(found: Found, out: Path) -> Analysis:
     """Write rows and figure, and say what is left of the benefit."""
-    files = (
-        write_rows(out / "overlap.csv", rows(found.outcomes)),
-        *write_figure(share_figure(found), out, "overlap"),
-    )
-    size = found.size
+    files = write_files(out, "overlap", found.runs.rows(), share_figure(found))
+    size = found.runs.size
     notes = (
         f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
         f"{words.count(size.runs, 'run')} each, the same seeds for every method. Each agent deals with this share of "
         f"the {size.producers} producers, drawn for each by itself: of n agents about a share of n know a producer.",
         f"The quality constraint binds in: {_binding(found)}. With few producers an agent is more often left with a "
         "purchase that it may not make, and regret is then ruled by rounds below the threshold.",
-        privacy_words(size),
+        looks.privacy_words(size),
         "The paper leaves overlapping sets of producers to future work: there is nothing to compare with.",
-        f"Time: {cost_words(found.cost)}",
+        f"Time: {looks.cost_words(found.runs.cost)}",
     )
     return Analysis(headline(found), (share_table(found),), notes, files)
 
 
 def _binding(found: Found) -> str:
-    said = []
-    for distribution in DISTRIBUTIONS:
-        for share in found.shares:
-            count = found.size.instances
-            said.append(f"{distribution} {share:g}: {count - len(found.free(distribution, share))} of {count}")
-    return "; ".join(said)
+    count = found.runs.size.instances
+    return "; ".join(
+        f"{distribution} {share:g}: {count - len(found.free(distribution, share))} of {count}"
+        for distribution in DISTRIBUTIONS
+        for share in found.shares
+    )
 
 
 def share_table(found: Found) -> Table:
@@ -100,8 +95,8 @@ def share_table(found: Found) -> Table:
             for share in found.shares:
                 mine, alone = (found.regrets(distribution, share, m) for m in (method, ALONE))
                 body.append((
-                    distribution, method.name, method.privacy(found.size), f"{share:g}",
-                    words.number(float(mine.mean())), against(mine, alone),
+                    distribution, method.name, method.privacy(found.runs.size), f"{share:g}",
+                    words.number(float(mine.mean())), looks.against(mine, alone),
                     _unbound(mine, alone, found.free(distribution, share)),
                 ))  # fmt: skip
     columns = (
@@ -112,54 +107,50 @@ def share_table(found: Found) -> Table:
 
 
 def _unbound(mine: Floats, alone: Floats, free: list[int]) -> str:
-    return f"{against(mine[free], alone[free])} ({len(free)} instances)" if len(free) > 1 else f"{len(free)} instances"
+    few = f"{len(free)} instances"
+    return f"{looks.against(mine[free], alone[free])} ({few})" if len(free) > 1 else few
 
 
 def headline(found: Found) -> str:
     """Say what FRR becomes when little is shared."""
     said = []
+    first, last = found.shares[0], found.shares[-1]
     for distribution in DISTRIBUTIONS:
         parts = []
-        for method in (PAPER, TIGHT, FCB):
-            ends = (found.shares[0], found.shares[-1])
+        for method in METHODS[1:]:
             most, least = (
                 regret_ratio(found.regrets(distribution, s, method), found.regrets(distribution, s, ALONE))
-                for s in ends
+                for s in (first, last)
             )
             parts.append(f"{method.name} {most.estimate:.2f} to {least.estimate:.2f}")
         said.append(f"{distribution}: {', '.join(parts)}")
-    first, last = found.shares[0], found.shares[-1]
     return f"FRR as agents deal with {first:g} to {last:g} of the producers. {'. '.join(said)}."
 
 
 def share_figure(found: Found) -> Figure:
     """Draw FRR against the share, a panel a distribution."""
-    size = found.size
-    figure, (row,) = pictures.columns(1, 4.8)
-    for distribution in DISTRIBUTIONS:
-        ax = row[distribution]
+    size = found.runs.size
+    figure, (row,) = looks.columns(1, 4.8)
+    for distribution, ax in row.items():
         theme.style(ax, x="share of producers that an agent deals with", y="FRR: regret over regret alone, median")
-        pictures.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
+        kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
+
+        def by_share(method: Method, distribution: Distribution = distribution) -> Floats:
+            """(instances, shares) means over runs."""
+            return np.stack([found.regrets(distribution, s, method).mean(axis=1) for s in found.shares], axis=1)
+
+        alone = by_share(ALONE)
         for method in METHODS[1:]:
-            ratios = [
-                found.regrets(distribution, share, method).mean(axis=1)
-                / found.regrets(distribution, share, ALONE).mean(axis=1)
-                for share in found.shares
-            ]
-            style = styles.line(method) | styles.dots(method)
-            pictures.curve(ax, found.shares, band(np.stack(ratios, axis=1), np.median), style, method.name)
-        ax.axhline(1.0, label=ALONE.name, **styles.line(ALONE))
+            style = looks.line(method) | looks.dots(method)
+            looks.curve(ax, found.shares, markets.band(by_share(method) / alone, np.median), style, method.name)
+        ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
         ax.set_ylim(bottom=0.0)
         ax.set_xticks(found.shares)
-    note = f"{size.instances} instances, {size.runs} runs each; {pictures.INTERVAL}.\n{privacy_note(size)}"
-    pictures.legend(figure, row[DISTRIBUTIONS[0]], 4, note)
+    kit.legend(figure, row[DISTRIBUTIONS[0]], 4, looks.note(size))
     return figure
 
 
-OVERLAP = Experiment(
-    id="dp-combinatorial/overlap",
-    title="P-FCB beyond the paper: agents that share only some producers",
-    reference=REFERENCE,
-    tags=("dp-combinatorial", "regret", "privacy", "beyond the paper"),
-    sweep=sweep,
-)
+OVERLAP = markets.REFERENCE.experiment(
+    "overlap", "P-FCB beyond the paper: agents that share only some producers",
+    ("regret", "privacy", "beyond the paper"), sweep,
+)  # fmt: skip

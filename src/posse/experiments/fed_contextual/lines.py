@@ -8,7 +8,7 @@ from typing import Any
 
 from posse.experiments.fed_contextual.forms import Form
 from posse.experiments.fed_contextual.settings import KINDS, SETTINGS
-from posse.policies.contextual.probabilities import EXPLORATIONS
+from posse.policies.contextual.registry import EXPLORATIONS
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
 
 LABELS = {"greedy": "Greedy", "epsilon-greedy": "ε-Greedy", "softmax": "Softmax", "falcon": "FALCON", "init": "Init"}

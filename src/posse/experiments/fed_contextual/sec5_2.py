@@ -15,7 +15,7 @@ from posse.experiments.fed_contextual.settings import KINDS
 from posse.experiments.fed_contextual.statements import Statement, alike, better, counts, statement_table
 from posse.experiments.fed_contextual.tables import protocol_note, rate_table, rows_of
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
-from posse.policies.contextual.probabilities import EXPLORATIONS
+from posse.policies.contextual.registry import EXPLORATIONS
 from posse.results import theme
 from posse.results.theme import INK
 
