@@ -17,20 +17,25 @@ apart. Their code computes `reward_gap` over all rows learnt so far and all held
 rows apart, and its absolute value is above 0 for any model (`gap_without_leak`). Here one half of the rows fits the
 rule and the other scores it (`split`); `split=False` is the in-sample form, whose result says so and has no interval.
 
-Intervals are over rows, given the model: a model of another seed has another advantage.
+Intervals are over rows, given the model: a model of another seed has another advantage. `BY_REWARD`, `BY_LOSS` and
+`BY_ERROR` are the rules as an `Attack`: an estimate from what the adversary has, apart from its verdict.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.privacy.leakage.rates import Membership
+from posse.core.roles import View
+from posse.privacy.leakage.attack import Attack, Score
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,6 +70,83 @@ class Pairs:
         return Pairs(self.arms[rows], self.rewards[rows])
 
 
+Rows = TypeVar("Rows", Pairs, Floats)
+
+
+class Called(NamedTuple):
+    """The estimate: which rows are called members, and by which rule."""
+
+    rule: str
+    rows: Bools
+
+
+def call_by_reward(view: View) -> Called:
+    """Call a row a member if its reward is more frequent on known members, given the arm; p(r given a) is counted.
+
+    A pair of arm and reward that was never seen is called no member.
+    """
+    members, others, rows = _known(view)
+    pairs, arms = _codes(members, others, rows)
+    first, second = len(members), len(members) + len(others)
+    for_member = _conditional(pairs, arms, np.arange(first))
+    for_other = _conditional(pairs, arms, np.arange(first, second))
+    return Called("p_train(r | a) > p_test(r | a)", (for_member > for_other)[pairs[second:]])
+
+
+def call_by_loss(view: View) -> Called:
+    """Call a row a member if its loss is at most a threshold: the one of largest TPR - FPR on known rows."""
+    members, others, rows = _known(view)
+    threshold = _threshold(members, others)
+    return Called(f"loss at most {threshold:.4g}", rows <= threshold)
+
+
+def call_by_error(view: View, bins: int = 20) -> Called:
+    """Call a row a member if its bin of errors holds a larger share of the known members than of the others.
+
+    Yeom's second adversary, with the densities of the error estimated from `bins` quantiles instead of taken as normal.
+    """
+    members, others, rows = _known(view)
+    edges = np.quantile(np.concatenate([members, others]), np.arange(1, bins) / bins)
+    shares = [
+        np.bincount(np.searchsorted(edges, some, "right"), minlength=bins) / len(some) for some in (members, others)
+    ]
+    called = shares[0] > shares[1]
+    return Called(f"one of {int(called.sum())} bins of {bins}", called[np.searchsorted(edges, rows, "right")])
+
+
+def verdict(attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95) -> Membership:
+    """Compare the rows called members with those that are."""
+    member: Bools = truth["member"]
+    inside, outside = called.rows[member], called.rows[~member]
+    return Membership(
+        attack,
+        called.rule,
+        len(inside),
+        int(inside.sum()),
+        len(outside),
+        int(outside.sum()),
+        truth["apart"],
+        confidence,
+    )
+
+
+def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) -> tuple[View, dict[str, Any]]:
+    """Make the view of an adversary who has asked a model about rows, and the truth to score it by.
+
+    It knows of one random half of the rows whether they are members, and calls the other half. With `split=False` it
+    knows all of them and calls the same rows: in sample.
+    """
+    fit, score = _rows(len(members), split, seed, 0)
+    fit_others, score_others = _rows(len(others), split, seed, 1)
+    own = {
+        "members": members.take(fit),
+        "others": others.take(fit_others),
+        "rows": _joined(members.take(score), others.take(score_others)),
+    }
+    member = np.arange(len(score) + len(score_others)) < len(score)
+    return View(("adversary",), (), {"adversary": own}, {}), {"member": member, "apart": split}
+
+
 def reward_attack(
     members: Pairs, others: Pairs, *, split: bool = True, seed: int = 0, confidence: float = 0.95
 ) -> Membership:
@@ -75,15 +157,8 @@ def reward_attack(
     >>> round(reward_attack(learnt_by_heart, guessed).advantage, 1)
     0.5
     """
-    fit, score = _rows(len(members), split, seed, 0)
-    fit_others, score_others = _rows(len(others), split, seed, 1)
-    pairs, arms = _codes(members, others)
-    at = len(members)
-    for_member = _conditional(pairs, arms, fit)
-    for_other = _conditional(pairs, arms, at + fit_others)
-    called = (for_member > for_other)[pairs]
-    rule = "p_train(r | a) > p_test(r | a)"
-    return _verdict(REWARD, rule, called[:at][score], called[at:][score_others], split, confidence)
+    view, truth = probes(members, others, split=split, seed=seed)
+    return verdict(REWARD, BY_REWARD.estimate(view), truth, confidence)
 
 
 def loss_attack(
@@ -91,19 +166,12 @@ def loss_attack(
 ) -> Membership:
     """Attack by the loss of each row, such as `score_errors` squared: a member if it is at most a threshold.
 
-    The threshold is the one of largest TPR - FPR.
-
     >>> made = loss_attack(np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
     >>> round(made.advantage, 1), made.leaks
     (0.5, True)
     """
-    inside, outside = _finite(members, "losses"), _finite(others, "losses")
-    fit, score = _rows(len(inside), split, seed, 0)
-    fit_others, score_others = _rows(len(outside), split, seed, 1)
-    threshold = _threshold(inside[fit], outside[fit_others])
-    rule = f"loss at most {threshold:.4g}"
-    called, accused = inside[score] <= threshold, outside[score_others] <= threshold
-    return _verdict(LOSS, rule, called, accused, split, confidence)
+    view, truth = probes(_finite(members, "losses"), _finite(others, "losses"), split=split, seed=seed)
+    return verdict(LOSS, BY_LOSS.estimate(view), truth, confidence)
 
 
 def error_attack(
@@ -117,23 +185,13 @@ def error_attack(
 ) -> Membership:
     """Attack by the error of each row: a member if its bin holds a larger share of the members than of the others.
 
-    Yeom's second adversary, with the densities of the error estimated from `bins` quantiles instead of taken as normal.
-
     >>> made = error_attack(np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
     >>> round(made.advantage, 1), made.leaks
     (0.5, True)
     """
     check.at_least(2, bins=bins)
-    inside, outside = _finite(members, "errors"), _finite(others, "errors")
-    fit, score = _rows(len(inside), split, seed, 0)
-    fit_others, score_others = _rows(len(outside), split, seed, 1)
-    pooled = np.concatenate([inside[fit], outside[fit_others]])
-    edges = np.quantile(pooled, np.arange(1, bins) / bins)
-    at, at_others = np.searchsorted(edges, inside, "right"), np.searchsorted(edges, outside, "right")
-    shares = [np.bincount(some, minlength=bins) / len(some) for some in (at[fit], at_others[fit_others])]
-    called = shares[0] > shares[1]
-    rule = f"one of {int(called.sum())} bins of {bins}"
-    return _verdict(ERROR, rule, called[at[score]], called[at_others[score_others]], split, confidence)
+    view, truth = probes(_finite(members, "errors"), _finite(others, "errors"), split=split, seed=seed)
+    return verdict(ERROR, call_by_error(view, bins), truth, confidence)
 
 
 def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
@@ -180,10 +238,10 @@ def _rows(count: int, split: bool, seed: int, group: int) -> tuple[Ints, Ints]:
     return shuffled[: count // 2], shuffled[count // 2 :]
 
 
-def _codes(members: Pairs, others: Pairs) -> tuple[Ints, Ints]:
+def _codes(*some: Pairs) -> tuple[Ints, Ints]:
     """Number the pairs (arm, reward) and the arms that occur."""
-    _, arms = np.unique(np.concatenate([members.arms, others.arms]), return_inverse=True)
-    values, rewards = np.unique(np.concatenate([members.rewards, others.rewards]), return_inverse=True)
+    _, arms = np.unique(np.concatenate([pairs.arms for pairs in some]), return_inverse=True)
+    values, rewards = np.unique(np.concatenate([pairs.rewards for pairs in some]), return_inverse=True)
     _, pairs = np.unique(arms * len(values) + rewards, return_inverse=True)
     return pairs, arms
 
@@ -209,9 +267,16 @@ def _threshold(members: Floats, others: Floats) -> float:
     return float((inside[best] + above.min()) / 2) if len(above) else float(inside[best])
 
 
-def _verdict(attack: str, rule: str, members: Bools, others: Bools, split: bool, confidence: float) -> Membership:
-    found, accused = int(members.sum()), int(others.sum())
-    return Membership(attack, rule, len(members), found, len(others), accused, split, confidence)
+def _known(view: View) -> tuple[Any, Any, Any]:
+    """Return known members, known others and the rows to call: what the adversary has of its own."""
+    (own,) = view.secrets.values()
+    return own["members"], own["others"], own["rows"]
+
+
+def _joined(first: Rows, second: Rows) -> Rows:
+    if isinstance(first, Pairs):
+        return Pairs(np.concatenate([first.arms, second.arms]), np.concatenate([first.rewards, second.rewards]))
+    return np.concatenate([first, second])
 
 
 def _finite(values: ArrayLike, what: str) -> Floats:
@@ -221,3 +286,141 @@ def _finite(values: ArrayLike, what: str) -> Floats:
     if not np.isfinite(made).all():
         raise ConfigError(f"{what} must be finite, got {made[~np.isfinite(made)][0]}. Leave out rows without one.")
     return made
+
+
+@dataclass(frozen=True)
+class Membership:
+    """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et al. 2018).
+
+    >>> print(Membership("loss", "squared error at most 0.1", 500, 300, 500, 250, apart=True).sentence())
+    loss (member if squared error at most 0.1): advantage 0.100 [0.038, 0.161] at confidence 0.95, from 300 of 500
+    members and 250 of 500 others called members.
+    """
+
+    attack: str
+    rule: str
+    """When a row is called a member."""
+    members: int
+    found: int
+    """Members called members."""
+    others: int
+    accused: int
+    """Others called members."""
+    apart: bool
+    """Whether the rule was fitted on other rows than those it was scored on."""
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        check.at_least(1, members=self.members)
+        check.at_least(1, others=self.others)
+        check.between(0, self.members, found=self.found)
+        check.between(0, self.others, accused=self.accused)
+        check_confidence(self.confidence)
+
+    @property
+    def true_positive_rate(self) -> float:
+        """Share of members that are called members."""
+        return self.found / self.members
+
+    @property
+    def false_positive_rate(self) -> float:
+        """Share of others that are called members."""
+        return self.accused / self.others
+
+    @property
+    def advantage(self) -> float:
+        """TPR - FPR: 0 for a guess, 1 for certainty; below 0 where the rule was fitted on noise."""
+        return self.true_positive_rate - self.false_positive_rate
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Newcombe's interval for the advantage of this rule on this model; None in sample, where none covers."""
+        if not self.apart:
+            return None
+        return difference_interval(self.found, self.members, self.accused, self.others, self.confidence)
+
+    @property
+    def score(self) -> Score:
+        """The advantage as the score of an attack; in sample its interval is all of [-1, 1], since none covers."""
+        return Score(self.advantage, self.interval or (-1.0, 1.0), self.sentence())
+
+    @property
+    def leaks(self) -> bool:
+        """Whether membership shows: the interval lies above 0. Never in sample, where noise alone shows it."""
+        return self.interval is not None and self.interval[0] > 0
+
+    def sentence(self) -> str:
+        """Say what came out."""
+        counted = f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} others"
+        known = "in sample, above 0 without any leak" if self.interval is None else ""
+        if self.interval is not None:
+            known = f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence {self.confidence:g}"
+        return (
+            f"{self.attack} (member if {self.rule}): advantage {self.advantage:.3f} {known}, from {counted} called "
+            "members."
+        )
+
+
+def difference_interval(
+    found: int, members: int, accused: int, others: int, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Interval for a difference of two independent shares, from Wilson's intervals (l, u) of each.
+
+    [d - sqrt((p - l)^2 + (u' - p')^2), d + sqrt((u - p)^2 + (p' - l')^2)]. Newcombe: Interval estimation for the
+    difference between independent proportions, Statistics in Medicine 1998, method 10: 95 % intervals cover 92 to 97 %,
+    whatever the counts.
+
+    >>> [round(edge, 4) for edge in difference_interval(56, 70, 48, 80)]
+    [0.0524, 0.3339]
+    """
+    first, second = _wilson(found, members, confidence), _wilson(accused, others, confidence)
+    p, q = found / members, accused / others
+    low = p - q - math.hypot(p - first[0], second[1] - q)
+    high = p - q + math.hypot(first[1] - p, q - second[0])
+    return low, high
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence that no interval has."""
+    if not 0 < confidence < 1:
+        raise ConfigError(f"confidence must be above 0 and below 1, got {confidence}. 0.95 is usual.")
+
+
+def _wilson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, square = hits / trials, z * z / trials
+    middle, half = share + square / 2, z * math.sqrt(share * (1 - share) / trials + square / trials / 4)
+    return (middle - half) / (1 + square), (middle + half) / (1 + square)
+
+
+def _attack(
+    name: str, title: str, adversary: tuple[str, ...], claim: str, estimate: Callable[[View], Called],
+    planted: Callable[[Bools], Pairs | Floats],
+) -> Attack:  # fmt: skip
+    """Make a membership attack; `planted` gives the rows of a model that shows who is a member."""
+
+    def plant(view: View, truth: Mapping[str, Any]) -> View:
+        members, others, _ = _known(view)
+        known = (np.ones(len(members), np.bool_), np.zeros(len(others), np.bool_), truth["member"])
+        own = dict(zip(("members", "others", "rows"), map(planted, known), strict=True))
+        return View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public)
+
+    def score(called: Called, truth: Mapping[str, Any]) -> Score:
+        return verdict(title, called, truth).score
+
+    return Attack(name, title, adversary, claim, estimate, score, lambda _: 0.0, plant)
+
+
+def _by_heart(member: Bools) -> Floats:
+    """Return losses of a model that learnt its members by heart: 0 on them, 1 on others."""
+    return (~member).astype(np.float64)
+
+
+BY_REWARD = _attack(
+    "membership-by-reward", REWARD, ("puller", "payee"), "Puller and payee together hold every arm with its reward.",
+    call_by_reward, lambda member: Pairs(np.zeros(len(member)), member.astype(np.float64)),
+)  # fmt: skip
+MODEL = "The model is held in shares; whoever brings all shares together can read it, and it carries no noise."
+BY_LOSS = _attack("membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart)
+BY_ERROR = _attack("membership-by-error", ERROR, ("puller", "payee", "party"), MODEL, call_by_error, _by_heart)
+"""The attacks on a model: an adversary who sees arms and rewards, and one who can read the model as well."""
