@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from posse.cli.helptext import help_of
 
+from posse.cli.flags import help_of
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call
@@ -20,7 +20,7 @@ def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
 
 
 def test_other_commands_take_their_settings(posse: Call) -> None:
-    shown = posse("problems", "--help", COLUMNS="200").out
+    shown = posse("arms", "--help", COLUMNS="200").out
     for name in ProblemSettings.model_fields:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "data")
 
@@ -29,7 +29,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(posse: Call) -> None
     Path("run.toml").write_text('owners = 4\nbudget = 80\nlevel = "paper"\nmask = false\npaillier_bits = 2048\n')
     outcome = posse("run", "samba", "--config", "run.toml", "--budget", "70", "--mask", "--json", "--no-save")
     config = json.loads(outcome.out)["records"][0]["config"]
-    assert (config["owners"], config["budget"], config["level"], config["mask"]) == (4, 70, "paper", True)
+    assert (config["owners"], config["horizon"], config["level"], config["mask"]) == (4, 70, "paper", True)
     assert config["seed"] == Samba().seed
 
 
@@ -50,7 +50,7 @@ def test_lists_are_given_by_commas_or_by_repeating(posse: Call) -> None:
         assert json.loads(outcome.out)["records"][0]["problem"]["means"] == [0.1, 0.5, 0.9]
     Path("data.csv").write_text('item,rating\n"Matrix, The",5\nHeat,1\nAlien,4\nHeat,5\n')
     items = ("--items", "Matrix, The", "--items", "Heat")
-    outcome = posse("problems", "--show", "data.csv", "--threshold", "3", *items, "--json")
+    outcome = posse("arms", "data.csv", "--threshold", "3", *items, "--json")
     assert json.loads(outcome.out)["names"] == ["Matrix, The", "Heat"]
 
 
@@ -61,7 +61,8 @@ def test_simulate_makes_fifty_runs_unless_told(posse: Call) -> None:
 
 def test_help_shows_the_default_of_the_command(posse: Call) -> None:
     shown = {
-        name: " ".join(posse(*name, "--help", COLUMNS="200").out.split()) for name in (("simulate",), ("compare",))
+        name: " ".join(posse(*name, "--help", COLUMNS="200").out.split())
+        for name in (("simulate", "samba"), ("compare", "samba"))
     }
     for text in shown.values():
         assert "seed + 1, ... (default: 50)" in text
@@ -81,6 +82,6 @@ def test_a_record_holds_what_was_used(posse: Call) -> None:
 
 def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:
     Path("means.csv").write_text("name,mean\na,0.2\nb,0.9\nc,0.5\n")
-    shown = json.loads(posse("problems", "--show", "means.csv", "--owners", "2", "--json").out)
+    shown = json.loads(posse("arms", "means.csv", "--owners", "2", "--json").out)
     assert shown["names"] == ["b", "c"]
-    assert json.loads(posse("problems", "--show", "means.csv", "--json").out)["names"] == ["a", "b", "c"]
+    assert json.loads(posse("arms", "means.csv", "--json").out)["names"] == ["a", "b", "c"]

@@ -32,7 +32,7 @@ def test_policies(posse: Call) -> None:
     for name, policy in POLICIES.items():
         assert name in out
         assert policy.reference.split()[0] in out
-    facts = json.loads(posse("policies", "--json").out)
+    facts = json.loads(posse("policies", "--json").out)["samba"]["policies"]
     assert {fact["name"] for fact in facts} == set(POLICIES)
     assert facts[0]["parameters"] == {"epsilon": 0.1}
 
@@ -76,35 +76,28 @@ def test_problems(posse: Call) -> None:
     assert outcome.code == 0
     assert "embedded:movielens" in outcome.out
     assert "POSSE_DATA" in outcome.out
-    for words in ("--instance uniform", "--instance normal", "agent,supplier,cost,capacity", "supplier,quality"):
+    for words in ("uniform", "normal", "agent,supplier,cost,capacity", "supplier,quality", "emnist", "clusters"):
         assert words in outcome.out
-    listed = json.loads(posse("problems", "--json").out)
-    clients = {one["name"] for one in listed if one.get("of") == "fed-contextual"}
-    assert clients >= {"digits", "emnist", "stackexchange", "own"}
-    assert "--data emnist" in outcome.out
-    listed = [one for one in listed if "of" not in one]
-    flags = {one["name"]: one["flag"] for one in listed}
-    assert (flags["embedded:jester"], flags["uniform"], flags["normal"]) == ("--data", "--instance", "--instance")
-    ready = {one["name"]: one["ready"] for one in listed}
+    listed = {name: one["data"] for name, one in json.loads(posse("problems", "--json").out).items()}
+    assert {one["name"] for one in listed["fed-contextual"]} >= {"digits", "emnist", "stackexchange", "own"}
+    assert {one["name"] for one in listed["dp-combinatorial"]} >= {"uniform", "normal"}
+    ready = {one["name"]: one["ready"] for one in (*listed["samba"], *listed["mpc-contextual"])}
     assert ready["embedded:jester"]
-    assert not ready["steam"]
-    for name in ("digits", "mnist", "clusters", "own"):
-        assert f"--problem {name}" in outcome.out
-        assert flags[name] == "--problem"
     assert ready["digits"]
+    assert not ready["steam"]
     assert not ready["mnist"]
 
 
 def test_problems_with_files(posse: Call, data_dir: Path) -> None:
     found = json.loads(posse("problems", "--json", "--data-dir", str(data_dir)).out)
-    assert next(one for one in found if one["name"] == "movielens")["ready"]
+    assert next(one for one in found["samba"]["data"] if one["name"] == "movielens")["ready"]
 
 
 def test_show_a_problem(posse: Call) -> None:
-    out = posse("problems", "--show", "embedded:jester", "--owners", "3").out
+    out = posse("arms", "embedded:jester", "--owners", "3").out
     assert "joke 3" in out
     assert "joke 4" not in out
-    assert "there is no data file" in one_line(posse("problems", "--show", "nothing"))
+    assert "there is no data file" in one_line(posse("arms", "nothing"))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from posse.cli import demo
 from posse.policies import UCB, EpsilonGreedy
+from posse.protocols.registry import system
 from posse.protocols.samba.levels import Switches, leaks
 from posse.results import Store
 from tests.cli.conftest import SMALL, Call
@@ -85,8 +86,8 @@ def test_compare_policies_and_then_their_ids(posse: Call) -> None:
 
 
 def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(demo, "POLICY", "ucb")
-    monkeypatch.setattr(demo, "BUDGET", 200)
+    quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
+    monkeypatch.setattr(type(system("samba")), "presets", {"demo": quick})
     outcome = posse("demo")
     assert outcome.code == 0
     assert outcome.out.count("Identical") == 2
@@ -100,15 +101,15 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         "What each role learns",
     ):
         assert word in outcome.out
-    assert "4. the federation at level 'paper'" in outcome.err
+    assert "4. Samba (paper)" in outcome.err
     assert "<html" in (tmp_path / "posse-demo" / "report.html").read_text()
     assert [row.level for row in Store().list()] == ["standard", "paper", "plain"]
     assert all(len(line.rstrip()) <= 80 for line in outcome.out.splitlines())
 
 
 def test_a_slow_demo_leaves_the_second_level_out(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "POLICY", "ucb")
-    monkeypatch.setattr(demo, "BUDGET", 200)
+    quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
+    monkeypatch.setattr(type(system("samba")), "presets", {"demo": quick})
     monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
     assert posse("demo").out.count("Identical") == 1
 

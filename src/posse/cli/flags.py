@@ -72,7 +72,9 @@ def flags_given(context: typer.Context) -> dict[str, Any]:
 
 def settings_of(model: type[S], context: typer.Context, file: Path | None = None, **defaults: object) -> S:
     """Build the settings: flags win over the file, the file over `defaults`, these over the model's own defaults."""
-    return model.make({**defaults, **(read_toml(file) if file is not None else {}), **flags_given(context)})
+    given = flags_given(context)
+    fields = {model.aliases.get(word, word) for word in (*given, *(read_toml(file) if file is not None else ()))}
+    return model.make({**{name: value for name, value in defaults.items() if name not in fields}, **given}, file=file)
 
 
 def _options(

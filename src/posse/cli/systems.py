@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SIMULATED_RUNS = 50
 STORED = "stored"
 """Command of `compare` for records of the store."""
+STORED_FLAGS = ("--json", "--report", "--figure", "--help")
+
+S = TypeVar("S", bound="RunSettings")
 
 Beside = Annotated[
     bool | None,
@@ -71,7 +74,12 @@ def system_group(
             leading = args[0] if args else ""
             if leading in names() or leading == "--help":
                 return super().parse_args(ctx, args)
-            if other is not None and (word is not None and not leading.startswith("-")):
+            if other is not None and word is not None and not leading.startswith("-"):
+                flags = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in STORED_FLAGS]
+                if flags:
+                    raise ConfigError(
+                        f"ids of stored runs take no settings, got both ids and {flags[0]}. Leave one out."
+                    )
                 args = [STORED, *args]
             elif first:
                 args = [names()[0], *args]
@@ -108,7 +116,7 @@ def run_command(name: str) -> Any:
         label: options.Label = None,
     ) -> None:
         wanted = next((each for each in (beside, plain_too) if each is not None), known.beside_by_default)
-        settings = settings_of(known.Settings, context, config)
+        settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, known.beside(settings) if wanted else (), json)
 
@@ -130,7 +138,7 @@ def simulate_command(name: str) -> Any:
         no_save: options.NoSave = False,
         label: options.Label = None,
     ) -> None:
-        settings = settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
+        settings = _checked(settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain())
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, (), json)
 
@@ -139,13 +147,18 @@ def simulate_command(name: str) -> Any:
     return _made(name, summary, command, simulate)
 
 
+def _checked(settings: S) -> S:
+    """Read the data and check everything, before a store is opened or a run begins."""
+    with Doing("reading data and checking"):
+        settings.load()
+    return settings
+
+
 def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[RunSettings], json: bool) -> None:
     """Run settings and what goes beside them, show the records and keep them."""
     from posse.cli import tables
     from posse.results import identical
 
-    with Doing("reading data and checking"):
-        settings.load()
     with keeper.on_interrupt(json):
         records = [keeper.name(go(settings))]
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
@@ -235,8 +248,8 @@ def compare_command(name: str) -> Any:
             )
         if len(set(policies)) < len(policies):
             raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
+        made = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        made = _varied(known, context, config, {"policy": policies})
         with keeper.on_interrupt(json):
             records = [keeper.name(go(settings.plain())) for settings in made]
         _show_comparison(records, keeper, json)

@@ -39,12 +39,26 @@ class Settings(BaseModel):
             super().__init__(**self._named(values))
         except ValidationError as error:
             known = (*type(self).model_fields, *self.aliases)
-            raise ConfigError(_explain(error, known)) from None
+            said = {field: alias for alias, field in self.aliases.items() if alias in values}
+            raise ConfigError(_explain(error, known, said)) from None
 
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
-        return cls(**{**(cls._named(read_toml(file)) if file is not None else {}), **cls._named(values or {})})
+        given = dict(values or {})
+        if file is not None:
+            fields = cls._named(given)
+            given = {
+                **{word: value for word, value in read_toml(file).items() if cls._field(word) not in fields},
+                **given,
+            }
+        return cls(**given)
+
+    @classmethod
+    def _field(cls, word: str) -> str:
+        """The field that a word stands for; a part stands for itself."""
+        field = cls.aliases.get(word, word)
+        return word if "." in field else field
 
     @classmethod
     def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,9 +119,10 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}.") from error
 
 
-def _explain(error: ValidationError, known: tuple[str, ...]) -> str:
+def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, str]) -> str:
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "configuration"
+    name = said.get(name, name)
     if first["type"] == "extra_forbidden":
         return f"unknown setting '{name}'.{nearest(name, known)}"
     if first["type"] == "missing":
