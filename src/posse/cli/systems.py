@@ -77,9 +77,7 @@ def system_group(
             if other is not None and word is not None and not leading.startswith("-"):
                 flags = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in STORED_FLAGS]
                 if flags:
-                    raise ConfigError(
-                        f"ids of stored runs take no settings, got both ids and {flags[0]}. Leave one out."
-                    )
+                    raise ConfigError(f"ids of stored runs take no settings, got both, ids and {flags[0]}.")
                 args = [STORED, *args]
             elif first:
                 args = [names()[0], *args]
