@@ -34,7 +34,7 @@ FLAGS = [
     (["--means", "0.2,nan"], "means.1 must be a finite number"),
     (["--level", "top"], "level must be 'standard' or 'paper', got 'top'"),
     (["--no-mask"], "can be switched off at level 'paper' only, got mask off"),
-    (["--budget", "many"], "budget must be a valid integer"),
+    (["--budget", "many"], "horizon must be a valid integer"),
     (["--runs", "0"], "runs must be at least 1"),
     (["--seed", "-1"], "seed must be in [0, 2^63)"),
     (["--bugdet", "9"], "No such option"),
