@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.core.exact import beta, binomial, exp, exp_array, gumbel, log, log_array, normals
+from posse.core.exact import beta, binomial, exp, gumbel, log, normals
 from posse.core.random import OWN, PARTIAL, uniform
 from tests.core.chance import KS_LIMIT, SIGMAS, ks
 from tests.problems.binomials import distance, moved
@@ -24,6 +24,14 @@ KEY = np.uint64(2024)
 positive = st.floats(min_value=2.3e-308, max_value=1.7e308, allow_nan=False)
 exponents = st.floats(min_value=-800.0, max_value=800.0, allow_nan=False)
 units = st.integers(0, 2**53 - 1).map(lambda n: n / 2**53)
+
+
+def log_array(x):
+    return np.array([log(value) for value in x])
+
+
+def exp_array(x):
+    return np.array([exp(value) for value in x])
 
 
 def bits(x: float) -> bytes:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from posse.core.compiled import elementary
@@ -164,10 +163,3 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
         if i + 1 < count:
             found = found + (v < q)
     return found
-
-
-log_array = numba.vectorize(["float64(float64)"])(log.py_func)  # type: ignore[attr-defined]
-"""`log` over arrays: a ufunc compiled from the same source."""
-
-exp_array = numba.vectorize(["float64(float64)"])(exp.py_func)  # type: ignore[attr-defined]
-"""`exp` over arrays: a ufunc compiled from the same source."""
