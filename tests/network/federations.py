@@ -10,8 +10,9 @@ from typing import Any
 
 from posse.core.roles import Note
 from posse.protocols.samba.deploy import FederationFile, build, lay_out
+from posse.runtime.network.connection import Timing
 from posse.runtime.network.deployment import make_party, open_place
-from posse.runtime.network.party import Party, Timing
+from posse.runtime.network.party import Party
 
 QUICK = Timing(heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0)
 

@@ -11,10 +11,10 @@ import pytest
 from posse.core.errors import DataError, LinkError
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
-from posse.runtime.network.connection import Connection
+from posse.runtime.network.connection import Connection, Timing, Wiring
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.operate import json_log
-from posse.runtime.network.party import Party, Timing, Wiring
+from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Refused, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.test_fuzz_listener import Nowhere

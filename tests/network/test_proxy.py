@@ -11,7 +11,7 @@ import pytest
 
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
-from posse.runtime.network.party import Timing
+from posse.runtime.network.connection import Timing
 from tests.network.federations import laid_out, opened, run_all
 
 TIMING = Timing(heartbeat=0.2, patience=1.2, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=10.0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from posse.core.errors import PosseError
@@ -13,12 +14,45 @@ from posse.runtime.network.wire import LARGEST_FRAME, LARGEST_HELLO, AnyFrame, H
 
 _SHUT = 5.0
 """Seconds after which a peer that does not say hello is hung up on."""
-
-
+LONGEST_REASON = 1000
+"""Letters of a refusal."""
 _SILENT = (
     "it hung up without a word: it may have refused this party's certificate (expired, revoked, of another authority). "
     "Its own log says why"
 )
+
+
+Admit = Callable[[bytes | None], tuple[str, str]]
+"""Checks a peer's certificate and returns its role and name, or raises."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds; none of them decides anything about a run."""
+
+    heartbeat: float = 2.0
+    patience: float = 8.0
+    """Without a sign of life for so long a connection is given up."""
+    first_wait: float = 0.05
+    longest_wait: float = 3.0
+    sync_every: float = 0.25
+    """How long messages may wait for the disk; their senders keep them so much longer."""
+    linger: float = 10.0
+    """How long a finished party waits for others to have its last messages on disk."""
+
+
+@dataclass
+class Wiring:
+    """Who may talk to this party, whom it calls, and where it listens."""
+
+    protocol: str
+    peers: Mapping[str, str]
+    """Role of each peer, by name."""
+    addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Peers that this party calls."""
+    listen: tuple[str, int] | None = None
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
 
 
 class Host(Protocol):
@@ -40,13 +74,16 @@ class Host(Protocol):
         """Take a frame behind the hello; raise a `PosseError` to end the connection."""
 
     def batch(self, connection: Connection) -> None:
-        """Hear that all frames that had arrived are taken."""
+        """Act on the frames that had arrived: all are taken."""
 
     def lost(self, connection: Connection, why: str) -> None:
-        """Hear that a connection is over."""
+        """Take note that a connection is over."""
 
     def refused(self, peer: str, why: str, *, counted: str) -> None:
-        """Hear that somebody was refused, with a word to count it under."""
+        """Take note that somebody was refused, with a word to count it under."""
+
+    def refused_by(self, peer: str, reason: str) -> None:
+        """Take note that a peer refused this party."""
 
 
 class Connection(asyncio.Protocol):
@@ -105,7 +142,10 @@ class Connection(asyncio.Protocol):
     def _take(self, frame: AnyFrame) -> bool:
         """Take a frame; False if the connection is over after it."""
         if isinstance(frame, Refused):
-            self.hang_up(f"it refused us: {frame.reason[:300]}")
+            reason = _printable(frame.reason)
+            self.hang_up(f"it refused us: {reason[:300]}")
+            if self.peer is not None:
+                self._host.refused_by(self.peer, reason)
         elif self.ready:
             self._host.frame(self, frame)
         elif isinstance(frame, Hello):
@@ -143,7 +183,7 @@ class Connection(asyncio.Protocol):
     def refuse(self, error: PosseError, counted: str) -> None:
         """Say why, as far as the peer may know, and hang up."""
         self._host.refused(self.peer or self._address(), str(error), counted=counted)
-        self.write(pack(Refused(str(error)[:1000])))
+        self.write(pack(Refused(str(error)[:LONGEST_REASON])))
         self.hang_up(f"refused: {error}")
 
     def hang_up(self, why: str, *, at_once: bool = False) -> None:
@@ -170,6 +210,11 @@ class Connection(asyncio.Protocol):
     def _address(self) -> str:
         at = self._transport.get_extra_info("peername") if self._transport is not None else None
         return f"{at[0]}:{at[1]}" if at else "somebody"
+
+
+def _printable(text: str) -> str:
+    """Make one line of a peer's words, in which nothing but letters reaches a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_REASON])
 
 
 class Doorstep(asyncio.Protocol):

@@ -25,9 +25,10 @@ from posse.core.settings import Settings
 from posse.privacy.crypto.keys import Secrets
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.journal import Disk, Journal
+from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary
 from posse.runtime.network.operate import Control, json_log, serve_metrics
-from posse.runtime.network.party import Party, Source, Timing, Wiring
+from posse.runtime.network.party import Party, Source
 
 ROOT = "root.key"
 

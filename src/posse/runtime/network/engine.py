@@ -10,6 +10,7 @@ them leaves (`sync_answers`); messages can, so their sender keeps them until the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ from posse.core.errors import DisagreementError, JournalError, LinkError, Protoc
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
+from posse.version import PROTOCOL_VERSION
 
+FORMAT = 2
+"""Of a journal's records and snapshots; one of another format is refused."""
 SNAPSHOT_BYTES = 4 << 20
 """A journal longer than this is replaced by a snapshot."""
 OUTPUT_BYTES = 16 << 20
@@ -42,15 +46,25 @@ class Vocabulary:
         return msgspec.msgpack.Decoder(Union[self.messages])  # noqa: UP007
 
 
-class _Snapshot(msgspec.Struct, array_like=True):
-    version: int
+class _Begin(msgspec.Struct, array_like=True, frozen=True):
+    """Whose journal it is: what its first record, and every snapshot, begins with."""
+
+    format: int
+    protocol: int
     run: str
     party: str
-    links: dict[str, tuple[int, int, int, list[bytes]]]
+    inputs: str
+    """Digest of what the role brings to the run, where it has one (`inputs_digest`)."""
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    whose: _Begin
+    links: dict[str, tuple[int, int, int, list[bytes], int, int]]
     asks: dict[int, bytes]
     asked: int
     role: dict[str, Any]
-    notes: list[Note] = []
+    notes: list[Note]
+    seconds: float
 
 
 class Engine:
@@ -68,7 +82,8 @@ class Engine:
         snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         self.role, self.run = role, run
-        self._inputs_digest = str(getattr(role, "inputs_digest", ""))
+        inputs = str(getattr(role, "inputs_digest", ""))
+        self._whose = _Begin(FORMAT, PROTOCOL_VERSION, run, role.name, inputs)
         self.links = {peer: Link(peer) for peer in peers}
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""
@@ -82,6 +97,8 @@ class Engine:
         self._encode = msgspec.msgpack.Encoder().encode
         self._asked = 0
         self._must_sync = self._started = self._beside = self._holding = False
+        self.seconds = 0.0
+        """CPU seconds inside the role since the run began; what a crash undid is counted as it is done again."""
         self._output = 0
         """Bytes that the role has sent since the last snapshot."""
         self._inputs = self._on_disk = 0
@@ -94,8 +111,8 @@ class Engine:
         """Let the role start, if it has not in an earlier life."""
         if not self._started:
             self._started = True
-            self._record(_START, self.role.name, 0, self._whose.encode())
-            self._carry_out(self.role.start())
+            self._record(_START, self.role.name, 0, self._encode(self._whose))
+            self._carry_out(self._timed(self.role.start))
 
     def receive(self, peer: str, number: int, body: bytes) -> bool:
         """Take message `number` of a peer; False if it was here before, or the role refuses it."""
@@ -113,7 +130,7 @@ class Engine:
         ask = self.asks.get(number)
         if ask is None:
             return
-        actions = self.role.receive(WORLD, answer)  # an answer that the role refuses leaves the ask open
+        actions = self._timed(self.role.receive, WORLD, answer)  # an answer that the role refuses leaves the ask open
         del self.asks[number]
         self._record(_ANSWER, ask.party, number, self._encode(answer))
         self._must_sync = self._must_sync or self._sync_answers
@@ -123,7 +140,7 @@ class Engine:
 
     def instruct(self, message: Message) -> None:
         """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
-        actions = self.role.receive(OPERATOR, message)
+        actions = self._timed(self.role.receive, OPERATOR, message)
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True
         self._carry_out(actions)
@@ -170,9 +187,8 @@ class Engine:
         """Replace the journal by a snapshot."""
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
-        snapshot = _Snapshot(
-            1, self._whose, self.role.name, links, asks, self._asked, self.role.save(), self._last_notes()
-        )
+        role, notes = self.role.save(), self._last_notes()
+        snapshot = _Snapshot(self._whose, links, asks, self._asked, role, notes, self.seconds)
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync, self._output = False, 0
         self._synced(self._marks())
@@ -195,7 +211,7 @@ class Engine:
         of all: a message that cannot come yet may come after another.
         """
         try:
-            actions = self.role.receive(link.peer, self._decoder.decode(link.held[0]))
+            actions = self._timed(self.role.receive, link.peer, self._decoder.decode(link.held[0]))
         except DisagreementError:
             raise  # it is not taken: when the file is corrected it comes again
         except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -204,17 +220,25 @@ class Engine:
             else:
                 self._refuse(link, str(error))
             return False
-        link.received += 1
-        self._record(_MESSAGE, link.peer, link.received, link.held.popleft())
+        body = link.held.popleft()
+        link.took(link.received + 1, body)
+        self._record(_MESSAGE, link.peer, link.received, body)
         self._carry_out(actions)
         return True
 
     def _refuse(self, link: Link, why: str) -> None:
         """Leave the role as it was; that the number is used up must survive, or a replay would take another path."""
         link.held.popleft()
-        link.received += 1
+        link.took(link.received + 1, b"")
         self._record(_REFUSED, link.peer, link.received, b"")
         self.refusals.append((link.peer, why))
+
+    def _timed(self, call: Callable[..., Sequence[Action]], *arguments: object) -> Sequence[Action]:
+        started = time.thread_time()
+        try:
+            return call(*arguments)
+        finally:
+            self.seconds += time.thread_time() - started
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
         self._inputs += 1
@@ -260,8 +284,8 @@ class Engine:
         return list({note.kind: note for note in self.notes}.values())
 
     def _load(self, body: bytes) -> None:
+        self._check_whose(body)
         snapshot = msgspec.msgpack.decode(body, type=_Snapshot)
-        self._check_whose(snapshot.version, snapshot.run, snapshot.party)
         self.role.load(snapshot.role)
         for peer, saved in snapshot.links.items():
             if peer not in self.links:
@@ -272,37 +296,51 @@ class Engine:
         assert self._ask_decoder is not None or not snapshot.asks
         self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
         self._asked, self._started = snapshot.asked, True
-        self.notes = list(snapshot.notes)
+        self.notes, self.seconds = list(snapshot.notes), snapshot.seconds
 
-    @property
-    def _whose(self) -> str:
-        """The run, and the digest of what the role brings to it where it has one (`inputs_digest`)."""
-        return f"{self.run} {self._inputs_digest}".strip()
-
-    def _check_whose(self, version: int, whose: str, party: str) -> None:
-        run, _, inputs = whose.partition(" ")
-        if (version, run, party) == (1, self.run, self.role.name) and inputs != self._inputs_digest:
+    def _check_whose(self, body: bytes) -> None:
+        """Refuse a journal of another format, party or run; `body` is its first record, or a snapshot."""
+        try:
+            first = msgspec.msgpack.decode(body)
+            begun = msgspec.convert(first[0] if isinstance(first[0], list) else first, _Begin)
+        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
+            begun = None
+        if begun is None or (begun.format, begun.protocol) != (FORMAT, PROTOCOL_VERSION):
             raise JournalError(
-                f"what '{party}' brings to the run is not what it began with: its features, or the version of Posse, "
-                "have changed. Put them back, or begin a new run."
+                f"the journal of '{self.role.name}' was begun by another version of Posse; this one reads journal "
+                f"format {FORMAT} of protocol version {PROTOCOL_VERSION}. Finish the run with the version that began "
+                "it, or begin a new run."
             )
-        if (version, run, party) != (1, self.run, self.role.name):
+        if (begun.run, begun.party) != (self.run, self.role.name):
             raise JournalError(
-                f"the journal is of '{party}' in run {run} (format {version}), this is '{self.role.name}' in run "
-                f"{self.run}. Give each party and run a folder of its own."
+                f"the journal is of '{begun.party}' in run {begun.run}, this is '{self.role.name}' in run {self.run}. "
+                "Give each party and run a folder of its own."
+            )
+        if begun.inputs != self._whose.inputs:
+            raise JournalError(
+                f"what '{begun.party}' brings to the run is not what it began with: its features, or the version of "
+                "Posse, have changed. Put them back, or begin a new run."
             )
 
     def _replay(self, kind: int, peer: str, number: int, body: bytes) -> None:
+        try:
+            self._carry_out(self._again(kind, peer, number, body))
+        except DisagreementError as error:
+            raise JournalError(
+                f"'{self.role.name}' agreed to other terms in this run than its file has now: {error.text} To change "
+                "the terms for everyone, begin a new run."
+            ) from error
+
+    def _again(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
+        """Give the role once more what it took in before."""
         if kind == _START:
-            self._check_whose(1, body.decode(), peer)
+            self._check_whose(body)
             self._started = True
-            self._carry_out(self.role.start())
-        elif kind == _OPERATOR:
-            self._carry_out(self.role.receive(OPERATOR, self._decoder.decode(body)))
-        elif kind == _ANSWER:
+            return self._timed(self.role.start)
+        if kind == _OPERATOR:
+            return self._timed(self.role.receive, OPERATOR, self._decoder.decode(body))
+        if kind == _ANSWER:
             del self.asks[number]
-            self._carry_out(self.role.receive(WORLD, self._decoder.decode(body)))
-        else:
-            self.links[peer].received = number
-            if kind == _MESSAGE:
-                self._carry_out(self.role.receive(peer, self._decoder.decode(body)))
+            return self._timed(self.role.receive, WORLD, self._decoder.decode(body))
+        self.links[peer].took(number, body)
+        return self._timed(self.role.receive, peer, self._decoder.decode(body)) if kind == _MESSAGE else ()

@@ -28,7 +28,10 @@ class GapError(LinkError):
 class Link:
     """One party's end of a link to a peer; sans-IO."""
 
-    __slots__ = ("_kept", "durable", "durable_there", "held", "peer", "received", "sent", "unsent")
+    __slots__ = (
+        "_kept", "bytes_received", "bytes_sent", "durable", "durable_there", "held", "peer", "received", "sent",
+        "unsent",
+    )  # fmt: skip
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -42,6 +45,8 @@ class Link:
         """Number of the last message that is on the peer's disk, of those that this party remembers sending."""
         self.unsent = 1
         """Number of the next message to put on the present connection."""
+        self.bytes_sent = self.bytes_received = 0
+        """Bytes of the encoded messages, each counted once however often it travels."""
         self.held: deque[bytes] = deque()
         """Messages that have arrived and cannot be taken in yet, in order (see `Engine`)."""
         self._kept: deque[bytes] = deque()
@@ -59,7 +64,13 @@ class Link:
     def send(self, body: bytes) -> None:
         """Take a message to the peer."""
         self.sent += 1
+        self.bytes_sent += len(body)
         self._kept.append(body)
+
+    def took(self, number: int, body: bytes) -> None:
+        """Count a message that was taken in, or refused (then without its body)."""
+        self.received = number
+        self.bytes_received += len(body)
 
     def take(self, number: int) -> bool:
         """Tell whether an arriving message is the next one; one that was here before is not wanted."""
@@ -100,11 +111,13 @@ class Link:
         offset = first - self.durable_there - 1
         return [(number, self._kept[offset + i]) for i, number in enumerate(range(first, last + 1))]
 
-    def save(self) -> tuple[int, int, int, list[bytes]]:
+    def save(self) -> tuple[int, int, int, list[bytes], int, int]:
         """Give what a snapshot keeps."""
-        return self.sent, self.received, self.durable_there, list(self._kept)
+        return self.sent, self.received, self.durable_there, list(self._kept), self.bytes_sent, self.bytes_received
 
-    def load(self, sent: int, received: int, durable_there: int, kept: list[bytes]) -> None:
+    def load(
+        self, sent: int, received: int, durable_there: int, kept: list[bytes], bytes_sent: int, bytes_received: int
+    ) -> None:
         """Take up what a snapshot kept; everything in it is on disk."""
         if sent - durable_there != len(kept):
             raise LinkError(
@@ -112,3 +125,4 @@ class Link:
             )
         self.sent, self.received, self.durable, self.durable_there = sent, received, received, durable_there
         self._kept, self.unsent = deque(kept), durable_there + 1
+        self.bytes_sent, self.bytes_received = bytes_sent, bytes_received

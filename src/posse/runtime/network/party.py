@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
-from posse.runtime.network.connection import Connection, Doorstep
+from posse.runtime.network.connection import Admit, Connection, Doorstep, Timing, Wiring
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
 from posse.version import PROTOCOL_VERSION, __version__
@@ -26,41 +25,9 @@ Source = Callable[[Ask], Awaitable[Message]]
 """Where the world's answers come from; asked again with the same ask it must give the same answer."""
 
 LATE = 10.0
-"""Seconds after which a source that has not answered is told in the party's own log."""
+"""Seconds after which the party's own log says that a source has not answered."""
 MOST_CONNECTIONS = 1024
 """Connections that may be open at once; more are hung up on."""
-
-Admit = Callable[[bytes | None], tuple[str, str]]
-"""Checks a peer's certificate and returns its role and name, or raises."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds; none of them decides anything about a run."""
-
-    heartbeat: float = 2.0
-    patience: float = 8.0
-    """Without a sign of life for so long a connection is given up."""
-    first_wait: float = 0.05
-    longest_wait: float = 3.0
-    sync_every: float = 0.25
-    """How long messages may wait for the disk; their senders keep them so much longer."""
-    linger: float = 10.0
-    """How long a finished party waits for others to have its last messages on disk."""
-
-
-@dataclass
-class Wiring:
-    """Who may talk to this party, whom it calls, and where it listens."""
-
-    protocol: str
-    peers: Mapping[str, str]
-    """Role of each peer, by name."""
-    addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Peers that this party calls."""
-    listen: tuple[str, int] | None = None
-    server: ssl.SSLContext | None = None
-    client: ssl.SSLContext | None = None
 
 
 class Party:
@@ -96,6 +63,9 @@ class Party:
         self._flushing = self._syncing = False
         self._over: asyncio.Event = asyncio.Event()
         self._failed: BaseException | None = None
+        self._disagreement: DisagreementError | None = None
+        self._informed: set[str] = set()
+        """Peers that know of the disagreement."""
         self.port = 0
 
     async def run(self) -> None:
@@ -123,7 +93,7 @@ class Party:
             raise self._failed
 
     async def _hang_up(self) -> None:
-        """End all connections, kindly and then not."""
+        """Close all connections gracefully, then force them."""
         for at_once in (False, True):
             for connection in list(self._open):
                 connection.hang_up("this party stops", at_once=at_once)
@@ -173,9 +143,12 @@ class Party:
         )  # fmt: skip
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
-        """Begin where the peer is; refuse one that speaks otherwise or of another run."""
+        """Begin where the peer is; refuse one of another version or run."""
         peer = connection.peer
         assert peer is not None
+        if self._disagreement is not None:
+            self._informed.add(peer)
+            raise self._disagreement
         mine = (WIRE_VERSION, self.wiring.protocol, PROTOCOL_VERSION)
         if (hello.wire, hello.protocol, hello.protocol_version) != mine:
             raise ProtocolError(
@@ -200,8 +173,8 @@ class Party:
         """Take a message or a sign of life."""
         peer = connection.peer
         assert peer is not None
-        if self.connections.get(peer) is not connection:
-            return  # left over from a connection that was replaced
+        if self.connections.get(peer) is not connection or self._disagreement is not None:
+            return  # left over from a connection that was replaced, or nothing is taken any more
         if isinstance(frame, Data):
             self.counts["messages in"] += 1
             self.engine.links[peer].acknowledged(frame.durable)
@@ -216,9 +189,9 @@ class Party:
             try:
                 self.engine.receive(peer, frame.number, frame.body)
             except DisagreementError as error:
-                self.engine.commit()  # the peer must hear this party's terms too, or it would wait for who has stopped
-                self._send(peer, self.connections[peer])
-                self.stop(error)
+                self.engine.commit()
+                self._send(peer, self.connections[peer])  # so that the peer finds the difference by itself
+                self._disagree(error, peer)
                 raise
         except PosseError:
             raise
@@ -248,17 +221,44 @@ class Party:
         self.counts[f"refused {counted}"] += 1
         self._log("refused", peer=peer, why=why)
 
+    def refused_by(self, peer: str, reason: str) -> None:
+        """Stop where a peer has found that the parties' files differ: nobody can go on before one is corrected."""
+        code = f"[{DisagreementError.code}] "
+        if reason.startswith(code) and not self.engine.role.finished:
+            text = reason.removeprefix(code)
+            whose = "" if re.match(r"'[a-z0-9-]+' says: ", text) else f"'{peer}' says: "
+            self._disagree(DisagreementError(f"{whose}{text}"), peer)
+
+    def _disagree(self, error: DisagreementError, peer: str) -> None:
+        """Stop, and pass on why: to the peers that are connected now, and to those that connect within a while."""
+        self._informed.add(peer)
+        if self._disagreement is not None:
+            return
+        self._disagreement = error
+        for other, connection in list(self.connections.items()):
+            if other != peer:
+                self._informed.add(other)
+                connection.refuse(error, "terms")
+        self.begin(self._inform(error))
+
+    async def _inform(self, error: DisagreementError) -> None:
+        for _ in range(int(self._timing.linger / 0.02)):
+            if self._informed >= set(self.wiring.peers):
+                break
+            await asyncio.sleep(0.02)
+        self.stop(error)
+
     # The loop ---------------------------------------------------------------------------------------------------------
 
     def _soon(self) -> None:
         """Commit and send after everything that has arrived in this turn of the loop."""
-        if not self._flushing and not self._over.is_set():
+        if not self._flushing and not self._over.is_set() and self._disagreement is None:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._over.is_set():
+        if self._over.is_set() or self._disagreement is not None:
             return
         try:
             self._commit_and_send()
