@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +14,9 @@ import pytest
 pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
-from posse.experiments import EXPERIMENTS, Analysis, Table
-from posse.experiments.fed_contextual import fig4, prepare, rewards, runs, sec5_2
-from posse.experiments.fed_contextual.forms import BRIEF, FORM, FULL, PAPER, SMALL, Form, form_of
-from posse.experiments.fed_contextual.lines import (
-    LABELS,
-    Chosen,
-    Line,
-    all_lines,
-    choice_lines,
-    figure_lines,
-    line_of,
-    private_lines,
-)
-from posse.experiments.fed_contextual.published import PRIVATE, TABLES
-from posse.experiments.fed_contextual.runs import RESULTS, Found, Runs, choose
-from posse.experiments.fed_contextual.settings import KINDS, SETTINGS
-from posse.experiments.fed_contextual.statements import (
+from posse.experiments import EXPERIMENTS
+from posse.experiments.fed_contextual import fig1_2, fig4, prepare, runs, sec5_2
+from posse.experiments.fed_contextual.findings import (
     FAILS,
     HOLDS,
     UNKNOWN,
@@ -45,57 +27,54 @@ from posse.experiments.fed_contextual.statements import (
     no_worse,
     spread,
 )
+from posse.experiments.fed_contextual.problem import (
+    BRIEF,
+    FORM,
+    FULL,
+    KINDS,
+    PAPER,
+    PRIVATE,
+    SETTINGS,
+    SMALL,
+    TABLES,
+    Form,
+    form_of,
+)
+from posse.experiments.fed_contextual.runs import (
+    LABELS,
+    RESULTS,
+    Chosen,
+    Found,
+    Line,
+    Runs,
+    all_lines,
+    choice_lines,
+    choose,
+    figure_lines,
+    line_of,
+    private_lines,
+)
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.registry import EXPLORATIONS
 from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.jobs import Job, read_jobs
 from posse.protocols.fed_contextual.results import Result, average_rewards, write
 from posse.protocols.fed_contextual.rounds import Measured
+from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)
 NAMES = (*FIGURES, "fig3", "fig4", "sec5_2")
 ALL = (*FULL.values(), SMALL)
 VERDICTS = {HOLDS, FAILS, UNKNOWN}
 
-Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
-
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Run the small form of an experiment once, check what all promise, and return the analysis and the raw rows."""
-    return cache(lambda name: checked(name, tmp_path_factory.mktemp(name)))
-
-
-def checked(name: str, out: Path) -> tuple[Analysis, list[dict[str, str]]]:
-    heard: list[float] = []
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        analysis = EXPERIMENTS[f"fed-contextual/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
-    assert said.getvalue() == ""
-    assert heard == sorted(heard)
-    assert (heard[0], heard[-1]) == (0.0, 1.0)
-    assert {file.name for file in analysis.files} == {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
-    assert {file.name for file in out.iterdir()} == {file.name for file in analysis.files}
-    assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    page = (out / "analysis.md").read_text()
-    assert "Small form" in page
-    assert all(words in page for words in (analysis.headline, *analysis.notes))
-    assert all(table.rows for table in analysis.tables)
-    with (out / f"{name}.csv").open() as stream:
-        return analysis, list(csv.DictReader(stream))
-
-
-def column(table: Table, name: str) -> list[str]:
-    place = table.columns.index(name)
-    return [row[place] for row in table.rows]
-
-
-def table_of(analysis: Analysis, title: str) -> Table:
-    return next(table for table in analysis.tables if title in table.title)
+    return once("fed-contextual", tmp_path_factory.mktemp)
 
 
 def test_ids() -> None:
-    assert [id for id in EXPERIMENTS if id.startswith("fed-contextual/")] == [f"fed-contextual/{n}" for n in NAMES]
+    assert ids("fed-contextual") == [f"fed-contextual/{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -299,10 +278,10 @@ def found(line: Line, level: float, form: Form = BRIEF) -> Found:
 
 def test_claims_of_a_setting_follow_the_curves() -> None:
     levels = {"Greedy": 0.5, "ε-Greedy": 0.45, "Softmax": 0.7, "FALCON": 0.6, "Init": 0.4}
-    told = rewards.claims([found(line, levels[line.label]) for line in figure_lines("fig1c")])
+    told = fig1_2.claims([found(line, levels[line.label]) for line in figure_lines("fig1c")])
     assert [one.verdict for one in told] == [HOLDS, FAILS, HOLDS, HOLDS, HOLDS]
     worse = {**levels, "Softmax": 0.3}
-    told = rewards.claims([found(line, worse[line.label]) for line in figure_lines("fig1c")])
+    told = fig1_2.claims([found(line, worse[line.label]) for line in figure_lines("fig1c")])
     assert [one.verdict for one in told] == [FAILS, FAILS, HOLDS, FAILS, FAILS]
 
 

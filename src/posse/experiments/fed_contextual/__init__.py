@@ -5,11 +5,11 @@ Importing this needs no JAX: what runs is imported when an experiment is run.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from posse.core.check import require
-from posse.experiments.fed_contextual.published import REFERENCE
-from posse.experiments.fed_contextual.settings import SETTINGS
+from posse.experiments.fed_contextual.problem import REFERENCE, SETTINGS
 from posse.experiments.kit import Analysis, Experiment, Sweep, Watch
 
 _WHAT = {
@@ -17,42 +17,20 @@ _WHAT = {
 }  # fmt: skip
 
 
-def _rewards(figure: str) -> Sweep:
+def _sweep(module: str, *figure: str) -> Sweep:
+    """The sweep of a module that is imported when it is run."""
+
     def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
         require("jax", extra="contextual")
-        from posse.experiments.fed_contextual import rewards
-
-        return rewards.sweep(figure, small, out, watch)
+        made: Analysis = import_module(f"{__name__}.{module}").sweep(*figure, small, out, watch)
+        return made
 
     return sweep
 
 
-def _fig3(small: bool, out: Path, watch: Watch) -> Analysis:
-    require("jax", extra="contextual")
-    from posse.experiments.fed_contextual import fig3
-
-    return fig3.sweep(small, out, watch)
-
-
-def _fig4(small: bool, out: Path, watch: Watch) -> Analysis:
-    require("jax", extra="contextual")
-    from posse.experiments.fed_contextual import fig4
-
-    return fig4.sweep(small, out, watch)
-
-
-def _sec5_2(small: bool, out: Path, watch: Watch) -> Analysis:
-    require("jax", extra="contextual")
-    from posse.experiments.fed_contextual import sec5_2
-
-    return sec5_2.sweep(small, out, watch)
-
-
-def _made(name: str, title: str, place: str, tags: tuple[str, ...], sweep: Sweep) -> Experiment:
-    return Experiment(
-        id=f"fed-contextual/{name}", title=f"Federated contextual bandits, {title}",
-        reference=f"{REFERENCE}, {place}", tags=("fed-contextual", *tags), sweep=sweep,
-    )  # fmt: skip
+def _made(name: str, what: str, tags: tuple[str, ...], sweep: Sweep) -> Experiment:
+    where = what.partition(":")[0].partition(" (")[0]
+    return REFERENCE.experiment(name, f"Federated contextual bandits, {what}", tags, sweep, where)
 
 
 EXPERIMENTS = (
@@ -61,13 +39,13 @@ EXPERIMENTS = (
             name,
             f"figure {name[3]} ({name[4]}): {setting.kind}, {_WHAT[setting.scenario]}"
             + (", deployed often" if setting.often else ""),
-            f"figure {name[3]}", ("reward", setting.kind), _rewards(name),
+            ("reward", setting.kind), _sweep("fig1_2", name),
         )
         for name, setting in SETTINGS.items()
     ),
-    _made("fig3", "figure 3: variation over seeds", "figure 3", ("reward",), _fig3),
-    _made("fig4", "figure 4: clipping and noise", "figure 4", ("reward", "privacy"), _fig4),
-    _made("sec5_2", "section 5.2: deployment, optimiser, importance weights", "section 5.2", ("reward",), _sec5_2),
+    _made("fig3", "figure 3: variation over seeds", ("reward",), _sweep("fig3")),
+    _made("fig4", "figure 4: clipping and noise", ("reward", "privacy"), _sweep("fig4")),
+    _made("sec5_2", "section 5.2: deployment, optimiser, importance weights", ("reward",), _sweep("sec5_2")),
 )  # fmt: skip
 
 __all__ = ["EXPERIMENTS"]

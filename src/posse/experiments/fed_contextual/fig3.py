@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posse.experiments import kit
-from posse.experiments.fed_contextual.forms import Form
-from posse.experiments.fed_contextual.lines import line_of
-from posse.experiments.fed_contextual.pictures import REWARD
-from posse.experiments.fed_contextual.runs import Found, opened
-from posse.experiments.fed_contextual.settings import KINDS
-from posse.experiments.fed_contextual.statements import TOLERANCE, spread
-from posse.experiments.fed_contextual.tables import protocol_note, rows_of, setting_words
-from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
+from posse.experiments.fed_contextual.findings import REWARD, TOLERANCE, protocol_note, rows_of, setting_words, spread
+from posse.experiments.fed_contextual.problem import KINDS, Form
+from posse.experiments.fed_contextual.runs import Found, line_of, opened
+from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.results import theme
 
 if TYPE_CHECKING:
@@ -35,7 +31,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 
 def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
     """Write rows and picture, and say how wide seeds spread."""
-    files = (write_rows(out / "fig3.csv", rows_of(found)), *write_figure(picture(form, found), out, "fig3"))
+    files = write_files(out, "fig3", rows_of(found), picture(form, found))
     spreads = [spread(one.ends) for one in found]
     rows = tuple(
         (

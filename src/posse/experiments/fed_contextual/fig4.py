@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.experiments.fed_contextual.forms import Form
-from posse.experiments.fed_contextual.lines import private_lines
-from posse.experiments.fed_contextual.pictures import NOTE, band, curves, smoothed
-from posse.experiments.fed_contextual.published import CLIPS, PRIVATE, Printed
-from posse.experiments.fed_contextual.runs import Floats, Found, opened
-from posse.experiments.fed_contextual.settings import KINDS
-from posse.experiments.fed_contextual.statements import Statement, better, counts, no_worse, statement_table
-from posse.experiments.fed_contextual.tables import protocol_note, rate_table, reward_table, rows_of
-from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.fed_contextual import findings
+from posse.experiments.fed_contextual.findings import NOTE, Statement, better, no_worse
+from posse.experiments.fed_contextual.problem import CLIPS, KINDS, PRIVATE, Form, Printed
+from posse.experiments.fed_contextual.runs import Found, opened, private_lines
+from posse.experiments.kit import Analysis, Floats, Table, Watch, mean_of, write_files
 from posse.results import theme
 from posse.results.theme import INK
 
@@ -43,15 +41,15 @@ def chances(one: Found, *, late: bool) -> Floats:
 
 
 def claims(kind: str, found: Sequence[Found]) -> list[Statement]:
-    """Tell what the paper says: clipping costs nothing, much noise does, and Softmax explores less and less."""
+    """What the paper says: clipping costs nothing, much noise does, and Softmax explores less and less."""
     plain, clipped, little, much = (one.ends for one in found)
     first = found[0]
-    told = [no_worse(f"{kind}: clipping alone costs nothing", clipped, plain)]
+    claimed = [no_worse(f"{kind}: clipping alone costs nothing", clipped, plain)]
     if kind == "images":  # of tags the paper does not say it
-        told.append(no_worse(f"{kind}: {found[2].line.label} costs nothing", little, clipped))
+        claimed.append(no_worse(f"{kind}: {found[2].line.label} costs nothing", little, clipped))
     grown = (chances(first, late=late) for late in (True, False))
     return [
-        *told,
+        *claimed,
         better(f"{kind}: {found[3].line.label} earns less than {found[2].line.label}", little, much),
         better(f"{kind}: the probability of the chosen arm grows, without DP", *grown),
     ]
@@ -60,32 +58,30 @@ def claims(kind: str, found: Sequence[Found]) -> list[Statement]:
 def analyse(form: Form, found: Lines, out: Path) -> Analysis:
     """Write rows and picture, and say what clipping and noise cost."""
     every = [one for some in found.values() for one in some]
-    files = (write_rows(out / "fig4.csv", rows_of(every)), *write_figure(picture(found), out, "fig4"))
-    told = [statement for kind, some in found.items() for statement in claims(kind, some)]
-    tables = [statement_table(told)]
+    files = write_files(out, "fig4", findings.rows_of(every), picture(found))
+    claimed = [statement for kind, some in found.items() for statement in claims(kind, some)]
+    tables = [findings.statement_table(claimed)]
     for kind, some in found.items():
-        rewards = reward_table(some, some[0])
-        tables.append(Table(f"{kind}: {rewards.title}", rewards.columns, rewards.rows))
-        tables.append(chance_table(kind, some))
-        rates = rate_table(some, _printed(form, kind), "table 9")
-        tables.append(Table(f"{kind}: {rates.title}", rates.columns, rates.rows))
+        rewards = findings.reward_table(some, some[0])
+        rates = findings.rate_table(some, _printed(form, kind), "table 9")
+        rewards, rates = (replace(table, title=f"{kind}: {table.title}") for table in (rewards, rates))
+        tables += [rewards, chance_table(kind, some), rates]
     notes = (
-        *(one.words for one in told),
+        *(one.words for one in claimed),
         f"Clipping norms are fixed, {form.images.clip:g} for images and {form.tags.clip:g} for tags (paper: "
         f"{CLIPS['images']:g} and {CLIPS['tags']:g}); without DP the norm follows the 0.8 quantile. Noise is "
         "multiplier x norm on the sum of a round, so that fewer clients a round feel it more.",
         "No epsilon is claimed: a population of hundreds of clients of which many take part in every round has none "
         "that means anything, and rounds here are of a fixed number of clients. The paper's own figures, for 342,477 "
         "clients, are test vectors of the accountant.",
-        *(protocol_note(form, kind) for kind in KINDS),
+        *(findings.protocol_note(form, kind) for kind in KINDS),
     )
     costs = ", ".join(
         f"{mean_of(some[3].ends - some[0].ends).text(3, sign=True)} for {kind} at {some[3].line.label}"
         for kind, some in found.items()
     )
-    return Analysis(
-        f"What clipping with the larger noise changes: {costs}; {counts(told)}.", tuple(tables), notes, files
-    )
+    headline = f"What clipping with the larger noise changes: {costs}; {findings.counts(claimed)}."
+    return Analysis(headline, tuple(tables), notes, files)
 
 
 def chance_table(kind: str, found: Sequence[Found]) -> Table:
@@ -110,12 +106,12 @@ def picture(found: Lines) -> Figure:
     figure = theme.blank(7.2, width=9.0)
     axes = figure.subplots(len(found), 2, squeeze=False)
     for (left, right), (kind, some) in zip(axes, found.items(), strict=True):
-        curves(left, some)
+        findings.curves(left, some)
         theme.style(right, x="round", y="probability of the chosen arm")
         for number, one in enumerate(some):
-            band(right, smoothed(one.probabilities), number, one.line.label)
-        left.set_title(f"{kind}: reward", loc="left", color=INK, fontsize=9.5)
-        right.set_title(f"{kind}: how sure Softmax is", loc="left", color=INK, fontsize=9.5)
+            findings.band(right, findings.smoothed(one.probabilities), number, one.line.label)
+        kit.title(left, f"{kind}: reward")
+        kit.title(right, f"{kind}: how sure Softmax is")
         left.legend(frameon=False, fontsize=8, labelcolor=INK)
-    figure.supxlabel(NOTE.format(len(found[KINDS[0]][0].ends)), x=0.01, ha="left", color=INK, fontsize=8.5)
+    kit.footnote(figure, NOTE.format(len(found[KINDS[0]][0].ends)))
     return figure

@@ -27,10 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.core.errors import ConfigError, PosseError
-from posse.experiments.fed_contextual.forms import FULL, SMALL, Form
-from posse.experiments.fed_contextual.lines import Line, all_lines
-from posse.experiments.fed_contextual.runs import choose, population_of
-from posse.experiments.fed_contextual.settings import KINDS
+from posse.experiments.fed_contextual.problem import FULL, KINDS, SMALL, Form
+from posse.experiments.fed_contextual.runs import Line, all_lines, choose, population_of
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.problems.populations.settings import PopulationSettings

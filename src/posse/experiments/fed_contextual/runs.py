@@ -1,8 +1,9 @@
-"""Runs the jobs of some lines, or reads what a study elsewhere left: choose first, then report.
+"""Lines of the figures as jobs of a study, and their results: choose hyper-parameters first, then report.
 
-Results of a full form lie in the folder that POSSE_FED_CONTEXTUAL_RESULTS names, else in `results` beside the output
-folders of the experiments, which share them. What is there is not run again; what is missing is run here. The small
-form keeps nothing.
+A line has one job for each value of exploration to choose by, and one to report. Results of a full form lie in the
+folder that POSSE_FED_CONTEXTUAL_RESULTS names, else in `results` beside the output folders of the experiments, which
+share them. What is there is not run again; what is missing is run here. The small form keeps nothing, and needs no
+download: its populations are digits called letters, and texts drawn from topics.
 """
 
 from __future__ import annotations
@@ -10,32 +11,200 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.experiments.fed_contextual import stand_ins
-from posse.experiments.fed_contextual.forms import Form, form_of
-from posse.experiments.fed_contextual.lines import Chosen, Line
-from posse.experiments.kit import Watch
+from posse.experiments.fed_contextual.problem import KINDS, SETTINGS, Form, form_of
+from posse.experiments.kit import Floats, Watch
+from posse.policies.contextual.registry import EXPLORATIONS
+from posse.problems.datasets.mnist import digits_population
+from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.protocols.fed_contextual.bench import Bench
-from posse.protocols.fed_contextual.jobs import Job
+from posse.protocols.fed_contextual.jobs import Job, Pretraining
 from posse.protocols.fed_contextual.results import Result, average_rewards, read
 from posse.protocols.fed_contextual.study import run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
 """Environment variable that names the folder of a study's results."""
+LABELS = {"greedy": "Greedy", "epsilon-greedy": "ε-Greedy", "softmax": "Softmax", "falcon": "FALCON", "init": "Init"}
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Chosen:
+    """Hyper-parameters of a line, and what they earned where they were chosen."""
+
+    client: float
+    server: float
+    parameters: Mapping[str, float]
+    reward: float
+    edge: str
+    """Which rates are the smallest or largest of several that were tried."""
+
+    @property
+    def explore(self) -> str:
+        """What exploration depends on, in words."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.parameters.items()) or "-"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: what is fixed; rates and exploration are chosen, unless nothing is learnt."""
+
+    name: str
+    figure: str
+    """The setting: population, scenario and how often models are deployed."""
+    policy: str
+    label: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Of the job, beside that: loss, optimiser, clipping, noise."""
+    betas: tuple[float, ...] | None = None
+    """Values of Softmax's beta that are tried, where not the form's."""
+
+    @property
+    def kind(self) -> str:
+        """Images or tags."""
+        return SETTINGS[self.figure].kind
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns."""
+        return bool(self.fixed.get("learns", True))
+
+    def explorations(self, form: Form) -> tuple[dict[str, float], ...]:
+        """Give the values of its exploration that are tried."""
+        if self.betas is not None:
+            return tuple({"beta": beta} for beta in self.betas)
+        return form.explorations(self.policy, form.size(self.kind).arms)
+
+    def to_choose(self, form: Form) -> list[Job]:
+        """Give the jobs that hyper-parameters are chosen by; none if nothing is learnt."""
+        if not self.learns:
+            return []
+        size = form.size(self.kind)
+        server = size.sgd_rates if self.fixed.get("optimiser") == "sgd" else size.server_rates
+        return [
+            self._job(form, f"{self.name}-choose-{number}", form.choose, size.client_rates, server, values)
+            for number, values in enumerate(self.explorations(form), 1)
+        ]
+
+    def to_report(self, form: Form, chosen: Chosen | None) -> Job:
+        """Give the job that is reported."""
+        if chosen is None:
+            return self._job(form, self.name, form.report, 0.1, 0.1, {})
+        return self._job(form, self.name, form.report, chosen.client, chosen.server, chosen.parameters)
+
+    def _job(
+        self, form: Form, name: str, seeds: tuple[int, ...], client: float | tuple[float, ...],
+        server: float | tuple[float, ...], parameters: Mapping[str, float],
+    ) -> Job:  # fmt: skip
+        setting, size = SETTINGS[self.figure], form.size(self.kind)
+        first = size.supervised.get(setting.scenario)
+        before = Pretraining() if first is None else Pretraining(size.before, size.pretrained, *first)
+        return Job(
+            f"{form.name}-{name}", setting.scenario, self.policy, dict(parameters), client, server,
+            deploy_every=size.often if setting.often else size.seldom, rounds=size.phase(setting.scenario),
+            seeds=seeds, cohort=size.cohort, model=size.model, hidden=size.hidden, channels=size.channels,
+            pretraining=before, **self.fixed,
+        )  # fmt: skip
+
+
+def figure_lines(figure: str) -> tuple[Line, ...]:
+    """Give the four policies of a setting, and the first model left as it is."""
+    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS)
+    if SETTINGS[figure].scenario == "scratch":
+        return lines
+    return (*lines, Line(f"{figure}-init", figure, "greedy", LABELS["init"], {"learns": False}))
+
+
+def line_of(figure: str, policy: str) -> Line:
+    """Give the line of one policy."""
+    return next(line for line in figure_lines(figure) if line.policy == policy and line.learns)
+
+
+def private_lines(form: Form, kind: str) -> tuple[Line, ...]:
+    """Give figure 4's lines: no privacy, clipping alone, and two noises; Softmax of beta 0.05 from scratch."""
+    size, figure = form.size(kind), {"images": "fig1a", "tags": "fig2a"}[kind]
+    plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,))
+    noisy = tuple(
+        Line(
+            f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}" if noise else "clipped, no noise",
+            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,),
+        )
+        for noise in (0.0, *size.noises)
+    )  # fmt: skip
+    return (plain, *noisy)
+
+
+def choice_lines(kind: str) -> tuple[Line, ...]:
+    """Give section 5.2's own lines, in init-shift: Softmax with SGD at the server, and weighted epsilon-Greedy."""
+    figure = {"images": "fig1c", "tags": "fig2c"}[kind]
+    return (
+        Line(f"sec5_2-{kind}-sgd", figure, "softmax", "Softmax, SGD", {"optimiser": "sgd"}),
+        Line(f"sec5_2-{kind}-weighted", figure, "epsilon-greedy", "ε-Greedy, weighted", {"loss": "importance"}),
+    )
+
+
+def all_lines(form: Form) -> tuple[Line, ...]:
+    """Give every line of every figure once."""
+    figures = tuple(line for figure in SETTINGS for line in figure_lines(figure))
+    return (*figures, *(line for kind in KINDS for line in (*private_lines(form, kind), *choice_lines(kind))))
+
+
+# Populations.
+
+LETTERS = ("A", "B", "C", "D", "E", "a", "b", "c", "d", "e")
+_TAGS, _WORDS, _TEXTS, _USERS = 20, 120, 900, 90
+
+
+def letters() -> Population:
+    """Call the ten digits letters of both cases, so that rewards can shift between cases.
+
+    >>> made = letters()
+    >>> made.clients, made.samples, made.arms[5]
+    (60, 1797, 'a')
+    """
+    return replace(digits_population(), name="letters", arms=LETTERS)
+
+
+def bags(seed: int = 0) -> Population:
+    """Draw texts of 90 users: one or two of 20 tags each, frequent ones more often, and words that go with them.
+
+    >>> made = bags()
+    >>> made.clients, made.samples, len(made.arms), len(made.vocabulary)
+    (90, 900, 20, 120)
+    """
+    draw = np.random.Generator(np.random.Philox(seed))
+    share = 1 / np.arange(2, _TAGS + 2)
+    questions = []
+    for text in range(_TEXTS):
+        first = int(draw.choice(_TAGS, p=share / share.sum()))
+        own = sorted({first, int(draw.integers(_TAGS))}) if draw.random() < 0.3 else [first]
+        near = [tag * 5 + word for tag in own for word in range(5)]
+        drawn = [*draw.choice(near, 4), *draw.integers(0, _WORDS, 4)]
+        user = text if text < _USERS else int(draw.integers(_USERS))
+        questions.append(
+            Question(f"user-{user:02d}", tuple(f"word-{word}" for word in drawn), tuple(f"tag-{tag}" for tag in own))
+        )
+    return questions_population(questions, _WORDS, _TAGS)
+
+
+def population_of(data: str) -> Population:
+    """Make a population: a stand-in, or one of the data folder."""
+    made = {"letters": letters, "bags": bags}.get(data)
+    return PopulationSettings.model_validate({"data": data}).population() if made is None else made()
+
+
+# Results.
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +233,6 @@ class Found:
         seen = self.result.seen
         mean: Floats = np.asarray(seen.probability[0], np.float64) / np.maximum(np.asarray(seen.samples[0]), 1)
         return mean
-
-
-def population_of(data: str) -> Population:
-    """Make a population: a stand-in, or one of the data folder."""
-    made = {"letters": stand_ins.letters, "bags": stand_ins.bags}.get(data)
-    return PopulationSettings.model_validate({"data": data}).population() if made is None else made()
 
 
 @lru_cache(maxsize=2)
@@ -106,7 +269,7 @@ def _edge(job: Job, client: float, server: float) -> str:
 
 @dataclass(frozen=True)
 class Runs:
-    """A form, where results are kept, and who is told."""
+    """A form, where results are kept, and what is called with the progress."""
 
     form: Form
     folder: Path

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.experiments.fed_contextual.forms import Form
-from posse.experiments.fed_contextual.lines import LABELS, choice_lines, line_of
-from posse.experiments.fed_contextual.pictures import NOTE, curves
-from posse.experiments.fed_contextual.published import OPTIMISER, TABLES, WEIGHTED
-from posse.experiments.fed_contextual.runs import Found, opened
-from posse.experiments.fed_contextual.settings import KINDS
-from posse.experiments.fed_contextual.statements import Statement, alike, better, counts, statement_table
-from posse.experiments.fed_contextual.tables import protocol_note, rate_table, rows_of
-from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_figure, write_rows
+from posse.experiments import kit
+from posse.experiments.fed_contextual import findings
+from posse.experiments.fed_contextual.findings import NOTE, Statement, alike, better, counts, curves
+from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, TABLES, WEIGHTED, Form
+from posse.experiments.fed_contextual.runs import LABELS, Found, choice_lines, line_of, opened
+from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.policies.contextual.registry import EXPLORATIONS
 from posse.results import theme
 from posse.results.theme import INK
@@ -47,7 +44,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 
 
 def frequency_claims(form: Form, kind: str, found: Ran) -> list[Statement]:
-    """Tell of every policy whether deploying often earns more."""
+    """Whether deploying often earns more, for every policy."""
     size = form.size(kind)
     return [
         better(
@@ -59,7 +56,7 @@ def frequency_claims(form: Form, kind: str, found: Ran) -> list[Statement]:
 
 
 def choice_claims(kind: str, found: Ran) -> list[Statement]:
-    """Tell what SGD at the server and importance weights change."""
+    """What SGD at the server and importance weights change."""
     adam, plain = (found[f"{SELDOM[kind]}-{policy}"].ends for policy in ("softmax", "epsilon-greedy"))
     sgd, weighted = (found[f"sec5_2-{kind}-{what}"].ends for what in ("sgd", "weighted"))
     compared = (
@@ -72,24 +69,21 @@ def choice_claims(kind: str, found: Ran) -> list[Statement]:
 
 def analyse(form: Form, found: Ran, out: Path) -> Analysis:
     """Write rows and picture, and say what holds."""
-    files = (
-        write_rows(out / "sec5_2.csv", rows_of(list(found.values()))),
-        *write_figure(picture(form, found), out, "sec5_2"),
-    )
+    files = write_files(out, "sec5_2", findings.rows_of(list(found.values())), picture(form, found))
     often = [one for kind in KINDS for one in frequency_claims(form, kind, found)]
     choices = [one for kind in KINDS for one in choice_claims(kind, found)]
     own = [one for name, one in found.items() if name.startswith("sec5_2")]
     plain = [found[f"{SELDOM[kind]}-{policy}"] for kind in KINDS for policy in ("softmax", "epsilon-greedy")]
     printed = {f"{figure}-{policy}": row for figure, rows in TABLES.items() for policy, row in rows.items()}
     tables = (
-        statement_table([*often, *choices]), frequency_table(form, found), choice_table(found),
-        rate_table([*plain, *own], printed, "tables 3 and 7"),
+        findings.statement_table([*often, *choices]), frequency_table(form, found), choice_table(found),
+        findings.rate_table([*plain, *own], printed, "tables 3 and 7"),
     )  # fmt: skip
     notes = (
         *(one.words for one in (*often, *choices)),
         "Hyper-parameters of every line, these among them, are chosen on a grid of their own; SGD has larger rates at "
         "the server. Weights are 1 / probability, scaled so that the largest of a client is 1.",
-        *(protocol_note(form, kind) for kind in KINDS),
+        *(findings.protocol_note(form, kind) for kind in KINDS),
     )
     headline = f"Deploying often: {counts(often)}. Optimiser and weights: {counts(choices)}."
     return Analysis(headline, tables, notes, files)
@@ -119,9 +113,9 @@ def choice_table(found: Ran) -> Table:
             ("weighted", "epsilon-greedy", WEIGHTED, "importance weights, ε-Greedy"),
         ):
             one, other = found[f"{SELDOM[kind]}-{policy}"].ends, found[f"sec5_2-{kind}-{what}"].ends
-            told = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
+            printed = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
             rows.append((
-                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), told,
+                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), printed,
             ))  # fmt: skip
     columns = ("population", "change", "before", "after", "difference", "paper")
     return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))
@@ -139,13 +133,13 @@ def picture(form: Form, found: Ran) -> Figure:
         _panel(left, soft, words, f"{kind}, init-shift: Softmax")
         _panel(right, plain, ("regression", "importance-weighted"), f"{kind}, init-shift: ε-Greedy")
     seeds = len(next(iter(found.values())).ends)
-    figure.supxlabel(NOTE.format(seeds), x=0.01, ha="left", color=INK, fontsize=8.5)
+    kit.footnote(figure, NOTE.format(seeds))
     return figure
 
 
 def _panel(ax: Axes, found: Sequence[Found], words: Sequence[str], title: str) -> None:
     curves(ax, found, words)
-    ax.set_title(title, loc="left", color=INK, fontsize=9.5)
+    kit.title(ax, title)
     low, high = ax.get_ylim()
     ax.set_ylim(low - _ROOM * (high - low), high)
     ax.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)

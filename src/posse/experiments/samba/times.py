@@ -65,7 +65,7 @@ def paillier_key() -> PrivateKey:
 def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> Measured:
     """Run the whole federation once and take its time; compiled code is warm before the clock starts."""
     key = paillier_key()
-    warm_up(policy, LEVEL, secure=True)
+    warm_up(policy, LEVEL)
     world = SimulatedWorld(arms, seed, budget)
     run = MemoryRun(federation(arms, policy, budget, seed=seed, level=LEVEL, key=key), world)
     begun = time.process_time()

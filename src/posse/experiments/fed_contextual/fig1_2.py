@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from posse.experiments.fed_contextual import pictures
-from posse.experiments.fed_contextual.forms import Form
-from posse.experiments.fed_contextual.lines import LABELS, figure_lines
-from posse.experiments.fed_contextual.published import TABLES
-from posse.experiments.fed_contextual.runs import Found, opened
-from posse.experiments.fed_contextual.settings import SETTINGS
-from posse.experiments.fed_contextual.statements import (
-    Statement,
-    better,
-    close_to_best,
-    counts,
-    exploring,
-    statement_table,
-)
-from posse.experiments.fed_contextual.tables import protocol_note, rate_table, reward_table, rows_of, setting_words
-from posse.experiments.kit import Analysis, Watch, mean_of, write_figure, write_rows
+from posse.experiments.fed_contextual import findings
+from posse.experiments.fed_contextual.findings import Statement
+from posse.experiments.fed_contextual.problem import SETTINGS, TABLES, Form
+from posse.experiments.fed_contextual.runs import LABELS, Found, figure_lines, opened
+from posse.experiments.kit import Analysis, Watch, mean_of, write_files
 
 GREEDY, SOFTMAX = LABELS["greedy"], LABELS["softmax"]
 EXPLORING = (SOFTMAX, LABELS["epsilon-greedy"], LABELS["falcon"])
 
 
 def sweep(figure: str, small: bool, out: Path, watch: Watch) -> Analysis:
-    """Run or read the lines of a setting, and tell them."""
+    """Run or read the lines of a setting."""
     with opened(small, out, watch) as runs:
         found = list(runs.of(figure_lines(figure)).values())
         watch("figure and analysis", 1.0)
@@ -35,33 +24,35 @@ def sweep(figure: str, small: bool, out: Path, watch: Watch) -> Analysis:
 
 
 def claims(found: Sequence[Found]) -> list[Statement]:
-    """Tell what the paper says of a setting."""
+    """What the paper says of a setting."""
     ends = {one.line.label: one.ends for one in found}
-    told = [*exploring(ends, GREEDY, EXPLORING), close_to_best(ends, SOFTMAX, [x for x in ends if x != SOFTMAX])]
+    claimed = [
+        *findings.exploring(ends, GREEDY, EXPLORING),
+        findings.close_to_best(ends, SOFTMAX, [x for x in ends if x != SOFTMAX]),
+    ]
     first = LABELS["init"]
     if first in ends and SETTINGS[found[0].line.figure].scenario == "init-shift":
-        told.append(better(f"{SOFTMAX} earns more than the first model left as it is", ends[SOFTMAX], ends[first]))
-    return told
+        claimed.append(
+            findings.better(f"{SOFTMAX} earns more than the first model left as it is", ends[SOFTMAX], ends[first])
+        )
+    return claimed
 
 
 def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analysis:
     """Write rows and picture, and say what holds."""
     setting = SETTINGS[figure]
-    title = setting_words(form, figure)
-    files = (
-        write_rows(out / f"{figure}.csv", rows_of(found)),
-        *write_figure(pictures.one_panel(found, title), out, figure),
-    )
-    told = claims(found)
+    title = findings.setting_words(form, figure)
+    files = write_files(out, figure, findings.rows_of(found), findings.one_panel(found, title))
+    claimed = claims(found)
     learnt = [one for one in found if one.line.learns]
     best = max(learnt, key=lambda one: float(one.ends.mean()))
     headline = (
         f"{title}: most is earned by {best.line.label}, {mean_of(best.ends).text(3)} a sample over "
-        f"{best.curves.shape[1]:,} rounds; {counts(told)}."
+        f"{best.curves.shape[1]:,} rounds; {findings.counts(claimed)}."
     )
     number = list(TABLES).index(figure) + 1
     printed = {f"{figure}-{policy}": values for policy, values in TABLES[figure].items()}
-    notes = [one.words for one in told]
+    notes = [one.words for one in claimed]
     if setting.scenario == "init":
         notes.append(
             "The paper finds little to gain over a first model that fits: above it are "
@@ -71,8 +62,12 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     notes += [
         "The paper prints its rewards as a picture: none stand beside ours. Differences are of the same seeds, which "
         "draw the same clients.",
-        protocol_note(form, setting.kind),
+        findings.protocol_note(form, setting.kind),
     ]
     greedy = next(one for one in found if one.line.label == GREEDY)
-    tables = (reward_table(found, greedy), statement_table(told), rate_table(found, printed, f"table {number}"))
+    tables = (
+        findings.reward_table(found, greedy),
+        findings.statement_table(claimed),
+        findings.rate_table(found, printed, f"table {number}"),
+    )
     return Analysis(headline, tables, tuple(notes), files)

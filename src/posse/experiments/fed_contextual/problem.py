@@ -1,17 +1,126 @@
-"""Sizes at which the figures are made: small for continuous integration, brief for one GPU, and the paper's own.
+"""The eight settings of figures 1 and 2, what the paper prints, and the sizes at which its figures are made.
 
-The grid of a size is the same for every policy: rates of clients times rates of the server times values of what its
-exploration depends on (Greedy has none). Hyper-parameters are chosen on seeds that are not reported.
+Sizes are small for continuous integration, brief for one GPU, and the paper's own. The grid of a size is the same for
+every policy: rates of clients times rates of the server times values of what its exploration depends on (Greedy has
+none). Hyper-parameters are chosen on seeds that are not reported.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.experiments.fed_contextual.published import CLIPS, NOISES
+from posse.experiments.kit import Paper
+
+REFERENCE = Paper(
+    "fed-contextual", "Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023"
+)
+KINDS = ("images", "tags")
+
+
+class Setting(NamedTuple):
+    """A population of images or tags, what is known before, and whether models are deployed often."""
+
+    kind: str
+    scenario: str
+    often: bool = False
+
+
+SETTINGS = {
+    "fig1a": Setting("images", "scratch"),
+    "fig1b": Setting("images", "init"),
+    "fig1c": Setting("images", "init-shift"),
+    "fig1d": Setting("images", "init-shift", often=True),
+    "fig2a": Setting("tags", "scratch"),
+    "fig2b": Setting("tags", "init"),
+    "fig2c": Setting("tags", "init-shift"),
+    "fig2d": Setting("tags", "init-shift", often=True),
+}
+"""By figure."""
+
+
+# What the paper prints: hyper-parameters of its tables 1 to 9, and the rewards of its section 5.2. Rewards of figures 1
+# to 4 are printed as pictures only.
+
+
+class Printed(NamedTuple):
+    """A line of a table: learning rates of server and clients, and what exploration depends on."""
+
+    server: float
+    client: float
+    explore: str = "-"
+
+
+TABLES: dict[str, dict[str, Printed]] = {
+    "fig1a": {  # table 1
+        "softmax": Printed(0.002, 0.1, "beta 0.05"), "falcon": Printed(0.002, 0.1, "mu 12, gamma 1000"),
+        "greedy": Printed(0.001, 0.2), "epsilon-greedy": Printed(0.01, 0.1, "epsilon 0.05"),
+    },
+    "fig1b": {  # table 2
+        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.1, "beta 0.05"),
+        "falcon": Printed(0.002, 0.2, "mu 12, gamma 5000"), "greedy": Printed(0.002, 0.1),
+        "epsilon-greedy": Printed(0.002, 0.1, "epsilon 0.05"),
+    },
+    "fig1c": {  # table 3
+        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.1, "beta 0.05"),
+        "falcon": Printed(0.005, 0.2, "mu 12, gamma 5000"), "greedy": Printed(0.001, 0.1),
+        "epsilon-greedy": Printed(0.01, 0.1, "epsilon 0.05"),
+    },
+    "fig1d": {  # table 4
+        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.2, "beta 0.05"),
+        "falcon": Printed(0.005, 0.1, "mu 12, gamma 5000"), "greedy": Printed(0.002, 0.1),
+        "epsilon-greedy": Printed(0.005, 0.2, "epsilon 0.05"),
+    },
+    "fig2a": {  # table 5
+        "softmax": Printed(0.01, 1, "beta 0.05"), "falcon": Printed(0.01, 0.05, "mu 10, gamma 5000"),
+        "greedy": Printed(0.01, 0.1), "epsilon-greedy": Printed(0.01, 0.2, "epsilon 0.05"),
+    },
+    "fig2b": {  # table 6
+        "init": Printed(0.05, 0.2), "softmax": Printed(0.005, 0.05, "beta 0.05"),
+        "falcon": Printed(0.0005, 0.1, "mu 10, gamma 5000"), "greedy": Printed(0.001, 0.02),
+        "epsilon-greedy": Printed(0.005, 0.1, "epsilon 0.05"),
+    },
+    "fig2c": {  # table 7
+        "init": Printed(0.05, 0.05), "softmax": Printed(0.02, 2, "beta 0.1"),
+        "falcon": Printed(0.05, 0.2, "mu 100, gamma 1000"), "greedy": Printed(0.05, 1),
+        "epsilon-greedy": Printed(0.05, 0.2, "epsilon 0.05"),
+    },
+    "fig2d": {  # table 8
+        "init": Printed(0.05, 0.05), "softmax": Printed(0.05, 1, "beta 0.1"),
+        "falcon": Printed(0.05, 0.05, "mu 10, gamma 1000"), "greedy": Printed(0.05, 0.1),
+        "epsilon-greedy": Printed(0.05, 0.05, "epsilon 0.05"),
+    },
+}  # fmt: skip
+"""Tables 1 to 8, by figure and policy; `init` is supervised pre-training."""
+
+PRIVATE: dict[str, dict[float, Printed]] = {
+    "images": {
+        0.0: Printed(0.002, 0.2, "beta 0.05"), 0.01: Printed(0.002, 0.1, "beta 0.05"),
+        0.1: Printed(0.002, 0.2, "beta 0.05"),
+    },
+    "tags": {
+        0.0: Printed(0.02, 0.5, "beta 0.05"), 0.3: Printed(0.01, 2, "beta 0.05"), 0.7: Printed(0.01, 2, "beta 0.05"),
+    },
+}  # fmt: skip
+"""Table 9, by noise multiplier: Softmax from scratch under a fixed clipping norm."""
+
+CLIPS = {"images": 0.1, "tags": 0.8}
+"""Clipping norms of table 9."""
+
+NOISES = {"images": (0.01, 0.1), "tags": (0.3, 0.7)}
+"""Noise multipliers of figure 4, small and large."""
+
+OPTIMISER = {"tags": (0.81, 0.62)}
+"""Section 5.2, Softmax in init-shift: reward with Adam and with SGD at the server; on EMNIST "no change"."""
+
+WEIGHTED = {"images": (0.71, 0.60), "tags": (0.72, 0.47)}
+"""Section 5.2, epsilon-Greedy in init-shift: reward without and with importance weights."""
+
+
+# Sizes.
 
 FORM = "POSSE_FED_CONTEXTUAL_FORM"
 """Environment variable that names the size of a full run: brief (if unset) or paper."""
