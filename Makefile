@@ -52,5 +52,5 @@ reproduce-devices: $(READY)  ## figures of federated contextual bandits (needs a
 	@$(BIN)/posse reproduce 'fed-contextual/*'
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .jax_cache build dist
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
