@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba as Samba
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
-    from posse.results.report import write_report as report  # noqa: F401
+    from posse.results.report import report  # noqa: F401
     from posse.results.store import Store as Store
 
 _HOMES = {
@@ -33,7 +33,7 @@ _HOMES = {
     "Store": "posse.results.store",
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
-    "report": "posse.results.report:write_report",
+    "report": "posse.results.report:report",
     "run": "posse.protocols.registry",
     "start": "posse.protocols.registry",
     "systems": "posse.protocols.registry",

@@ -135,7 +135,7 @@ def test_a_mixed_list_has_the_common_words(posse: Call) -> None:
 def test_what_parties_earned_is_exported(posse: Call, tmp_path: Path) -> None:
     assert posse("runs", "export", "0m-tight", "0m-alone", "--parties", "--out", "parties.csv").code == 0
     lines = (tmp_path / "parties.csv").read_text().splitlines()
-    assert lines[0] == "record,label,run,seed,party,total,regret"
+    assert lines[0] == "record,label,run,seed,party,total,regret,policy,horizon,runs"
     assert len(lines) == 1 + 2 * 6 * 4
     assert "Known: .csv, .parquet" in one_line(posse("runs", "export", "0m-tight", "--parties", "--out", "a.json"))
     assert "none of these records" in one_line(posse("runs", "export", "0a", "--parties", "--out", "a.csv"))

@@ -31,7 +31,9 @@ def test_rows_are_the_arrays_in_long_form(records: list[Record]) -> None:
     assert got.tolist() == records[0].reward.tolist()
     assert {row["seed"] for row in long if row["run"] == 2} == {2**64 - 1}
     assert {row["regret"] for row in long if row["record"] == "real"} == {None}
-    assert list(rows(records[0])) == [row for row in long if row["record"] == "sim"]
+    alone = list(rows(records[0]))
+    assert {row["label"] for row in alone} == {"ucb (standard)"}
+    assert [{**row, "label": ""} for row in alone] == [{**row, "label": ""} for row in long if row["record"] == "sim"]
 
 
 def test_every_format_holds_the_same_values(records: list[Record], tmp_path: Path) -> None:

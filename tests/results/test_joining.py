@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from posse.results import Record, joining
-from posse.results.example import example_market_record
-from posse.results.joining import SAME, Joining, Share
+from posse.results.example import BASELINE, example_market_record
+from posse.results.joining import Joining, Share
 
 
 def alone(**changes: object) -> Record:
@@ -119,7 +119,7 @@ def test_who_loses_only_when_looked_at_alone_is_doubtful() -> None:
     found = table(gain + rest * [0.0, 1.0, 1.0, 1.0], rest * np.ones(4))
     assert found.shares[0].loses
     assert (found.losers, "0" in found.doubtful) == ((), True)
-    assert found.doubt.startswith("Perhaps worse off, which chance could do: 0")
+    assert found.doubt.startswith("Perhaps worse off, which may be chance: 0")
 
 
 def test_one_run_names_nobody() -> None:
@@ -128,7 +128,7 @@ def test_one_run_names_nobody() -> None:
     assert [share.verdict for share in found.shares] == [*["more in this one run"] * 3, "less in this one run"]
     assert found.whole.verdict == "more in this one run"
     assert (found.losers, found.rule) == ((), "")
-    assert found.doubt == "Earned less in this one run, which chance could do: isles."
+    assert found.doubt == "Earned less in this one run, which may be chance: isles."
     assert found.ratio is not None
     assert not found.ratio.known
 
@@ -147,10 +147,10 @@ def test_chance_is_not_called_a_loss() -> None:
         {"seeds": (9, 1, 2, 3, 4, 5)},
         {"seeds": ()},
         {"seeds": (0, 0, 1, 2, 3, 4)},
-        {"budget": 500},
+        {"horizon": 500},
         {"problem": {"name": "elsewhere"}},
         {"parties": ("a", "b", "c", "d")},
-        *({"config": {"policy": "alone", "budget": 1000, name: "another"}} for name in SAME),
+        *({"config": {"policy": "alone", "horizon": 1000, name: "another"}} for name in BASELINE),
     ],
 )
 def test_what_is_not_alike_is_not_compared(other: dict[str, object]) -> None:

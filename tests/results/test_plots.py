@@ -74,11 +74,13 @@ def test_equal_labels_are_told_apart_and_can_be_given() -> None:
     assert [line.get_label() for line in given.lines] == ["left", "right"]
 
 
-def test_role_colours_are_the_palette() -> None:
+def test_roles_are_drawn_as_their_system_says() -> None:
     ax = role_times(SECURE).axes[0]
     names = [tick.get_text() for tick in ax.get_yticklabels()]
-    assert names == ["customer", "controller", "comp", "owner"]
-    assert [mpl.colors.to_hex(bar.get_facecolor()) for bar in ax.patches] == [ROLES[name] for name in names]
+    assert names == ["customer", "controller", "comp", "data owner"]
+    kinds = [*names[:-1], "owner"]
+    colours = [SECURE.role_colour(kind) for kind in kinds]
+    assert [mpl.colors.to_hex(bar.get_facecolor()) for bar in ax.patches] == [pair[0] for pair in colours if pair]
 
 
 def test_time_is_logarithmic_only_where_it_must_be() -> None:

@@ -72,7 +72,7 @@ def test_a_wrong_status_and_nan_in_a_curve_are_refused() -> None:
 def test_a_failed_run_may_hold_nothing() -> None:
     record = example_record(status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[])
     assert (record.runs, record.arms, record.total_mean) == (0, 0, None)
-    assert record.budget == 200
+    assert record.horizon == 200
     with pytest.raises(DataError, match="at least one run"):
         record.reward_band()
 
@@ -89,7 +89,7 @@ def test_metadata_is_strict_json_and_says_what_follows() -> None:
 
 def test_names_fall_back_when_nothing_is_given() -> None:
     record = example_record(config={}, problem={})
-    assert (record.policy, record.problem_name, record.budget) == ("samba", "unnamed", 200)
+    assert (record.policy, record.problem_name, record.horizon) == ("clinics", "unnamed", 200)
     assert record.arm_names == ("arm 1", "arm 2", "arm 3")
 
 
@@ -135,11 +135,11 @@ def test_regret_that_is_not_known_is_not_drawn_from_nothing() -> None:
 
 
 def test_a_protection_that_is_off_is_in_every_name() -> None:
-    record = example_record(level="paper", config={"policy": "ucb", "budget": 200, "aes": False, "mask": False})
+    record = example_record(level="paper", show={"off": ["aes", "mask"]})
     assert (record.level, record.label) == ("paper", "ucb (paper, aes and mask off)")
     assert not record.protected
     assert example_record().protected
-    assert example_record(level="plain", config={"aes": False}).off == ()
+    assert example_record(level="plain", show={"off": ["aes"]}).off == ()
 
 
 def test_a_record_is_one_short_line_in_a_notebook() -> None:

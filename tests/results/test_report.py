@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from posse.core.errors import DataError
-from posse.results import Record, render_report, write_report
+from posse.results import Record, render_report, report
 from posse.results.example import example_market_record, example_record
 from posse.results.privacy import guarantees
 
@@ -147,17 +147,18 @@ def test_the_same_record_gives_the_same_page(records: list[Record]) -> None:
 
 
 def test_it_is_written_whole(tmp_path: Path) -> None:
-    path = write_report(example_record(), tmp_path / "report.html")
+    path = report(example_record(), tmp_path / "report.html")
     assert path.read_text(encoding="utf-8").endswith("</html>\n")
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(DataError, match="folder does not exist"):
-        write_report(example_record(), tmp_path / "none" / "report.html")
+        report(example_record(), tmp_path / "none" / "report.html")
     with pytest.raises(DataError, match="at least one record"):
-        write_report([], path)
+        report([], path)
 
 
 def test_what_is_off_is_said_and_not_called_protected() -> None:
-    off = example_record(level="paper", config={"policy": {"name": "ucb"}, "budget": 200, "mask": False})
+    config = {"policy": {"name": "ucb"}, "horizon": 200, "mask": False}
+    off = example_record(level="paper", config=config, show={"title": "Clinics", "off": ["mask"]})
     page = Page(render_report([off, example_record(level="plain", summary={"twin_of": "paper"})]))
     assert "ucb (paper, mask off) earned" in page.text
     assert "Level paper, mask off, against plain" in page.text
@@ -193,7 +194,7 @@ def test_who_loses_by_joining_is_said_before_the_table(market: list[Record]) -> 
     assert page.text.count("Worse off joined, in revenue or regret: isles (1 of 4 agents).") == 2
     assert text.index("What joining is worth") < text.index("Worse off joined") < text.index("revenue alone")
     assert text.count('<span class="tag warn">loses</span>') == 2
-    assert "95 % t interval over runs of this one market" in page.text
+    assert "95 % t interval over runs of this one problem" in page.text
     without = Page(render_report(market[1:])).text
     assert "What each agent earned" in without
     assert "What joining is worth" not in without
@@ -206,7 +207,7 @@ def test_one_run_tells_nobody_that_it_loses() -> None:
     text = render_report([example_market_record(level=level, runs=1) for level in ("alone", "tight")])
     said = Page(text).text
     assert "One run cannot tell who is worse off joined." in said
-    assert "Earned less in this one run, which chance could do: isles." in said
+    assert "Earned less in this one run, which may be chance: isles." in said
     assert '<span class="tag ">less in this one run</span>' in text
     assert "Worse off joined" not in said
 

@@ -39,20 +39,20 @@ def test_regret_that_is_not_known_stays_unknown(store: Store) -> None:
 def test_the_file_is_in_wal_mode_and_bears_our_mark(store: Store) -> None:
     db = sqlite3.connect(store.path)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
     assert db.execute("PRAGMA application_id").fetchone()[0].to_bytes(4, "big") == b"poss"
     db.close()
 
 
 def test_lists_are_newest_first_light_and_filtered(store: Store) -> None:
-    for i, kind in enumerate(("samba", "simulate", "samba")):
+    for i, kind in enumerate(("clinics", "other", "clinics")):
         store.save(example_record(id=f"run-{9 - i}", kind=kind))
     rows = store.list()
     assert [row.id for row in rows] == ["run-7", "run-8", "run-9"]
     assert [row.id for row in store.list(limit=1)] == ["run-7"]
-    assert [row.id for row in store.list(kind="simulate")] == ["run-8"]
+    assert [row.id for row in store.list(kind="other")] == ["run-8"]
     assert store.list(limit=0) == []
-    assert (rows[0].policy, rows[0].problem, rows[0].runs, rows[0].budget) == ("ucb", "three clinics", 4, 200)
+    assert (rows[0].policy, rows[0].problem, rows[0].runs, rows[0].horizon) == ("ucb", "three clinics", 4, 200)
     assert rows[0].total_mean == store.get("run-7").total_mean
 
 
@@ -91,7 +91,7 @@ def test_an_id_is_taken_once_unless_replaced(store: Store) -> None:
     store.save(example_record(id="abc"))
     with pytest.raises(StoreError, match="already in"):
         store.save(example_record(id="abc", kind="other"))
-    assert store.get("abc").kind == "samba"
+    assert store.get("abc").kind == "clinics"
     store.save(example_record(id="abc", kind="other", regret=None), replace=True)
     assert (store.get("abc").kind, store.get("abc").regret, len(store)) == ("other", None, 1)
 

@@ -11,8 +11,8 @@ import pytest
 from posse.core.errors import StoreError
 from posse.results import Store
 from posse.results import store as storing
+from posse.results.database import store_errors
 from posse.results.example import example_record
-from posse.results.store import told
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -88,7 +88,7 @@ def test_no_space_left_keeps_nothing_of_the_record(store: Store, monkeypatch: py
     with monkeypatch.context() as patch:
         pretend(patch, lambda db: db.execute(f"PRAGMA max_page_count = {store.path.stat().st_size // 4096 + 2}"))
         with pytest.raises(StoreError, match="no space left") as error:
-            store.save(example_record(id="second", budget=100_000, runs=4, config={"note": "x" * 100_000}))
+            store.save(example_record(id="second", horizon=100_000, runs=4, config={"note": "x" * 100_000}))
         one_line(error, store.path)
     assert [row.id for row in store.list()] == ["first"]
     assert store.get("first").runs == 4
@@ -112,7 +112,7 @@ def test_a_failure_in_the_middle_of_a_save_keeps_nothing(store: Store) -> None:
         store.save(example_record(id="second"))
     with pytest.raises(StoreError, match="stop"):
         store.save(example_record(id="first", kind="other"), replace=True)
-    assert [(row.id, row.kind) for row in store.list()] == [("first", "samba")]
+    assert [(row.id, row.kind) for row in store.list()] == [("first", "clinics")]
     assert store.get("first").arms == 3
 
 
@@ -135,7 +135,7 @@ def test_read_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_extended_and_rare_codes_are_told(tmp_path: Path, code: int, says: str) -> None:
     error = sqlite3.OperationalError("as sqlite says")
     error.sqlite_errorcode = code
-    with pytest.raises(StoreError, match=says), told(tmp_path):
+    with pytest.raises(StoreError, match=says), store_errors(tmp_path):
         raise error
 
 

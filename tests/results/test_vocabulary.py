@@ -68,7 +68,7 @@ def test_samba_is_labelled_as_ever() -> None:
 
 
 def test_notes_of_a_comparison_use_the_words() -> None:
-    a, b = example_market_record(level="alone"), example_market_record(budget=500)
+    a, b = example_market_record(level="alone"), example_market_record(horizon=500)
     notes = " ".join(compare([a, b]).notes)
     assert "(1,000, 500 rounds)" in notes
     other = example_market_record(problem={**a.problem, "means": [0.5] * 6})

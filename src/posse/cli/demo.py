@@ -88,11 +88,11 @@ def _make(folder: Path) -> None:
 
 def _report(records: Sequence[Record], path: Path) -> Path | None:
     """Write the page; without matplotlib the demo has said everything all the same."""
-    from posse.results import write_report
+    from posse.results import report
 
     try:
         with Doing("writing the report"):
-            return write_report(records, path)
+            return report(records, path)
     except MissingExtraError as error:
         remark(f"no report: {error}")
         return None

@@ -83,9 +83,9 @@ class Keeper:
     def draw(self, records: Sequence[Record]) -> None:
         """Write the report and the figure that were asked for."""
         if self._report is not None:
-            from posse.results import write_report
+            from posse.results import report
 
-            write_report(records, self._report)
+            report(records, self._report)
             remark(f"report: {self._report}")
         if self._figure is not None:
             write_figure(records, self._figure)

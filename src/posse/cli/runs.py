@@ -50,7 +50,7 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     labelled = any(one["label"] for one in told.values())
     rows = [
         (
-            row.id, row.policy, _level(row.status, **told[row.id]), f"{row.arms}", f"{row.budget:,}", f"{row.runs}",
+            row.id, row.policy, _level(row.status, **told[row.id]), f"{row.arms}", f"{row.horizon:,}", f"{row.runs}",
             spoken[row.id].priced(words.number(row.total_mean)), *([told[row.id]["label"]] if labelled else []),
             row.problem, row.created[:16].replace("T", " "),
         )
@@ -138,7 +138,7 @@ def export(ids: options.Ids, out: Out, parties: Parties = False) -> None:
 @app.command()
 def report(ids: options.Ids, out: Page = Path("posse-report.html")) -> None:
     """Write one HTML page about one run or several."""
-    from posse.results import write_report
+    from posse.results import report as write_report
     from posse.results.store import Store
 
     store = Store()

@@ -24,7 +24,7 @@ def describe(record: Record) -> str:
     clients, names = record.problem.get("clients"), record.problem.get("names")
     if isinstance(clients, int) and isinstance(names, list):  # devices are counted, not named
         who = [words.count(clients, said.party), words.count(len(names), said.arm)]
-    steps, runs = words.count(record.budget, said.step), words.count(record.runs, "run")
+    steps, runs = words.count(record.horizon, said.step), words.count(record.runs, "run")
     parts = (record.policy, record.problem_name, *who, steps, runs)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
@@ -83,9 +83,9 @@ def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> s
 
 def protection(record: Record) -> None:
     """Print what a level protects, and what it does not."""
-    from posse.results.naming import PLAIN, told
+    from posse.results.naming import PLAIN, described
 
-    level = "none" if record.level == PLAIN else told(record.protection)
+    level = "none" if record.level == PLAIN else described(record.protection)
     learns = shown(record, "learns")
     heading(f"Protection: {level}{'. What each role learns' if learns else ''}")
     if record.off:

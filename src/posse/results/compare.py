@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from posse.core.errors import DataError
-from posse.results.naming import PLAIN
+from posse.results.naming import labels
 from posse.results.record import Record
 from posse.results.statistics import standard_error
 from posse.results.values import same
 from posse.results.words import Vocabulary, common, plural
-
-DRAWN_AT_COMP = ("samba", "simulate")
-"""Kinds of record whose level 'paper' has a plain twin of its own."""
 
 SHORTEST = 0.005
 """CPU seconds below which a time is mostly the clock and the caches, and no ratio is made of it."""
@@ -58,13 +56,21 @@ class Comparison:
     words: Vocabulary = field(default_factory=Vocabulary)
     """The words that all of the records share."""
 
+    def _repr_html_(self) -> str:
+        """Return the table and its notes for a notebook."""
+        from posse.results.page import fragment
+        from posse.results.report import comparison
+
+        return fragment(comparison(self))
+
 
 def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     r"""Compare records with the first one.
 
     On the same world seeds the difference is taken run by run, and its standard error is $s_d / \sqrt n$ of those
     differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 + e_2^2}$ of the two standard errors.
-    Other budgets or problems are noted, or refused with `strict`.
+    Labels say what differs between the records (`labels`). Other horizons or problems are noted, or refused with
+    `strict`.
 
     >>> from posse.results.example import example_record
     >>> table = compare([example_record(level="plain"), example_record(level="standard")])
@@ -78,14 +84,17 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     conflicts = _conflicts(chosen)
     if strict and conflicts:
         raise DataError(f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare anyway.")
-    rows = tuple(_row(record, first) for record in chosen)
+    rows = tuple(_row(*pair, first) for pair in zip(chosen, labels(chosen), strict=True))
     return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen))
 
 
 def identical(a: Record, b: Record) -> bool:
-    """Tell whether two records are the same run bit for bit: seeds, pulls of every arm, totals of runs and parties."""
+    """Return whether two records are the same run bit for bit: seeds, pulls of every arm, totals of runs and parties.
+
+    Records that do not know what was earned are never called the same.
+    """
     totals = (np.array(record.total, dtype=np.float64) for record in (a, b))
-    alike = a.runs > 0 and a.seeds == b.seeds and same(*totals) and same(a.pulls, b.pulls)
+    alike = bool(a.total) and a.seeds == b.seeds and same(*totals) and same(a.pulls, b.pulls)
     return alike and a.parties == b.parties and same(a.party_total, b.party_total)
 
 
@@ -94,11 +103,11 @@ def times_as_long(record: Record, first: Record) -> float | None:
     return record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
 
 
-def _row(record: Record, first: Record) -> ComparedRun:
+def _row(record: Record, label: str, first: Record) -> ComparedRun:
     difference, error, paired = (None, None, False) if record is first else _difference(record, first)
     return ComparedRun(
         id=record.id,
-        label=record.label,
+        label=label,
         level=record.level,
         protection=record.protection,
         runs=record.runs,
@@ -128,12 +137,12 @@ def _difference(record: Record, first: Record) -> tuple[float | None, float | No
 
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
-    said = common(record.words for record in records)
-    budgets = list(dict.fromkeys(f"{record.budget:,}" for record in records))
-    notes = [f"The budgets differ ({', '.join(budgets)} {plural(said.step)})."] if len(budgets) > 1 else []
+    nouns = common(record.words for record in records)
+    horizons = list(dict.fromkeys(f"{record.horizon:,}" for record in records))
+    notes = [f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)})."] if len(horizons) > 1 else []
     if any(record.problem != records[0].problem for record in records):
         names = list(dict.fromkeys(record.problem_name for record in records))
-        other = f"all are called {names[0]}, with other {plural(said.arm)}, means or sources"
+        other = f"all are called {names[0]}, with other {plural(nouns.arm)}, means or sources"
         what = ", ".join(names) if len(names) > 1 else other
         notes.append(f"The problems differ ({what}).")
     return notes
@@ -151,10 +160,15 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
     versions = list(dict.fromkeys(record.version for record in records))
     if len(versions) > 1:
         notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
-    if len({r.twin_of for r in records if r.level == PLAIN and r.kind in DRAWN_AT_COMP}) > 1:
-        notes.append(
-            "Plain twins of different levels: level 'paper' breaks ties and draws at comp, so its twin differs."
-        )
+    twins = list(dict.fromkeys(record.twin_of for record in records if record.twin_of))
+    if len(twins) > 1:
+        notes.append(f"Plain twins of different levels ({', '.join(twins)}): each draws as its own level does.")
+    runs = Counter(record.run_id for record in records)
+    notes += [
+        f"Records of one run: {', '.join(record.id for record in records if record.run_id == run)}."
+        for run, times in runs.items()
+        if times > 1
+    ]
     notes += [f"Run {r.id} was not finished: {r.state}." for r in records if r.status != "finished"]
-    notes += [f"Run {row.id} has fewer than two runs: no standard error." for row in rows if row.runs < 2]
-    return notes
+    few = [row.id for row in rows if row.runs < 2]
+    return [*notes, f"Fewer than two runs have no standard error: {', '.join(few)}."] if few else notes

@@ -1,4 +1,4 @@
-"""A small record with made-up numbers, for doctests, tests and trying out a report."""
+"""Small records with made-up numbers, for doctests, tests and trying out a report."""
 
 from __future__ import annotations
 
@@ -7,39 +7,47 @@ import numpy as np
 from posse.results.record import Record, Traffic
 from posse.results.values import JSON
 
-__all__ = ["example_contextual_record", "example_market_record", "example_record"]
-
 _NAMES = ("clinic-a", "clinic-b", "clinic-c")
 _MEANS = (0.3, 0.5, 0.7)
 _LEAKS = (
     "The controller learns how many steps were run and how many owners there are.",
     "Comp learns the order of masked scores, under a permutation that it cannot undo.",
 )
+_ROLES = {
+    "owner": {"label": "data owner", "colour": ["#2f7fd6", "#4f95e3"]},
+    "controller": {"label": "controller", "colour": ["#d9662b", "#d9662b"]},
+    "comp": {"label": "comp", "colour": ["#8b5fd0", "#9a74d8"]},
+    "customer": {"label": "customer", "colour": ["#1f9d6b", "#1f9d6b"]},
+}
+_LEARNS = ["The controller sees sealed frames of one size.", "The customer learns the total."]
 
 
 def example_record(
-    *, runs: int = 4, budget: int = 200, policy: str = "ucb", level: str = "standard", **changes: object
+    *, runs: int = 4, horizon: int = 200, policy: str = "ucb", level: str = "standard", **changes: object
 ) -> Record:
     """Make a record of a world that is the same for every level; any field can be replaced by keyword.
 
     >>> example_record(level="plain").total == example_record(level="standard").total
     True
-    >>> example_record(runs=2, kind="simulate").kind
-    'simulate'
+    >>> example_record(runs=2, kind="other").kind
+    'other'
     """
-    steps = np.unique(np.linspace(1, budget, 50).astype(np.int64))
+    steps = np.unique(np.linspace(1, horizon, 50).astype(np.int64))
     # Half of the early pulls go to a worse arm, fewer and fewer later: enough to look like learning.
     rng = np.random.default_rng(sum(policy.encode()))
-    worse = rng.random((runs, budget)) < 0.7 / np.sqrt(1 + 0.1 * np.arange(budget))
-    arm = np.where(worse, rng.integers(0, 2, (runs, budget)), 2)
+    worse = rng.random((runs, horizon)) < 0.7 / np.sqrt(1 + 0.1 * np.arange(horizon))
+    arm = np.where(worse, rng.integers(0, 2, (runs, horizon)), 2)
     means = np.array(_MEANS)[arm]
-    reward = (rng.random((runs, budget)) < means).cumsum(axis=1).astype(np.float64)
+    reward = (rng.random((runs, horizon)) < means).cumsum(axis=1).astype(np.float64)
     protected = level != "plain"
     values: dict[str, object] = {
-        "kind": "samba",
+        "kind": "clinics",
         "level": level,
-        "config": {"policy": {"name": policy}, "budget": budget, "owners": 3},
-        "problem": {"name": "three clinics", "names": _NAMES, "means": _MEANS, "source": "made up"},
+        "config": {"policy": {"name": policy}, "horizon": horizon, "owners": 3},
+        "problem": {
+            "name": "three clinics", "names": _NAMES, "means": _MEANS, "source": "made up",
+            "words": {"party": "owner"},
+        },
         "seeds": tuple(range(runs)),
         "steps": steps,
         "reward": reward[:, steps - 1],
@@ -48,17 +56,18 @@ def example_record(
         "pulls": np.stack([(arm == k).sum(axis=1) for k in range(3)], axis=1),
         "leaks": _LEAKS if protected else ("Nothing is protected: the server sees every reward.",),
         "role_seconds": {"owner": 1.9, "controller": 0.6, "comp": 1.2, "customer": 0.05} if protected else {},
-        "traffic": _traffic(budget) if protected else (),
+        "traffic": _traffic(horizon) if protected else (),
         "seconds": 4.1 if protected else 0.02,
-    }
+        "show": {"title": "Clinics", "roles": _ROLES, "learns": _LEARNS if protected else []},
+    }  # fmt: skip
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def _traffic(budget: int) -> tuple[Traffic, ...]:
+def _traffic(horizon: int) -> tuple[Traffic, ...]:
     return (
-        Traffic("owner -> controller", 3 * budget, 3 * budget * 812),
-        Traffic("controller -> comp", budget, budget * 2436),
-        Traffic("comp -> controller", budget, budget * 64),
+        Traffic("owner -> controller", 3 * horizon, 3 * horizon * 812),
+        Traffic("controller -> comp", horizon, horizon * 2436),
+        Traffic("comp -> controller", horizon, horizon * 64),
         Traffic("controller -> customer", 1, 768),
     )
 
@@ -74,7 +83,7 @@ _NEVER = ["rewards, which carry no noise"]
 
 
 def example_contextual_record(
-    *, runs: int = 2, budget: int = 300, path: str = "parties", latency: float | None = None, **changes: object
+    *, runs: int = 2, horizon: int = 300, path: str = "parties", latency: float | None = None, **changes: object
 ) -> Record:
     """Make a record of two parties and three arms, in a world that is the same for every path.
 
@@ -86,20 +95,20 @@ def example_contextual_record(
     >>> shared.parties, shared.party_names
     ((), ('clinic', 'lab'))
     """
-    steps = np.unique(np.linspace(1, budget, 40).astype(np.int64))
+    steps = np.unique(np.linspace(1, horizon, 40).astype(np.int64))
     rng = np.random.default_rng(11)
-    right = rng.random((runs, budget)) < 0.9 - 0.5 / np.sqrt(1 + 0.1 * np.arange(budget))
+    right = rng.random((runs, horizon)) < 0.9 - 0.5 / np.sqrt(1 + 0.1 * np.arange(horizon))
     reward = right.cumsum(axis=1).astype(np.float64)
-    arm = rng.integers(0, len(_ARMS), (runs, budget))
+    arm = rng.integers(0, len(_ARMS), (runs, horizon))
     protected = path == "parties"
-    counted: dict[str, object] = {"path": path, "steps_done": runs * budget}
+    counted: dict[str, object] = {"path": path, "steps_done": runs * horizon}
     counted |= _COUNTED if protected else {"twin_of": "shared"}
     if protected and latency is not None:
         counted |= {"latency_ms": latency, "planned_seconds_a_step": 11 * latency / 1e3 + 0.01}
     values: dict[str, object] = {
-        "kind": "mpc-contextual",
+        "kind": "houses",
         "level": "shared" if protected else "plain",
-        "config": {"policy": {"name": "epsilon-greedy"}, "budget": budget, "runs": runs, "bandwidth": 100.0},
+        "config": {"policy": {"name": "epsilon-greedy"}, "horizon": horizon, "runs": runs, "bandwidth": 100.0},
         "problem": {
             "name": "two houses", "names": _ARMS, "features": 5, "words": {"party": "party"},
             "parties": [{"name": name, "features": 2 + i} for i, name in enumerate(_HOUSES)],
@@ -111,17 +120,30 @@ def example_contextual_record(
         "total": tuple(reward[:, -1]),
         "pulls": np.stack([(arm == k).sum(axis=1) for k in range(len(_ARMS))], axis=1),
         "leaks": _SHARED_LEAKS["shared" if protected else "plain"],
-        "privacy": _scores(budget) if protected else (),
+        "privacy": _scores(horizon) if protected else (),
         "role_seconds": {"party": 2.4, "puller": 0.05, "payee": 0.03, "dealer": 0.5} if protected else {},
-        "traffic": (Traffic("party -> party", 22 * runs * budget, 82_000 * runs * budget),) if protected else (),
+        "traffic": (Traffic("party -> party", 22 * runs * horizon, 82_000 * runs * horizon),) if protected else (),
         "seconds": {"parties": 3.1, "fixed": 0.05}.get(path, 0.006),
         "summary": counted,
+        "show": {
+            "title": "Two houses",
+            "protection": {"fixed": "plain, fixed-point twin of shared", "float": "plain, float twin of shared"}.get(
+                path, ""
+            ),
+            "sections": _step_costs(latency) if protected else [],
+        },
     }  # fmt: skip
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def _scores(budget: int) -> tuple[dict[str, JSON], ...]:
-    both: dict[str, JSON] = {"party": "puller", "releases": budget, "sampling": "none"}
+def _step_costs(latency: float | None) -> list[JSON]:
+    rows: list[JSON] = [["rounds", "11"], ["bytes that a party sends", "41.3 kB"]]
+    rows += [] if latency is None else [[f"estimated time at {latency:g} ms one way", "230 ms"]]
+    return [{"title": "What a step costs", "columns": ["cost", "a step"], "rows": rows, "numeric": [1]}]
+
+
+def _scores(horizon: int) -> tuple[dict[str, JSON], ...]:
+    both: dict[str, JSON] = {"party": "puller", "releases": horizon, "sampling": "none"}
     return (
         {
             **both, "epsilon": 3.332, "delta": 0.0, "unit": "score", "adjacency": "replace: other scores in one round",
@@ -136,6 +158,7 @@ def _scores(budget: int) -> tuple[dict[str, JSON], ...]:
     )  # fmt: skip
 
 
+BASELINE = ["coefficient", "margin", "drift", "instance_seed", "offers"]
 _TOWNS = ("north", "south", "harbour", "isles")
 _PRODUCERS = ("mill", "forge", "quarry", "dairy", "orchard", "kiln")
 _QUALITY = (0.91, 0.62, 0.74, 0.83, 0.55, 0.88)
@@ -157,7 +180,7 @@ _NOISY = (
 
 
 def example_market_record(
-    *, runs: int = 6, budget: int = 1000, level: str = "tight", policy: str | None = None, **changes: object
+    *, runs: int = 6, horizon: int = 1000, level: str = "tight", policy: str | None = None, **changes: object
 ) -> Record:
     """Make a record of four agents and six producers, in a world that is the same for every level.
 
@@ -168,10 +191,10 @@ def example_market_record(
     >>> record.label, record.parties, record.words.money, record.party_total.shape
     ('p-fcb (tight)', ('north', 'south', 'harbour', 'isles'), 'EUR', (2, 4))
     """
-    steps = np.unique(np.linspace(1, budget, 40).astype(np.int64))
+    steps = np.unique(np.linspace(1, horizon, 40).astype(np.int64))
     rng = np.random.default_rng(7)
     # The same luck at every level, as world seeds would have it.
-    luck = rng.normal(0, 1, (runs, len(_TOWNS), budget)).cumsum(axis=2)[:, :, steps - 1]
+    luck = rng.normal(0, 1, (runs, len(_TOWNS), horizon)).cumsum(axis=2)[:, :, steps - 1]
     pace = rng.uniform(0.8, 1.2, (runs, len(_TOWNS), 1)) * np.array([6.0, 9.0, 7.5, 4.0])[:, None]
     factor = np.full((len(_TOWNS), 1), _REGRET.get(level, 0.55))
     factor[-1] = 1.0 if level == "alone" else 1.25
@@ -179,9 +202,9 @@ def example_market_record(
     revenue = np.array([3.0, 4.5, 4.0, 2.5])[:, None] * steps - regret + luck
     noisy = level not in ("alone", "plain", "placebo")
     values: dict[str, object] = {
-        "kind": "dp-combinatorial",
+        "kind": "towns",
         "level": level,
-        "config": {"policy": {"name": policy or _POLICIES.get(level, "p-fcb")}, "budget": budget, "runs": runs},
+        "config": {"policy": {"name": policy or _POLICIES.get(level, "p-fcb")}, "horizon": horizon, "runs": runs},
         "problem": {
             "name": "four towns", "names": _PRODUCERS, "means": _QUALITY, "source": "made up", "words": _WORDS,
         },
@@ -190,7 +213,7 @@ def example_market_record(
         "reward": revenue.sum(axis=1),
         "regret": regret.sum(axis=1),
         "total": tuple(revenue[:, :, -1].sum(axis=1)),
-        "pulls": rng.multinomial(40 * budget, np.array(_QUALITY) ** 4 / np.sum(np.array(_QUALITY) ** 4), size=runs),
+        "pulls": rng.multinomial(40 * horizon, np.array(_QUALITY) ** 4 / np.sum(np.array(_QUALITY) ** 4), size=runs),
         "parties": _TOWNS,
         "party_total": revenue[:, :, -1],
         "party_regret": regret[:, :, -1],
@@ -199,7 +222,8 @@ def example_market_record(
         "role_seconds": {"agent": 0.8 + noisy},
         "traffic": (Traffic("agent -> agent", 72 * runs, 72 * runs * 660),) if level != "alone" else (),
         "seconds": 0.8 + noisy,
-        "summary": {"steps_done": runs * budget},
+        "summary": {"steps_done": runs * horizon},
+        "show": {"title": "Towns", "baseline": BASELINE},
     }  # fmt: skip
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 

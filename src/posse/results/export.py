@@ -1,4 +1,4 @@
-"""Records leave as a file, in the format that its name asks for."""
+"""Records leave: as rows and frames with one column a parameter, or as a file in the format its name asks for."""
 
 from __future__ import annotations
 
@@ -8,22 +8,209 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, TypedDict
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
+from posse.results.naming import labels
 from posse.results.record import ARRAYS, Record, several
 from posse.results.report import render_report
 from posse.results.statistics import standard_error
+from posse.results.words import words_of
 from posse.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+Scalar = str | int | float | bool | None
+Row = dict[str, Scalar]
+
+COLUMNS = ("record", "label", "level", "run", "seed", "step", "reward", "regret")
+"""Columns of `rows`, before those of the parameters."""
+
+PARTY_COLUMNS = ("record", "label", "run", "seed", "party", "total", "regret")
+"""Columns of `party_rows`, before those of the parameters."""
+
+
+def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
+    """Yield the points of all curves, record by record, run by run, step by step.
+
+    `COLUMNS` come first, then one column a parameter (`policy.tau`; `config.seed` where the name is taken). `seed` is
+    None in a deployment, `regret` where the true means are not known.
+
+    >>> from posse.results.example import example_record
+    >>> first = next(rows(example_record(id="0a")))
+    >>> first["record"], first["run"], first["seed"], first["step"], first["policy"], first["horizon"]
+    ('0a', 0, 0, 1, 'ucb', 200)
+    """
+    chosen = several(records)
+    for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, COLUMNS), strict=True):
+        steps = record.steps.tolist()
+        for run in range(record.runs):
+            head: Row = {"record": record.id, "label": label, "level": record.level, "run": run}
+            head["seed"] = _seed(record, run)
+            regret = [None] * len(steps) if record.regret is None else record.regret[run].tolist()
+            for step, reward, lost in zip(steps, record.reward[run].tolist(), regret, strict=True):
+                yield {**head, "step": step, "reward": reward, "regret": lost, **settings}
+
+
+def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
+    """Yield what each party earned and regretted by the end of each run; a record without parties has no row.
+
+    `total` and `regret` are None where the record does not hold them; parameters follow as in `rows`.
+
+    >>> from posse.results.example import example_market_record
+    >>> first = next(party_rows(example_market_record(id="0a")))
+    >>> first["record"], first["label"], first["run"], first["party"]
+    ('0a', 'p-fcb (tight)', 0, 'north')
+    """
+    chosen = several(records)
+    for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, PARTY_COLUMNS), strict=True):
+        totals = None if record.party_total is None else record.party_total.tolist()
+        regrets = None if record.party_regret is None else record.party_regret.tolist()
+        for run in range(record.runs):
+            head: Row = {"record": record.id, "label": label, "run": run, "seed": _seed(record, run)}
+            for i, party in enumerate(record.parties):
+                total = None if totals is None else totals[run][i]
+                regret = None if regrets is None else regrets[run][i]
+                yield {**head, "party": party, "total": total, "regret": regret, **settings}
+
+
+def summary_rows(records: Record | Iterable[Record]) -> list[Row]:
+    """Return one row a record: its names, what was earned, what it cost, every parameter and every further figure."""
+    chosen = several(records)
+    heads: list[Row] = [
+        {
+            "record": record.id, "run_id": record.run_id, "party": record.party, "created": record.created,
+            "kind": record.kind, "status": record.status, "label": label, "policy": record.policy,
+            "level": record.level, "protection": record.protection, "problem": record.problem_name,
+            "horizon": record.horizon, "arms": record.arms, "runs": record.runs, "total_mean": record.total_mean,
+            "total_error": standard_error(record.total), "regret_mean": record.regret_mean,
+            "seconds": record.seconds, "messages": record.messages, "bytes": record.bytes, "version": record.version,
+        }
+        for record, label in zip(chosen, labels(chosen), strict=True)
+    ]  # fmt: skip
+    columns = tuple(heads[0]) if heads else ()
+    # The horizon and the policy stand there already, under the same names.
+    tables = [
+        {name: value for name, value in one.items() if name not in ("config.policy", "config.horizon")}
+        for one in _parameters(chosen, columns)
+    ]
+    return [
+        {**head, **settings, **_renamed(record.summary, {*head, *settings}, "summary")}
+        for head, settings, record in zip(heads, tables, chosen, strict=True)
+    ]
+
+
+def to_arrow(records: Record | Iterable[Record]) -> pa.Table:
+    """Return `rows` as an Arrow table; seeds are unsigned, what is not known is null."""
+    arrow = require("pyarrow", extra="frames")
+    chosen = several(records)
+    settings = _parameters(chosen, COLUMNS)
+    text, types = arrow.string(), (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64())
+    schema = arrow.schema([*zip(COLUMNS, (text, text, text, *types), strict=True), *_fields(settings, arrow)])
+    tables = [schema.empty_table()]
+    for record, label, own in zip(chosen, labels(chosen), settings, strict=True):
+        runs, points = record.runs, record.steps.size
+        n = runs * points
+        seeds = np.repeat(np.array(record.seeds, dtype=np.uint64), points) if record.seeds else arrow.nulls(n)
+        columns = {
+            "record": arrow.repeat(record.id, n),
+            "label": arrow.repeat(label, n),
+            "level": arrow.repeat(record.level, n),
+            "run": np.repeat(np.arange(runs, dtype=np.int64), points),
+            "seed": seeds,
+            "step": np.tile(record.steps, runs),
+            "reward": record.reward.ravel(),
+            "regret": arrow.nulls(n) if record.regret is None else record.regret.ravel(),
+            **{name: arrow.repeat(arrow.scalar(value, schema.field(name).type), n) for name, value in own.items()},
+        }
+        tables.append(arrow.table(columns, schema=schema))
+    return arrow.concat_tables(tables)
+
+
+def to_pandas(records: Record | Iterable[Record]) -> pd.DataFrame:
+    """Return `rows` as a pandas frame; seeds are `UInt64`, in which a missing one does not turn all into floats."""
+    pandas = _installed("pandas")
+    table = to_arrow(records)
+    unsigned = require("pyarrow", extra="frames").uint64()
+    frame: pd.DataFrame = table.to_pandas(types_mapper={unsigned: pandas.UInt64Dtype()}.get)
+    return frame
+
+
+def to_polars(records: Record | Iterable[Record]) -> pl.DataFrame:
+    """Return `rows` as a polars frame."""
+    polars = _installed("polars")
+    frame: pl.DataFrame = polars.from_arrow(to_arrow(records))
+    return frame
+
+
+def _parties_to_arrow(records: Sequence[Record]) -> pa.Table:
+    arrow = require("pyarrow", extra="frames")
+    text, number = arrow.string(), arrow.float64()
+    types = (text, text, arrow.int64(), arrow.uint64(), text, number, number)
+    fields = _fields(_parameters(records, PARTY_COLUMNS), arrow)
+    schema = arrow.schema([*zip(PARTY_COLUMNS, types, strict=True), *fields])
+    return arrow.Table.from_pylist(list(party_rows(records)), schema=schema)
+
+
+def _parameters(records: Sequence[Record], columns: Sequence[str]) -> list[Row]:
+    """Return the parameters of each record, all under the same names and of one type a name; None where one lacks it.
+
+    A name that one of the other columns has gets "config." before it. A list is written as a text.
+    """
+    tables = [_renamed(record.settings(), columns, "config") for record in records]
+    names = dict.fromkeys(name for table in tables for name in table)
+    kinds = {name: {type(table[name]) for table in tables if table.get(name) is not None} for name in names}
+    texts = {name for name, types in kinds.items() if len(types) > 1 and types != {int, float}}
+    # A number that no column of integers holds.
+    texts |= {name for name in names for table in tables if isinstance(x := table.get(name), int) and abs(x) >= 2**63}
+
+    def value(table: Row, name: str) -> Scalar:
+        given = table.get(name)
+        return words_of(given) if name in texts and given is not None else given
+
+    return [{name: value(table, name) for name in names} for table in tables]
+
+
+def _renamed(values: Mapping[str, object], taken: Iterable[str], prefix: str) -> Row:
+    """Return values as scalars, under names that are not taken."""
+    reserved = set(taken)
+    return {
+        f"{prefix}.{name}" if name in reserved else name: one
+        if one is None or isinstance(one, str | int | float)
+        else words_of(one)  # type: ignore[arg-type]
+        for name, one in values.items()
+    }
+
+
+def _fields(tables: Sequence[Row], arrow: ModuleType) -> list[tuple[str, object]]:
+    """Return the name and the Arrow type of each parameter."""
+    types = {bool: arrow.bool_(), int: arrow.int64(), float: arrow.float64()}
+    fields = []
+    for name in tables[0] if tables else ():
+        kinds = {type(table[name]) for table in tables if table[name] is not None}
+        kind = float if kinds == {int, float} else next(iter(kinds), str)
+        fields.append((name, types.get(kind, arrow.string())))
+    return fields
+
+
+def _seed(record: Record, run: int) -> int | None:
+    return record.seeds[run] if record.seeds else None
+
+
+def _installed(name: str) -> ModuleType:
+    # Neither is in an extra of ours: who wants such a frame has the library itself.
+    try:
+        return require(name, extra="frames")
+    except MissingExtraError as error:
+        raise MissingExtraError(f"{name} is not installed. Install it with: pip install {name}") from error
+
 
 Writer = Callable[[Sequence[Record], BinaryIO], None]
 
@@ -35,7 +222,7 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     |---|---|
     | .csv, .parquet | the curves in long form (`rows`) |
     | .json | everything, arrays included |
-    | .html | the report (`write_report`) |
+    | .html | the page that `report` writes |
 
     With `parties` a .csv or .parquet file holds what each party earned by the end of each run (`party_rows`) instead
     of the curves. The file appears whole or not at all.
@@ -62,20 +249,20 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
 
 
 def _csv(records: Sequence[Record], file: BinaryIO) -> None:
-    _lines(COLUMNS, rows(records), file)
+    _lines(COLUMNS, records, rows(records), file)
 
 
 def _party_csv(records: Sequence[Record], file: BinaryIO) -> None:
-    _lines(PARTY_COLUMNS, party_rows(records), file)
+    _lines(PARTY_COLUMNS, records, party_rows(records), file)
 
 
-def _lines(columns: Sequence[str], found: Iterable[Mapping[str, object]], file: BinaryIO) -> None:
+def _lines(columns: Sequence[str], records: Sequence[Record], lines: Iterable[Row], file: BinaryIO) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     try:
         # Python writes the shortest digits that give the same float back, so nothing is lost.
-        writer = csv.DictWriter(text, columns)
+        writer = csv.DictWriter(text, [*columns, *_parameters(records, columns)[0]])
         writer.writeheader()
-        writer.writerows(found)
+        writer.writerows(lines)
     finally:
         # Flushes, and leaves the file open for its owner to close.
         text.detach()
@@ -86,7 +273,7 @@ def _parquet(records: Sequence[Record], file: BinaryIO) -> None:
 
 
 def _party_parquet(records: Sequence[Record], file: BinaryIO) -> None:
-    require("pyarrow.parquet", extra="frames").write_table(parties_to_arrow(records), file, compression="zstd")
+    require("pyarrow.parquet", extra="frames").write_table(_parties_to_arrow(records), file, compression="zstd")
 
 
 def _json(records: Sequence[Record], file: BinaryIO) -> None:
@@ -107,173 +294,3 @@ FORMATS: dict[str, Writer] = {".csv": _csv, ".parquet": _parquet, ".json": _json
 
 PARTY_FORMATS: dict[str, Writer] = {".csv": _party_csv, ".parquet": _party_parquet}
 """Suffixes that it knows for what each party earned; .json and .html hold it anyway."""
-
-
-class Row(TypedDict):
-    """One point of one curve; `seed` is None in a deployment, `regret` where the true means are not known."""
-
-    record: str
-    label: str
-    level: str
-    run: int
-    seed: int | None
-    step: int
-    reward: float
-    regret: float | None
-
-
-COLUMNS = tuple(Row.__annotations__)
-
-
-def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
-    """Yield the points of all curves, record by record, run by run, step by step.
-
-    >>> from posse.results.example import example_record
-    >>> first = next(rows(example_record(id="0a")))
-    >>> first["record"], first["run"], first["seed"], first["step"]
-    ('0a', 0, 0, 1)
-    """
-    for record in several(records):
-        steps = record.steps.tolist()
-        for run in range(record.runs):
-            seed = record.seeds[run] if record.seeds else None
-            regret = [None] * len(steps) if record.regret is None else record.regret[run].tolist()
-            for step, reward, lost in zip(steps, record.reward[run].tolist(), regret, strict=True):
-                yield Row(
-                    record=record.id,
-                    label=record.label,
-                    level=record.level,
-                    run=run,
-                    seed=seed,
-                    step=step,
-                    reward=reward,
-                    regret=lost,
-                )
-
-
-def to_arrow(records: Record | Iterable[Record]) -> pa.Table:
-    """Return the rows as an Arrow table; seeds are unsigned, what is not known is null."""
-    arrow = require("pyarrow", extra="frames")
-    text, types = arrow.string(), (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64())
-    schema = arrow.schema(list(zip(COLUMNS, (text, text, text, *types), strict=True)))
-    tables = [schema.empty_table()]
-    for record in several(records):
-        runs, points = record.runs, record.steps.size
-        n = runs * points
-        seeds = np.repeat(np.array(record.seeds, dtype=np.uint64), points) if record.seeds else arrow.nulls(n)
-        columns = {
-            "record": arrow.repeat(record.id, n),
-            "label": arrow.repeat(record.label, n),
-            "level": arrow.repeat(record.level, n),
-            "run": np.repeat(np.arange(runs, dtype=np.int64), points),
-            "seed": seeds,
-            "step": np.tile(record.steps, runs),
-            "reward": record.reward.ravel(),
-            "regret": arrow.nulls(n) if record.regret is None else record.regret.ravel(),
-        }
-        tables.append(arrow.table(columns, schema=schema))
-    return arrow.concat_tables(tables)
-
-
-def to_pandas(records: Record | Iterable[Record]) -> pd.DataFrame:
-    """Return the rows as a pandas frame; seeds are `UInt64`, in which a missing one does not turn all into floats."""
-    pandas = _installed("pandas")
-    table = to_arrow(records)
-    unsigned = require("pyarrow", extra="frames").uint64()
-    frame: pd.DataFrame = table.to_pandas(types_mapper={unsigned: pandas.UInt64Dtype()}.get)
-    return frame
-
-
-def to_polars(records: Record | Iterable[Record]) -> pl.DataFrame:
-    """Return the rows as a polars frame."""
-    polars = _installed("polars")
-    frame: pl.DataFrame = polars.from_arrow(to_arrow(records))
-    return frame
-
-
-def summary_rows(records: Record | Iterable[Record]) -> list[dict[str, str | int | float | None]]:
-    """Return one row a record: what was asked, what was earned, what it cost."""
-    return [
-        {
-            "record": record.id,
-            "created": record.created,
-            "kind": record.kind,
-            "status": record.status,
-            "policy": record.policy,
-            "level": record.level,
-            "protection": record.protection,
-            "problem": record.problem_name,
-            "budget": record.budget,
-            "arms": record.arms,
-            "runs": record.runs,
-            "total_mean": record.total_mean,
-            "total_error": standard_error(record.total),
-            "regret_mean": _last_regret(record),
-            "seconds": record.seconds,
-            "messages": record.messages,
-            "bytes": record.bytes,
-            "version": record.version,
-            **record.summary,
-        }
-        for record in several(records)
-    ]
-
-
-def _last_regret(record: Record) -> float | None:
-    return float(record.regret[:, -1].mean()) if record.regret is not None and record.regret.size else None
-
-
-def _installed(name: str) -> ModuleType:
-    # Neither is in an extra of ours: who asks for such a frame has, or wants, the library itself.
-    try:
-        return require(name, extra="frames")
-    except MissingExtraError as error:
-        raise MissingExtraError(f"{name} is not installed. Install it with: pip install {name}") from error
-
-
-class PartyRow(TypedDict):
-    """One party of one run; `total` and `regret` are None where the record does not hold them."""
-
-    record: str
-    label: str
-    run: int
-    seed: int | None
-    party: str
-    total: float | None
-    regret: float | None
-
-
-PARTY_COLUMNS = tuple(PartyRow.__annotations__)
-
-
-def party_rows(records: Record | Iterable[Record]) -> Iterator[PartyRow]:
-    """Yield what each party earned and regretted by the end of each run; a record without parties has no row.
-
-    >>> from posse.results.example import example_market_record
-    >>> first = next(party_rows(example_market_record(id="0a")))
-    >>> first["record"], first["label"], first["run"], first["party"]
-    ('0a', 'p-fcb (tight)', 0, 'north')
-    """
-    for record in several(records):
-        totals = None if record.party_total is None else record.party_total.tolist()
-        regrets = None if record.party_regret is None else record.party_regret.tolist()
-        for run in range(record.runs):
-            for i, party in enumerate(record.parties):
-                yield PartyRow(
-                    record=record.id,
-                    label=record.label,
-                    run=run,
-                    seed=record.seeds[run] if record.seeds else None,
-                    party=party,
-                    total=None if totals is None else totals[run][i],
-                    regret=None if regrets is None else regrets[run][i],
-                )
-
-
-def parties_to_arrow(records: Record | Iterable[Record]) -> pa.Table:
-    """Return the rows as an Arrow table; seeds are unsigned, what is not known is null."""
-    arrow = require("pyarrow", extra="frames")
-    text, number = arrow.string(), arrow.float64()
-    types = (text, text, arrow.int64(), arrow.uint64(), text, number, number)
-    schema = arrow.schema(list(zip(PARTY_COLUMNS, types, strict=True)))
-    return arrow.Table.from_pylist(list(party_rows(records)), schema=schema)

@@ -9,8 +9,9 @@ from itertools import takewhile
 import numpy as np
 
 from posse.results import words
+from posse.results.naming import labels
 from posse.results.page import Safe, join, table, tag
-from posse.results.record import Record
+from posse.results.record import Record, several
 from posse.results.statistics import Floats, Interval, holm, regret_ratio, standard_error, t_p_value
 from posse.results.words import Vocabulary, common
 
@@ -24,7 +25,7 @@ SAME = (
     "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed",
     "offers", "qualities", "records",
 )  # fmt: skip
-"""Configuration that a baseline must share beside problem, budget, parties and seeds: how a party chooses, and what
+"""Configuration that a baseline must share beside problem, horizon, parties and seeds: how a party chooses, and what
 of the world the problem does not tell."""
 
 
@@ -61,7 +62,7 @@ class Share:
 
     @property
     def p_values(self) -> tuple[float | None, float | None]:
-        """The chance of changes as large, either way, where joining does nothing: Student's t, runs - 1 degrees.
+        """Probability of changes as large, either way, if joining does nothing: Student's t, runs - 1 degrees.
 
         >>> gain, relief = Share("a", 5.0, 9.0, -4.0, 1.0, runs=5).p_values
         >>> round(gain, 4), relief
@@ -73,7 +74,7 @@ class Share:
 
     @property
     def gain(self) -> int:
-        """Side of the difference: ±2 where it is clear, ±1 where chance could do it, 0 where there is none."""
+        """Side of the difference: ±2 where it is clear, ±1 where it may be chance, 0 where there is none."""
         return _sides(self)[0]
 
     @property
@@ -83,20 +84,20 @@ class Share:
 
     @property
     def loses(self) -> bool:
-        """Whether joining clearly cost this party, looked at alone: less earned, or more regretted."""
+        """Whether joining clearly cost this party, judged by itself: less earned, or more regretted."""
         return harmed(self, holm(self.p_values))
 
     @property
     def doubtful(self) -> bool:
-        """Whether the party earned less, but chance could do it and its regret does not tell."""
+        """Whether the party earned less, which may be chance, and its regret does not decide."""
         return not self.loses and self.gain < 0 and self.relief < 2
 
     @property
     def verdict(self) -> str:
         """Say how the party fares; empty without a comparison.
 
-        Of a party for which joining does nothing, at most 5 % of the verdicts are clear: its two tests are adjusted
-        by Holm. One run is told as what it is.
+        If joining does nothing to a party, at most 5 % of the verdicts are clear: its two tests are adjusted by Holm.
+        The verdict of one run says that it is one.
 
         >>> Share("a", 5.0, 9.0, -4.0, 1.0, runs=9).verdict, Share("b", 9.0, 8.5, 0.5, 1.0, runs=9).verdict
         ('loses', 'perhaps gains')
@@ -129,6 +130,8 @@ class Joining:
     """All parties together: an average over winners and losers."""
     ratio: Interval | None
     """Federated regret ratio of all parties together, with its interval over runs; None where it is not known."""
+    label: str = ""
+    """How the record is called beside the others."""
 
     @property
     def losers(self) -> tuple[str, ...]:
@@ -138,12 +141,12 @@ class Joining:
         tests of all parties, two each, are adjusted by Holm. One run names nobody.
         """
         each = holm([p for share in self.shares for p in share.p_values])
-        found = zip(self.shares, zip(each[::2], each[1::2], strict=True), strict=True)
-        return tuple(share.party for share, adjusted in found if harmed(share, adjusted))
+        pairs = zip(self.shares, zip(each[::2], each[1::2], strict=True), strict=True)
+        return tuple(share.party for share, adjusted in pairs if harmed(share, adjusted))
 
     @property
     def doubtful(self) -> tuple[str, ...]:
-        """Parties that earned less, or lose when looked at alone, which chance could do among so many."""
+        """Parties that earned less, or lose when judged by themselves, which may be chance among so many."""
         clear = self.losers
         unclear = (share for share in self.shares if share.party not in clear)
         return tuple(share.party for share in unclear if share.doubtful or share.loses)
@@ -154,7 +157,7 @@ class Joining:
         if not self.doubtful:
             return ""
         what = "Earned less in this one run" if self.record.runs < 2 else "Perhaps worse off"
-        return f"{what}, which chance could do: {words.listed(self.doubtful)}."
+        return f"{what}, which may be chance: {words.listed(self.doubtful)}."
 
     @property
     def rule(self) -> str:
@@ -170,32 +173,39 @@ class Joining:
 def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     """Set the parties of each record beside themselves alone.
 
-    The baseline of a record is the first one of level "alone" with the same problem, budget, parties, world seeds and
-    `SAME` configuration; a record without one is given without the comparison. A baseline itself is not listed where
-    it serves.
+    The baseline of a record is the first one of level "alone" with the same problem, horizon, parties, world seeds and
+    the settings that its system names in `show["baseline"]`; a record without one is given without the comparison. A
+    baseline itself is not listed where it serves.
 
     >>> from posse.results.example import example_market_record
     >>> alone, tight = example_market_record(level="alone"), example_market_record(level="tight")
-    >>> (found,) = joining([alone, tight])
-    >>> found.losers, [share.party for share in found.shares], found.whole.difference > 0
+    >>> (joined,) = joining([alone, tight])
+    >>> joined.losers, [share.party for share in joined.shares], joined.whole.difference > 0
     (('isles',), ['north', 'south', 'harbour', 'isles'], True)
     """
-    chosen = [record for record in records if record.parties and record.runs and record.party_total is not None]
+    given = several(records)
+    named = dict(zip(map(id, given), labels(given), strict=True))
+    chosen = [record for record in given if record.parties and record.runs and record.party_total is not None]
     bases = {id(record): _baseline(record, chosen) for record in chosen}
     serving = {id(base) for base in bases.values() if base is not None}
-    return tuple(_joining(record, bases[id(record)]) for record in chosen if id(record) not in serving)
+    others = (record for record in chosen if id(record) not in serving)
+    return tuple(_joining(record, named[id(record)], bases[id(record)]) for record in others)
 
 
 def _baseline(record: Record, among: Sequence[Record]) -> Record | None:
     # Of several records alone the first is the baseline of the others, not each of each.
     others = among if record.federated else takewhile(lambda other: other is not record, among)
-    alike = (other for other in others if not other.federated and _asked(other) == _asked(record))
+    wanted = _shared(record, record)
+    alike = (other for other in others if not other.federated and _shared(other, record) == wanted)
     alike = (other for other in alike if other.status == "finished" or other is record)
     return next((other for other in alike if _order(record, other) is not None), None)
 
 
-def _asked(record: Record) -> tuple[object, ...]:
-    return record.problem, record.budget, record.parties, [record.config.get(name) for name in SAME]
+def _shared(record: Record, first: Record) -> tuple[object, ...]:
+    """What a record and its baseline have in common; which settings do, the system of the first one says."""
+    names = first.show.get("baseline", SAME)
+    settings = [record.config.get(str(name)) for name in names] if isinstance(names, Sequence) else []
+    return record.problem, record.horizon, record.parties, settings
 
 
 def _order(record: Record, base: Record) -> list[int] | None:
@@ -205,7 +215,7 @@ def _order(record: Record, base: Record) -> list[int] | None:
     return [at[seed] for seed in record.seeds] if same else None
 
 
-def _joining(record: Record, base: Record | None) -> Joining:
+def _joining(record: Record, label: str, base: Record | None) -> Joining:
     order = _order(record, base) if base is not None else None
     total, regret = record.party_total, record.party_regret
     total_alone = None if base is None or base.party_total is None else base.party_total[order]
@@ -215,7 +225,7 @@ def _joining(record: Record, base: Record | None) -> Joining:
         for i, party in enumerate(record.parties)
     )
     sums = [None if a is None else a.sum(axis=1) for a in (total, total_alone, regret, regret_alone)]
-    return Joining(record, base, shares, _share(ALL, *sums), _ratio(sums[2], sums[3]))
+    return Joining(record, base, shares, _share(ALL, *sums), _ratio(sums[2], sums[3]), label)
 
 
 def _share(party: str, total: Floats | None, alone: Floats | None, regret: Floats | None, base: Floats | None) -> Share:
@@ -240,13 +250,13 @@ def _ratio(regret: Floats | None, alone: Floats | None) -> Interval | None:
 
 
 def harmed(share: Share, adjusted: Sequence[float]) -> bool:
-    """Tell whether one of the changes of a party is a clear loss, by their adjusted p-values."""
+    """Return whether one of the changes of a party is a clear loss, by their adjusted p-values."""
     pairs = zip(share.changes, adjusted, strict=True)
     return any(change is not None and change < 0 and p <= ALPHA for change, p in pairs)
 
 
 def _sides(share: Share) -> tuple[int, int]:
-    """Tell the sign of either change, twice where it is clear."""
+    """Return the sign of either change, doubled where it is clear."""
     gain, relief = (
         (2 if p <= ALPHA else 1) * ((change > 0) - (change < 0)) if change else 0
         for change, p in zip(share.changes, holm(share.p_values), strict=True)
@@ -268,40 +278,40 @@ def _mean(values: Floats | None) -> float | None:
 
 def parties(records: Sequence[Record]) -> Safe:
     """Return a table of parties a record, beside the same parties alone; those that lose are named above it."""
-    found = joining(records)
-    if not found:
+    tables = joining(records)
+    if not tables:
         return Safe("")
-    compared = any(joined.baseline is not None for joined in found)
-    party = common(joined.record.words for joined in found).party
+    compared = any(joined.baseline is not None for joined in tables)
+    party = common(joined.record.words for joined in tables).party
     heading = "What joining is worth" if compared else f"What each {party} earned"
     named = len(records) > 1
-    return join([tag("h2", heading), *(_compared(j) if j.baseline else _single(j, named=named) for j in found)])
+    return join([tag("h2", heading), *(_compared(j) if j.baseline else _single(j, named=named) for j in tables)])
 
 
 def _single(joined: Joining, *, named: bool) -> Safe:
-    said = joined.record.words
-    shares = (*joined.shares, joined.whole)
+    nouns = joined.record.words
+    shares = (*joined.shares, joined.whole) if len(joined.shares) > 1 else joined.shares
     rows = [(share.party, words.number(share.total), words.number(share.regret)) for share in shares]
-    shown = table((said.party, said.earned, said.regret), rows, numeric=(1, 2))
-    return join([_head(joined.record), shown]) if named else shown
+    shown = table((nouns.party, nouns.earned, nouns.regret), rows, numeric=(1, 2))
+    return join([_head(joined), shown]) if named else shown
 
 
 def _compared(joined: Joining) -> Safe:
-    record, said = joined.record, joined.record.words
-    header = (said.party, f"{said.reward} alone", "joined", "difference", "regret alone", "joined", "ratio")
+    record, nouns = joined.record, joined.record.words
+    header = (nouns.party, f"{nouns.reward} alone", "joined", "difference", "regret alone", "joined", "ratio")
     shown = table(header, [_row(share, joined) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
-    unit = f" in {said.money}" if said.money else ""
+    unit = f" in {nouns.money}" if nouns.money else ""
     note = f"Means of {words.count(record.runs, 'run')}{unit}; differences are paired by world seed, ± standard error."
-    return join([_head(record), _verdict(joined, said), shown, tag("p", f"{note} {joined.rule}", cls="soft")])
+    return join([_head(joined), _verdict(joined, nouns), shown, tag("p", f"{note} {joined.rule}", cls="soft")])
 
 
-def _head(record: Record) -> Safe:
-    return tag("h3", record.label, " ", tag("code", record.id))
+def _head(joined: Joining) -> Safe:
+    return tag("h3", joined.label, " ", tag("code", joined.record.id))
 
 
-def _verdict(joined: Joining, said: Vocabulary) -> Safe:
-    losers, everyone = joined.losers, words.count(len(joined.shares), said.party)
-    worse = f"Worse off joined, in {said.reward} or regret: {words.listed(losers)}"
+def _verdict(joined: Joining, nouns: Vocabulary) -> Safe:
+    losers, everyone = joined.losers, words.count(len(joined.shares), nouns.party)
+    worse = f"Worse off joined, in {nouns.reward} or regret: {words.listed(losers)}"
     one = "One run cannot tell who is worse off joined."
     parts = [tag("p", one if joined.record.runs < 2 else f"None of {everyone} is clearly worse off joined.")]
     if losers:

@@ -1,11 +1,12 @@
-"""Levels of protection that mean the same in every system, and how each is told."""
+"""How records are called: the names of one record, and labels that keep several apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posse.results import words
-from posse.results.values import JSON
+from posse.results.values import JSON, flat
 from posse.results.words import Vocabulary, vocabulary
 
 PLAIN = "plain"
@@ -17,35 +18,16 @@ ALONE = "alone"
 PLACEBO = "placebo"
 """A control: messages of pure noise, which carry nothing and should help nobody."""
 
-_TOLD = {PLAIN: "no protection", ALONE: "nothing is shared", PLACEBO: "a control, pure noise"}
+_REMARKS = {PLAIN: "no protection", ALONE: "nothing is shared", PLACEBO: "a control, pure noise"}
 
+HORIZON = ("horizon", "budget", "steps", "rounds")
+"""Settings that say how many steps a run has; the first one given counts."""
 
-def remark(protection: str) -> str:
-    """Say what a protection (`Record.protection`) is when its name alone could mislead; else nothing.
+MOST = 8
+"""Settings that a label names at most; of more that differ it names those that tell the records apart."""
 
-    >>> remark("plain, twin of paper"), remark("alone"), remark("tight")
-    ('no protection', 'nothing is shared', '')
-    """
-    return _TOLD.get(protection.partition(",")[0], "")
-
-
-def told(protection: str) -> str:
-    """Write a protection with its remark.
-
-    >>> told("alone"), told("standard")
-    ('alone: nothing is shared', 'standard')
-    """
-    return f"{protection}: {remark(protection)}" if remark(protection) else protection
-
-
-def warns(protection: str) -> bool:
-    """Tell whether a protection is less than its reader may think: plain, or with a part switched off.
-
-    >>> warns("plain"), warns("paper, mask off"), warns("alone"), warns("placebo")
-    (True, True, False, False)
-    """
-    return protection.partition(",")[0] == PLAIN or protection.endswith(" off")
-
+LONG = 32
+"""Letters of one value in a label; a longer one is cut in the middle."""
 
 SWITCHES = ("aes", "paillier", "permutation", "mask")
 """Protections that a configuration can switch off."""
@@ -54,19 +36,57 @@ _ARITHMETIC = {"fixed": "fixed-point ", "float": "float "}
 """Where a level has two plain twins, how each computes (`summary["path"]`)."""
 
 
-class Named:
-    """What a `Record` is called, read from what was asked; it holds nothing of its own."""
+def remark(protection: str) -> str:
+    """Say what a protection (`Record.protection`) is when its name alone could mislead; else nothing.
 
+    >>> remark("plain, twin of paper"), remark("alone"), remark("tight")
+    ('no protection', 'nothing is shared', '')
+    """
+    return _REMARKS.get(protection.partition(",")[0], "")
+
+
+def described(protection: str) -> str:
+    """Write a protection with its remark.
+
+    >>> described("alone"), described("standard")
+    ('alone: nothing is shared', 'standard')
+    """
+    return f"{protection}: {remark(protection)}" if remark(protection) else protection
+
+
+def warns(protection: str) -> bool:
+    """Return whether a protection is less than its reader may think: plain, or with a part switched off.
+
+    >>> warns("plain"), warns("paper, mask off"), warns("alone"), warns("placebo")
+    (True, True, False, False)
+    """
+    return protection.partition(",")[0] == PLAIN or protection.endswith(" off")
+
+
+class Named:
+    """The names of a `Record`, read from its fields; it holds nothing of its own."""
+
+    id: str
     kind: str
     level: str
+    party: str
+    status: str
+    version: str
+    seeds: tuple[int, ...]
     config: Mapping[str, JSON]
     problem: Mapping[str, JSON]
     summary: Mapping[str, str | float | int]
+    show: Mapping[str, JSON]
 
     @property
     def words(self) -> Vocabulary:
         """What this system calls a step, an arm, a pull, a reward and a party: `problem["words"]`, or the defaults."""
         return vocabulary(self.problem.get("words"))
+
+    @property
+    def title(self) -> str:
+        """What the system is called: `show["title"]`, or the kind of the record."""
+        return str(self.show.get("title") or self.kind)
 
     @property
     def policy(self) -> str:
@@ -76,9 +96,19 @@ class Named:
         return name if isinstance(name, str) and name else self.kind
 
     @property
+    def own_label(self) -> str:
+        """The user's own label, or an empty string."""
+        label = self.summary.get("label", "")
+        return label if isinstance(label, str) else ""
+
+    @property
     def label(self) -> str:
-        """Name for a legend or a table: the policy and its protection, once where they are one word."""
-        return self.policy if self.policy == self.protection else f"{self.policy} ({self.protection})"
+        """Name of this record alone: policy and protection, once where they are one word, and whose record it is.
+
+        `labels` names several records, so that no two are called the same.
+        """
+        name = self.policy if self.policy == self.protection else f"{self.policy} ({self.protection})"
+        return f"{name}, {self.party}" if self.party else name
 
     @property
     def federated(self) -> bool:
@@ -87,13 +117,18 @@ class Named:
 
     @property
     def off(self) -> tuple[str, ...]:
-        """Protections of the level that were switched off; none in a plain record, which has nothing to switch off."""
-        return () if self.level == PLAIN else tuple(name for name in SWITCHES if self.config.get(name) is False)
+        """Protections of the level that were switched off (`show["off"]`); none in a plain record, which has none."""
+        if self.level == PLAIN:
+            return ()
+        given = self.show.get("off")
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            return tuple(str(name) for name in given)
+        return tuple(name for name in SWITCHES if self.config.get(name) is False)
 
     @property
     def twin_of(self) -> str:
         """The level whose plain twin this is; empty for a protected record."""
-        return str(self.summary.get("twin_of", "standard")) if self.level == PLAIN else ""
+        return str(self.summary.get("twin_of", "")) if self.level == PLAIN else ""
 
     @property
     def protected(self) -> bool:
@@ -102,7 +137,12 @@ class Named:
 
     @property
     def protection(self) -> str:
-        """The level as every table shows it: "paper, aes and mask off", or "plain, twin of paper"."""
+        """The level as every table shows it, such as "paper, aes and mask off" or "plain, twin of paper".
+
+        The system's own words (`show["protection"]`) where it has some.
+        """
+        if given := self.show.get("protection"):
+            return str(given)
         if self.off:
             return f"{self.level}, {words.listed(self.off)} off"
         if self.twin_of in ("", "standard"):
@@ -118,3 +158,161 @@ class Named:
     def problem_name(self) -> str:
         """Name of the problem, or its source, or "unnamed"."""
         return next((str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)), "unnamed")
+
+    def role_label(self, kind: str) -> str:
+        """What the system calls a kind of role."""
+        return str(self._role(kind).get("label") or kind)
+
+    def role_colour(self, kind: str) -> tuple[str, str] | None:
+        """Colours of a kind of role on a light and on a dark page; None where the system gives none."""
+        colour = self._role(kind).get("colour")
+        if isinstance(colour, Sequence) and not isinstance(colour, str) and len(colour) == 2:
+            return str(colour[0]), str(colour[1])
+        return None
+
+    def _role(self, kind: str) -> Mapping[str, JSON]:
+        roles = self.show.get("roles")
+        role = roles.get(kind) if isinstance(roles, Mapping) else None
+        return role if isinstance(role, Mapping) else {}
+
+    def settings(self) -> dict[str, JSON]:
+        """Return the configuration with dotted names, one value a parameter; the policy's name stands as `policy`.
+
+        Other words for the horizon are left out where they say the same.
+
+        >>> from posse.results.example import example_record
+        >>> example_record(config={"policy": {"name": "softmax", "tau": 0.1}, "budget": 200, "steps": 200}).settings()
+        {'policy': 'softmax', 'policy.tau': 0.1, 'horizon': 200}
+        """
+        values = {"policy" if name == "policy.name" else name: value for name, value in flat(self.config)}
+        horizon = next((values[name] for name in HORIZON if isinstance(values.get(name), int)), None)
+        if horizon is None:
+            return values
+        alike = {name for name in HORIZON if values.get(name) == horizon}
+        first = next(name for name in values if name in alike)
+        kept = {name: value for name, value in values.items() if name not in alike or name == first}
+        return {"horizon" if name == first else name: value for name, value in kept.items()}
+
+
+def differences(records: Iterable[Named]) -> list[dict[str, str]]:
+    """Return what sets each record apart from the others shown with it: names and values as words, one table a record.
+
+    First system, policy and level, then settings, data, seeds, party, version and status. A name is in the tables
+    where its value differs between records of one system (for a parameter of a policy: of one policy).
+
+    >>> from posse.results.example import example_record
+    >>> records = [example_record(config={"policy": {"name": "softmax", "tau": tau}}) for tau in (0.1, 0.5)]
+    >>> differences(records)
+    [{'policy.tau': '0.1'}, {'policy.tau': '0.5'}]
+    """
+    chosen = tuple(records)
+    facts = [_facts(record) for record in chosen]
+    switches = {name for record in chosen for name in record.off}  # which are off, the protection says
+    names = dict.fromkeys(name for one in facts for name in one if name not in switches)
+    differing = [name for name in names if _differs(name, chosen, facts)]
+    return [{name: one[name] for name in differing if name in one} for one in facts]
+
+
+def labels(records: Iterable[Named]) -> list[str]:
+    """Name records that are shown together, so that no two are called the same.
+
+    A user's own label comes first, then policy and protection, then whatever else differs. Records that differ in
+    nothing are told apart by their ids.
+
+    >>> from posse.results.example import example_record
+    >>> labels([example_record(level="plain"), example_record(summary={"label": "with masks"})])
+    ['ucb (plain)', 'with masks, ucb (standard)']
+    >>> labels([example_record(config={"policy": {"name": "softmax", "tau": tau}}) for tau in (0.1, 0.5)])
+    ['softmax (standard), tau 0.1', 'softmax (standard), tau 0.5']
+    """
+    chosen = tuple(records)
+    tables = differences(chosen)
+    named = _named({name: None for table in tables for name in table}, tables)
+    made = [_label(record, table, named) for record, table in zip(chosen, tables, strict=True)]
+    return distinct(made, chosen)
+
+
+def distinct(texts: Sequence[str], records: Sequence[Named], cut: Callable[[str], str] = str) -> list[str]:
+    """Make texts distinct after `cut` shortened them: by the id of the record, then by number.
+
+    >>> from posse.results.example import example_record
+    >>> record = example_record(id="0a")
+    >>> distinct(["ucb", "ucb"], [record, example_record(id="0b")]), distinct(["ucb", "ucb"], [record, record])
+    (['ucb · 0a', 'ucb · 0b'], ['ucb · 0a', 'ucb · 0a (2)'])
+    """
+    made = [cut(text) for text in texts]
+    times = Counter(made)
+    made = [f"{text} · {one.id}" if times[text] > 1 else text for text, one in zip(made, records, strict=True)]
+    seen: set[str] = set()
+    for i, text in enumerate(made):
+        number = 1
+        while made[i] in seen:
+            number += 1
+            made[i] = f"{text} ({number})"
+        seen.add(made[i])
+    return made
+
+
+def _facts(record: Named) -> dict[str, str]:
+    """All that may set a record apart, in words; first what a label always says."""
+    facts = {"system": record.title, "policy": record.policy, "level": record.protection}
+    status = "" if record.status == "finished" else record.status
+    last = {"party": record.party, "version": record.version, "status": status}
+    for name, value in record.settings().items():
+        text = _text(value)
+        # The policy stands there, and the level that was asked for as a part of the protection.
+        if name != "policy" and not (name == "level" and text in record.protection):
+            facts[f"config.{name}" if name in facts or name in last else name] = text
+    facts.setdefault("data", record.problem_name)
+    if "seed" not in facts and record.seeds:
+        facts["seeds"] = _text(list(record.seeds))
+    return {**facts, **last}
+
+
+def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether a fact differs where it can be compared; records of other systems have other settings."""
+    groups: dict[tuple[str, ...], set[str | None]] = {}
+    for record, one in zip(records, facts, strict=True):
+        group: tuple[str, ...] = () if name in ("system", "policy", "level") else (record.title,)
+        group += (record.policy,) if name.startswith("policy.") else ()
+        groups.setdefault(group, set()).add(one.get(name))
+    return any(len(values) > 1 for values in groups.values())
+
+
+def _named(names: Iterable[str], tables: Sequence[Mapping[str, str]]) -> list[str]:
+    """Choose the names that labels give; of too many those that tell further records apart, in their order."""
+    given = list(names)
+    if len(given) <= MOST:
+        return given
+    chosen: list[str] = []
+    parts = 1
+    for name in given:
+        now = len({tuple(table.get(one) for one in (*chosen, name)) for table in tables})
+        if now > parts:
+            chosen, parts = [*chosen, name], now
+    return chosen
+
+
+def _label(record: Named, table: Mapping[str, str], named: Sequence[str]) -> str:
+    given = {name: table[name] for name in named if table.get(name)}
+    parts = [record.own_label] if record.own_label else []
+    if not record.own_label or given.keys() & {"policy", "level", "party"}:
+        parts.append(record.label)
+    system = f"{given['system']}: " if "system" in given else ""
+    last = [name.rpartition(".")[2] for name in given]
+    for name, value in given.items():
+        short = name.rpartition(".")[2]
+        if name == "horizon" and value.isdecimal():
+            parts.append(words.count(int(value), record.words.step))
+        elif name == "status":
+            parts.append(value)
+        elif name not in ("system", "policy", "level", "party"):
+            parts.append(f"{short if last.count(short) == 1 else name} {value}")
+    return system + ", ".join(parts)
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = words.words_of(value)
+    return text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}"

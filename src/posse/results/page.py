@@ -1,4 +1,4 @@
-"""Small pieces of HTML; every text that goes in is escaped here."""
+"""Pieces of HTML, in which every text is escaped, and the frame of a page that asks nothing of the network."""
 
 from __future__ import annotations
 
@@ -40,13 +40,16 @@ def join(parts: Iterable[Safe], by: str = "\n") -> Safe:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Iterable[int] = ()) -> Safe:
-    """Make a table that scrolls sideways by itself on a small screen; `numeric` columns are set to the right."""
+    """Make a table that scrolls sideways by itself on a small screen; `numeric` columns are set to the right.
+
+    A header of empty texts is left out.
+    """
     right = set(numeric)
 
     def cells(name: str, values: Sequence[object]) -> Safe:
         return join((tag(name, value, cls="n" if i in right else "") for i, value in enumerate(values)), "")
 
-    head = tag("thead", tag("tr", cells("th", header)))
+    head = tag("thead", tag("tr", cells("th", header))) if any(header) else ""
     body = tag("tbody", join(tag("tr", cells("td", row)) for row in rows))
     return tag("div", tag("table", head, body), cls="scroll", tabindex="0")
 
@@ -114,12 +117,32 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 """
 
 
-def page(title: str, *body: Safe) -> str:
+def page(title: str, *body: Safe, style: str = "") -> str:
     """Return a whole document, self-contained: style and figures inline, no script, no link."""
     head = Safe(
         '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"{tag('title', title)}\n<style>{_STYLE}</style>"
+        f"{tag('title', title)}\n<style>{_STYLE}{style}</style>"
     )
     main = tag("main", *(Safe(f"\n{part}") for part in body))
     return f'<!doctype html>\n<html lang="en">\n{tag("head", head)}\n{tag("body", main)}\n</html>\n'
+
+
+# Colours of the text around it, so that it reads on the light and dark themes of any notebook.
+_FRAGMENT = """
+.posse { max-width: 60rem; line-height: 1.5; } .posse p { margin: 0.3rem 0; }
+.posse h2 { font-size: 1rem; margin: 0.3rem 0; }
+.posse .scroll { overflow-x: auto; margin: 0.4rem 0; } .posse table { border-collapse: collapse; }
+.posse th, .posse td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; vertical-align: top; background: none;
+  border: 0; border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
+.posse .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.posse .soft { opacity: 0.7; font-size: 0.9em; }
+.posse .tag.warn { color: #d9662b; } .posse .tag.good { color: #1f9d6b; }
+.posse code { white-space: nowrap; } .posse svg { display: block; width: 100%; max-width: 40rem; height: auto; }
+.posse svg text { font-family: inherit !important; } .posse summary { cursor: pointer; }
+"""
+
+
+def fragment(*body: Safe) -> str:
+    """Return a piece of HTML for a notebook, with a style of its own that touches nothing else."""
+    return tag("div", Safe(f"<style>{_FRAGMENT}</style>"), *(Safe(f"\n{part}") for part in body), cls="posse")

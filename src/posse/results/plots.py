@@ -1,8 +1,8 @@
-"""Figures of what was earned: returned, never shown."""
+"""Figures of what was earned and what it cost: returned, never shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from posse.results import theme, words
 from posse.results.compare import identical, times_as_long
 from posse.results.record import Ints, Record, several
 from posse.results.statistics import Band, band
-from posse.results.theme import DASHES, INK, SERIES, role_colour
+from posse.results.theme import DASHES, INK, SERIES
 from posse.results.words import common, plural
 
 if TYPE_CHECKING:
@@ -26,32 +26,32 @@ Records = Record | Iterable[Record]
 Quantiles = tuple[float, float] | None
 
 
-def reward_curves(records: Records, *, labels: Sequence[str] | None = None, quantiles: Quantiles = None) -> Figure:
+def reward_curves(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
     """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a label."""
-    drawn = _with_runs(records)
+    drawn = _drawable(records, "curve")
     bands = [record.reward_band(quantiles) for record in drawn]
     return _curves(drawn, bands, labels, common(r.words for r in drawn).cumulative)
 
 
-def regret_curves(records: Records, *, labels: Sequence[str] | None = None, quantiles: Quantiles = None) -> Figure:
+def regret_curves(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
     """Draw the mean cumulative pseudo-regret; records whose true means are not known are refused."""
-    drawn = _with_runs(records)
+    drawn = _drawable(records, "curve")
     bands = [record.regret_band(quantiles) for record in drawn]
-    said = common(record.words for record in drawn)
-    return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({said.money or said.reward})")
+    nouns = common(record.words for record in drawn)
+    return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})")
 
 
-def pulls_per_arm(records: Records, *, labels: Sequence[str] | None = None) -> Figure:
+def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figure:
     """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best arm is marked."""
-    drawn = _with_runs(records)
+    drawn = _drawable(records, "pulls")
     first = drawn[0]
     if any(record.arms != first.arms for record in drawn):
         raise DataError("the records have different numbers of arms. Draw them one by one.")
-    said = common(record.words for record in drawn)
+    nouns = common(record.words for record in drawn)
     figure = theme.blank(3.6)
-    ax = theme.axes(figure, x=said.arm, y=f"{plural(said.pull)} a run (mean)", grid="y")
+    ax = theme.axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
     width = 0.8 / len(drawn)
-    for i, (record, label) in enumerate(zip(drawn, theme.unique_labels(drawn, labels), strict=True)):
+    for i, (record, label) in enumerate(zip(drawn, theme.legend_labels(drawn, labels), strict=True)):
         b = band(record.pulls)
         at = np.arange(first.arms) + (i - (len(drawn) - 1) / 2) * width
         ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
@@ -66,7 +66,9 @@ def pulls_per_arm(records: Records, *, labels: Sequence[str] | None = None) -> F
 def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
     """Draw one mean curve in the colour and line style of its place, and its band."""
     colour = SERIES[index % len(SERIES)]
-    ax.plot(steps, b.mean, color=colour, linestyle=DASHES[index % len(DASHES)], linewidth=1.9, label=label)
+    # Other dashes in the second round of colours: 32 curves look different.
+    dashes = DASHES[(index + index // len(SERIES)) % len(DASHES)]
+    ax.plot(steps, b.mean, color=colour, linestyle=dashes, linewidth=1.9, label=label)
     if b.runs > 1:
         ax.fill_between(steps, b.low, b.high, color=colour, alpha=0.18, linewidth=0)
 
@@ -74,20 +76,23 @@ def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
 def _curves(records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str) -> Figure:
     figure = theme.blank()
     ax = theme.axes(figure, x=common(r.words for r in records).step, y=y)
-    for i, (record, b, label) in enumerate(zip(records, bands, theme.unique_labels(records, labels), strict=True)):
+    for i, (record, b, label) in enumerate(zip(records, bands, theme.legend_labels(records, labels), strict=True)):
         draw_band(ax, record.steps, b, i, label)
     ax.margins(x=0.01)
     theme.legend(figure, ax, f"band: {_note(bands)}")
     return figure
 
 
-def _with_runs(records: Records) -> tuple[Record, ...]:
+def _drawable(records: Records, what: str) -> tuple[Record, ...]:
+    """Return the records; refuse one that has no curve, or no pulls."""
     chosen = several(records)
     if not chosen:
         raise DataError("a figure needs at least one record.")
     for record in chosen:
         if record.runs == 0:
             raise DataError(f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out.")
+        if not (record.steps.size if what == "curve" else record.arms):
+            raise DataError(f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it out.")
     return chosen
 
 
@@ -110,33 +115,32 @@ def _name_arms(ax: Axes, record: Record) -> None:
                 tick.set_rotation_mode("anchor")
 
 
-def role_times(records: Records) -> Figure:
+def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     """Draw CPU time by kind of role: a bar a role for one record, shares side by side for several."""
-    timed = [record for record in several(records) if sum(record.role_seconds.values()) > 0]
+    chosen = several(records)
+    names = theme.legend_labels(chosen, labels)
+    timed = {name: one for name, one in zip(names, chosen, strict=True) if sum(one.role_seconds.values()) > 0}
     if not timed:
         raise DataError("none of these records holds time by role. Only runs with roles have it, not simulations.")
-    return _one_time(timed[0]) if len(timed) == 1 else _time_shares(timed)
+    return _one_time(*timed.values()) if len(timed) == 1 else _time_shares(timed)
 
 
-def secure_against_plain(secure: Record, plain: Record) -> Figure:
+def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str] | None = None) -> Figure:
     """Draw what protection changes: the reward curves over each other, and the seconds beside each other.
 
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
-    if not secure.runs or not plain.runs:
-        raise DataError("both records need at least one finished run.")
-    said = common([secure.words, plain.words])
+    nouns = common(record.words for record in _drawable((secure, plain), "curve"))
     figure = theme.blank(3.9, width=8.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
-    left = theme.style(figure.add_subplot(grid[0]), x=said.step, y=said.cumulative)
+    left = theme.style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
     # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
     curve = secure.reward_band().mean
-    left.plot(
-        secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=theme.text(secure.label, theme.LABEL)
-    )
-    draw_band(left, plain.steps, plain.reward_band(), 1, theme.text(plain.label, theme.LABEL))
+    names = theme.legend_labels((secure, plain), labels)
+    left.plot(secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=names[0])
+    draw_band(left, plain.steps, plain.reward_band(), 1, names[1])
     same = identical(secure, plain)
-    theme.legend(figure, left, f"identical: every {said.pull}, every total" if same else "not identical")
+    theme.legend(figure, left, f"identical: every {nouns.pull}, every total" if same else "not identical")
     right = theme.style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
     _time_bars(right, secure, plain)
     return figure
@@ -147,12 +151,9 @@ def _one_time(record: Record) -> Figure:
     whole = sum(record.role_seconds.values())
     figure = theme.blank(0.95 + 0.42 * len(times))
     ax = theme.axes(figure, x="CPU time (s), all runs", y="", grid="x")
-    bars = ax.barh(
-        [theme.text(role) for role, _ in times],
-        [value for _, value in times],
-        color=[role_colour(role) for role, _ in times],
-        height=0.66,
-    )
+    colours = theme.role_colours([record], record.role_seconds)
+    names = [theme.text(record.role_label(role)) for role, _ in times]
+    bars = ax.barh(names, [value for _, value in times], color=[colours[role][0] for role, _ in times], height=0.66)
     notes = [f"{words.seconds(value)} · {value / whole:.0%}" for _, value in times]
     ax.bar_label(bars, notes, padding=5, color=INK, fontsize=9)
     ax.margins(x=0.22)
@@ -160,15 +161,16 @@ def _one_time(record: Record) -> Figure:
     return figure
 
 
-def _time_shares(records: list[Record]) -> Figure:
+def _time_shares(named: Mapping[str, Record]) -> Figure:
+    names, records = list(named), list(named.values())
     figure = theme.blank(1.35 + 0.5 * len(records))
     ax = theme.axes(figure, x="share of CPU time (%)", y="", grid="x")
-    names = theme.unique_labels(records)
-    roles = list(dict.fromkeys(role for record in records for role in record.role_seconds))
+    roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
+    colours = theme.role_colours(records, roles)
     left = [0.0] * len(records)
-    for role in roles:
+    for role, label in roles.items():
         shares = [100 * record.role_seconds.get(role, 0.0) / sum(record.role_seconds.values()) for record in records]
-        bars = ax.barh(names, shares, left=left, height=0.62, color=role_colour(role), label=theme.text(role))
+        bars = ax.barh(names, shares, left=left, height=0.62, color=colours[role][0], label=theme.text(label))
         ax.bar_label(
             bars, [f"{s:.0f}" if s >= 6 else "" for s in shares], label_type="center", color="white", fontsize=9
         )

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from posse.results import words
+from posse.results.naming import labels
 from posse.results.page import Safe, bullets, join, table, tag
 from posse.results.record import Record
-from posse.results.values import JSON
-from posse.results.words import common, flat, words_of
+from posse.results.values import JSON, flat
+from posse.results.words import common, words_of
 
 Entry = dict[str, JSON]
 
@@ -18,7 +19,7 @@ HOLLOW = 20.0
 """Epsilon above which odds may change more than e^20, half a billion times: it is no promise by itself."""
 
 _LEFT_OUT = ("not_covered", "not covered")
-_TOLD = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "sentence", *_LEFT_OUT)
+_SAID_ELSEWHERE = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "sentence", *_LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Guarantee:
 
     @property
     def figure(self) -> str:
-        """The two numbers, which are never told apart; an epsilon of None is one that is not finite."""
+        """The two numbers, which always stand together; an epsilon of None is one that is not finite."""
         epsilon = self.entry["epsilon"]
         return f"{'no finite ε' if epsilon is None else f'ε = {up(epsilon)}'} at δ = {up(self.entry.get('delta'))}"
 
@@ -58,11 +59,11 @@ class Guarantee:
     @property
     def how(self) -> str:
         """How it was composed, and all else that the entry says."""
-        said = {key.replace("_", " "): value for key, value in self.entry.items() if key not in _TOLD}
-        return ", ".join(f"{key}: {words_of(value)}" for key, value in said.items())
+        others = {key.replace("_", " "): value for key, value in self.entry.items() if key not in _SAID_ELSEWHERE}
+        return ", ".join(f"{key}: {words_of(value)}" for key, value in others.items())
 
     def sentence(self, party: str = "party") -> str:
-        """Tell all of it in one sentence; `party` is the system's word.
+        """Say all of it in one sentence; `party` is the system's word.
 
         >>> from posse.results.example import example_market_record
         >>> guarantees([example_market_record()])[0].sentence("agent")[:68]
@@ -80,36 +81,37 @@ class Guarantee:
 
 
 def composed(entry: Entry) -> bool:
-    """Tell whether an entry is a composed guarantee: it has an epsilon, and says how it was composed."""
+    """Return whether an entry is a composed guarantee: it has an epsilon, and says how it was composed."""
     return "epsilon" in entry and "composition" in entry
 
 
 def guarantees(records: Iterable[Record]) -> list[Guarantee]:
     """Collect the composed guarantees; parties of one record with the same one share a line."""
-    found: list[Guarantee] = []
-    for record in records:
+    chosen = tuple(records)
+    promised: list[Guarantee] = []
+    for record, label in zip(chosen, labels(chosen), strict=True):
         groups: dict[str, tuple[list[str], Entry]] = {}
         for entry in filter(composed, map(dict, record.privacy)):
             party = entry.pop("party", None)
             parties, _ = groups.setdefault(repr(sorted(entry.items())), ([], entry))
             parties += [] if party is None else [words_of(party)]
-        found += [Guarantee(record.label, tuple(parties), entry) for parties, entry in groups.values()]
-    return found
+        promised += [Guarantee(label, tuple(parties), entry) for parties, entry in groups.values()]
+    return promised
 
 
 def ledger(record: Record) -> list[Entry]:
-    """Return the entries of single releases, without what is told once for all (`not_covered`)."""
+    """Return the entries of single releases, without what is said once for all (`not_covered`)."""
     entries = [dict(entry) for entry in record.privacy if not composed(dict(entry))]
     return [{key: value for key, value in entry.items() if key not in _LEFT_OUT} for entry in entries]
 
 
 def not_covered(records: Iterable[Record]) -> list[str]:
     """Collect what the guarantees leave out, each once."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for record in records:
         for entry in record.privacy:
-            found |= dict.fromkeys(item for key in _LEFT_OUT for item in _items(entry.get(key)))
-    return list(found)
+            sentences |= dict.fromkeys(item for key in _LEFT_OUT for item in _items(entry.get(key)))
+    return list(sentences)
 
 
 def _items(value: JSON) -> list[str]:
@@ -120,7 +122,7 @@ def _items(value: JSON) -> list[str]:
 
 
 def up(value: JSON) -> str:
-    """Write an epsilon or a delta with four digits, rounded up: a guarantee is never told as better than it is.
+    """Write an epsilon or a delta with four digits, rounded up: a guarantee is never shown as better than it is.
 
     >>> up(0.211012), up(1e-5), up(0.9999999), up(0.1459), up(245132.7), up(None)
     ('0.2111', '1e-05', '1', '0.1459', '245,200', 'not stated')
@@ -145,9 +147,10 @@ def privacy(records: Sequence[Record]) -> Safe:
     if not spending:
         return Safe("")
     party = common(record.words for record in spending).party
-    composed = [_card(guarantee, party) for guarantee in guarantees(spending)]
-    parts = [tag("h2", "Privacy spent"), *([tag("div", join(composed), cls="promises")] if composed else [])]
-    parts += [_ledger(record, named=len(records) > 1) for record in spending if ledger(record)]
+    cards = [_card(guarantee, party) for guarantee in guarantees(records)]
+    parts = [tag("h2", "Privacy spent"), *([tag("div", join(cards), cls="promises")] if cards else [])]
+    named = zip(records, labels(records), strict=True)
+    parts += [_ledger(record, label, named=len(records) > 1) for record, label in named if ledger(record)]
     left_out = not_covered(spending)
     return join([*parts, *([tag("h3", "Not covered"), bullets(left_out)] if left_out else [])])
 
@@ -160,14 +163,14 @@ def _card(guarantee: Guarantee, party: str) -> Safe:
     return tag("div", tag("b", guarantee.figure), *below, *hollow, *names, *how, cls="card")
 
 
-def _ledger(record: Record, *, named: bool) -> Safe:
+def _ledger(record: Record, label: str, *, named: bool) -> Safe:
     entries = ledger(record)
     keys = list(dict.fromkeys(key for entry in entries for key in entry))
     numeric = [i for i, key in enumerate(keys) if all(_is_number(entry.get(key)) for entry in entries)]
     rows = ([_cell(entry, key) for key in keys] for entry in entries)
     header = [record.words.party if key == "party" else key.replace("_", " ") for key in keys]
     shown = table(header, rows, numeric=numeric)
-    title = f"Ledger of {record.label}: {words.count(len(entries), 'entry')}"
+    title = f"Ledger of {label}: {words.count(len(entries), 'entry')}"
     if len(entries) > LONG:
         return tag("details", tag("summary", title, " ", tag("code", record.id)), shown)
     return join([tag("h3", title, " ", tag("code", record.id)), shown]) if named else shown
@@ -177,7 +180,9 @@ def _cell(entry: Entry, key: str) -> str:
     value = entry.get(key, words.UNKNOWN)
     if isinstance(value, float):
         return up(value) if key in ("epsilon", "delta") else f"{value:.4g}"
-    return flat(value)[0][1] if not isinstance(value, dict) else ", ".join(f"{k} {v}" for k, v in flat(value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {words_of(one)}" for name, one in flat(value))
+    return words_of(value)
 
 
 def _is_number(value: JSON) -> bool:

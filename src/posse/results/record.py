@@ -1,4 +1,4 @@
-"""A run is a record: what was asked, what came out, what it cost, and what was not protected."""
+"""A run is a record: its settings, what came out, what it cost, and what was not protected."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from posse.core import check as rules
 from posse.core.errors import DataError
 from posse.results import words
-from posse.results.naming import Named
+from posse.results.naming import HORIZON, Named
 from posse.results.statistics import Band, Floats, band
 from posse.results.values import JSON, floats, integers, plain, plain_dict, same, strict
 from posse.results.words import vocabulary
@@ -28,7 +29,10 @@ ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
 """The fields that are arrays; all others are plain values (`Record.metadata`)."""
 
 STATUSES = ("finished", "interrupted", "failed", "running", "lost")
+"""How a record stands: "lost" is one that was running in a process that is gone."""
+
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -67,16 +71,19 @@ def points_of(steps: int, points: int = 200) -> Ints:
 
 @dataclass(frozen=True)
 class Progress:
-    """The number of the run (from 0), of how many, the fraction of the whole record's work that is done, and how many
-    runs from that one on go side by side."""
+    """How far a record is."""
 
     run: int
+    """Number of the run that is going on, from 0."""
     runs: int
     fraction: float
+    """Share of the whole record's work that is done."""
     together: int = 1
+    """Runs that go side by side, from `run` on."""
 
 
 Watch = Callable[[Progress], None]
+"""Called with the progress of a run on its way."""
 
 
 @dataclass(frozen=True)
@@ -92,38 +99,45 @@ class Traffic:
             raise DataError(f"traffic on '{self.hop}' must not be negative, got {self.messages} and {self.bytes} B.")
 
 
+def _none() -> Any:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Record(Named):
-    """One experiment: one or more runs of one configuration on one problem.
+    """One experiment: one or more runs of one configuration on one problem, as far as its maker may know it.
 
-    Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. A record of
-    a run that failed early may hold no runs and no points at all.
+    Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. What is not
+    known is left out: a run that failed early has no runs and no points, and a party of a deployment may know neither
+    what was earned nor which arms were pulled.
 
-    >>> record = Record(kind="samba", level="standard", config={"policy": "ucb", "budget": 2},
+    >>> record = Record(kind="clinics", level="standard", config={"policy": "ucb", "horizon": 2},
     ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]}, seeds=(7,),
     ...     steps=[1, 2], reward=[[0, 1]], regret=[[0.6, 0.6]], total=(1.0,), pulls=[[1, 1]], seconds=0.5)
-    >>> record.label, record.runs, record.budget, record.total_mean
+    >>> record.label, record.runs, record.horizon, record.total_mean
     ('ucb (standard)', 1, 2, 1.0)
     >>> record.pulls.dtype, record.reward.flags.writeable
     (dtype('int64'), False)
+    >>> Record(id="0a", kind="clinics", level="standard", config={"horizon": 2}, problem={}, party="controller")
+    <Record 0a: clinics (standard), controller, 0 runs of 2 steps>
     """
 
     kind: str
-    """What made it: "samba", "simulate", or any other word."""
+    """The system that made it, or any other word."""
     config: Mapping[str, JSON]
-    """The resolved configuration; `policy` (a name, or a table with a `name`) and `budget` are read from it."""
+    """The resolved configuration; `policy` (a name, or a table with a `name`) and `horizon` are read from it."""
     problem: Mapping[str, JSON]
     """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words` (`Vocabulary`)."""
     level: str
-    """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its protocol."""
-    steps: Ints
+    """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its system."""
+    steps: Ints = field(default_factory=_none)
     """(points,) the steps at which the curves were sampled, increasing."""
-    reward: Floats
+    reward: Floats = field(default_factory=_none)
     """(runs, points) cumulative reward."""
-    total: tuple[float, ...]
-    """(runs,) cumulative reward at the end of each run."""
-    pulls: Ints
-    """(runs, arms) how often each arm was pulled."""
+    total: tuple[float, ...] = ()
+    """(runs,) cumulative reward at the end of each run; empty where that is not known."""
+    pulls: Ints = field(default_factory=_none)
+    """(runs, arms) how often each arm was pulled; no arms where that is not known."""
     regret: Floats | None = None
     """(runs, points) cumulative pseudo-regret; None where the true means are not known."""
     parties: tuple[str, ...] = ()
@@ -133,13 +147,13 @@ class Record(Named):
     party_regret: Floats | None = None
     """(runs, parties) cumulative pseudo-regret of each party at the end of each run."""
     seeds: tuple[int, ...] = ()
-    """World seeds of a simulation, one a run; empty in a deployment, where the world has no seed."""
+    """World seeds of a simulation, one a run (known before the first); empty in a deployment, which has none."""
     leaks: tuple[str, ...] = ()
     """Plain sentences: what is not protected."""
     status: str = "finished"
-    """"finished", "interrupted" or "failed"."""
+    """One of `STATUSES`."""
     role_seconds: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds by kind of role ("owner", "controller", ...)."""
+    """CPU seconds by kind of role."""
     traffic: tuple[Traffic, ...] = ()
     """Messages and bytes by hop."""
     seconds: float = 0.0
@@ -147,11 +161,18 @@ class Record(Named):
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
-    """Further figures worth a line in a table."""
+    """Further figures worth a line in a table; `label` is the user's own label."""
     show: Mapping[str, JSON] = field(default_factory=dict)
-    """What its system wants shown: title, roles with their colours, what each learns, sections (tables), protection."""
+    """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a light and a dark
+    page), `learns` (sentences), `sections` (tables: `title`, `columns`, `rows`, `notes`, `numeric`), `protection`
+    (the level in a few words), `off` (protections switched off) and `baseline` (settings that a record of level
+    "alone" must share to be compared with, see `joining`)."""
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
+    run_id: str = ""
+    """The same in all records of one run, which several parties may keep; by default its own id."""
+    party: str = ""
+    """The party that recorded what it may know; empty for a whole run in one process."""
     created: str = field(default_factory=utc_now)
     """When, as an ISO string in UTC."""
     version: str = __version__
@@ -162,12 +183,15 @@ class Record(Named):
             object.__setattr__(self, name, value)
 
         put("steps", integers(self.steps, 1, "steps"))
-        put("reward", floats(self.reward, 2, "reward"))
-        for name in ("regret", "party_total", "party_regret"):
-            given = getattr(self, name)
-            put(name, None if given is None else floats(given, 2, name))
-        put("pulls", integers(self.pulls, 2, "pulls"))
         put("total", tuple(float(x) for x in self.total))
+        put("pulls", integers(self.pulls, 2, "pulls"))
+        for name in ("reward", "regret", "party_total", "party_regret"):
+            array = getattr(self, name)
+            put(name, None if array is None else floats(array, 2, name))
+        for name in ("pulls", *(("reward", "regret") if not self.steps.size else ())):
+            array = getattr(self, name)
+            if array is not None and array.shape == (0, 0):  # left out: one empty row a run
+                put(name, array.reshape(self.runs, 0))
         put("parties", tuple(str(name) for name in self.parties))
         put("seeds", tuple(int(x) for x in self.seeds))
         put("leaks", tuple(self.leaks))
@@ -177,13 +201,14 @@ class Record(Named):
         put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
         for name in ("config", "problem", "summary", "show"):
             put(name, plain_dict(getattr(self, name), name))
-        check(self)
-        vocabulary(self.problem.get("words"))
+        put("run_id", self.run_id or self.id)
+        _check(self)
 
     @property
     def runs(self) -> int:
-        """How many runs it holds."""
-        return len(self.total)
+        """How many runs it holds, of which something is known."""
+        arrays = (self.pulls, self.reward, self.party_total, self.party_regret)
+        return len(self.total) or max(0 if array is None else len(array) for array in arrays)
 
     @property
     def arms(self) -> int:
@@ -191,30 +216,34 @@ class Record(Named):
         return int(self.pulls.shape[1])
 
     @property
-    def budget(self) -> int:
-        """Steps a run: `config["budget"]`, else the last step sampled, else 0."""
-        asked = self.config.get("budget")
-        if isinstance(asked, int):
-            return asked
-        return int(self.steps[-1]) if self.steps.size else 0
+    def horizon(self) -> int:
+        """Steps a run: `config["horizon"]`, or in its place "budget", "steps", "rounds"; else the last step sampled."""
+        given = (self.config.get(name) for name in HORIZON)
+        last = int(self.steps[-1]) if self.steps.size else 0
+        return next((steps for steps in given if isinstance(steps, int) and not isinstance(steps, bool)), last)
+
+    @property
+    def steps_planned(self) -> int:
+        """Steps of all runs together, as they were asked for."""
+        runs = self.config.get("runs")
+        return self.horizon * (runs if isinstance(runs, int) else max(1, self.runs))
 
     @property
     def steps_done(self) -> int:
-        """Steps taken in all runs together; an interrupted record took fewer than runs times budget.
+        """Steps taken in all runs together; an interrupted record took fewer than runs times horizon.
 
-        `summary["steps_done"]` where a step is not one pull, as in a market; else the number of pulls.
+        `summary["steps_done"]` where a step is not one pull; else the number of pulls.
         """
-        said = self.summary.get("steps_done")
-        return int(said) if isinstance(said, int | float) else int(self.pulls.sum())
+        steps = self.summary.get("steps_done")
+        return int(steps) if isinstance(steps, int | float) else int(self.pulls.sum())
 
     @property
     def state(self) -> str:
-        """The status; for a record that was not finished with the steps that were done."""
-        if self.status == "finished" or not self.arms:
+        """The status; for a record that was not finished with the steps that were done, where they are counted."""
+        if self.status == "finished" or not (self.arms or "steps_done" in self.summary):
             return self.status
-        asked = self.config.get("runs")
-        whole = self.budget * (asked if isinstance(asked, int) else max(1, self.runs))
-        return f"{self.status} after {self.steps_done:,} of {words.count(whole, self.words.step)}"
+        after = ":" if self.status == "running" else " after"
+        return f"{self.status}{after} {self.steps_done:,} of {words.count(self.steps_planned, self.words.step)}"
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -226,15 +255,20 @@ class Record(Named):
 
     @property
     def party_names(self) -> tuple[str, ...]:
-        """Names of those who took part: who earn for themselves, or whom the problem names; empty where neither."""
-        told = self.problem.get("parties")
-        named = [one.get("name") for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+        """Names of the parties: those that earn for themselves, or those that the problem names."""
+        listed = self.problem.get("parties")
+        named = [one.get("name") for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
         return self.parties or tuple(str(name) for name in named)
 
     @property
     def total_mean(self) -> float | None:
-        """Mean cumulative reward over runs; None without a run."""
+        """Mean cumulative reward over runs; None where it is not known."""
         return float(np.mean(self.total)) if self.total else None
+
+    @property
+    def regret_mean(self) -> float | None:
+        """Mean cumulative pseudo-regret over runs at the last step sampled; None where it is not known."""
+        return float(self.regret[:, -1].mean()) if self.regret is not None and self.regret.size else None
 
     @property
     def bytes(self) -> int:
@@ -269,7 +303,7 @@ class Record(Named):
             for name in (
                 "runs",
                 "arms",
-                "budget",
+                "horizon",
                 "policy",
                 "label",
                 "protection",
@@ -282,10 +316,16 @@ class Record(Named):
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
 
     def __repr__(self) -> str:
-        earned = self.words.priced(words.number(self.total_mean))
+        earned = f", earned {self.words.priced(words.number(self.total_mean))}" if self.total else ""
         state = "" if self.status == "finished" else f", {self.state}"
-        runs, steps = words.count(self.runs, "run"), words.count(self.budget, self.words.step)
-        return f"<Record {self.id}: {self.label}, {runs} of {steps}, earned {earned}{state}>"
+        runs, steps = words.count(self.runs, "run"), words.count(self.horizon, self.words.step)
+        return f"<Record {self.id}: {self.label}, {runs} of {steps}{earned}{state}>"
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook: headline, a small table, and the curve where matplotlib is installed."""
+        from posse.results.report import card
+
+        return card(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):
@@ -303,28 +343,31 @@ def several(records: Record | Iterable[Record]) -> tuple[Record, ...]:
     return (records,) if isinstance(records, Record) else tuple(records)
 
 
-def check(record: Record) -> None:
-    """Refuse a record whose parts do not fit each other."""
+def _check(record: Record) -> None:
+    """Raise if the parts of a record do not fit each other."""
     rules.one_of(STATUSES, status=record.status)
-    _words(record)
+    _names(record)
     _shapes(record)
     _parties(record)
-    runs, points = len(record.total), record.steps.size
-    if record.seeds and len(record.seeds) != runs:
-        raise DataError(f"expected {runs} world seeds, one a run, got {len(record.seeds)}. Give all, or none.")
+    _show(record.show)
+    vocabulary(record.problem.get("words"))
+    if record.runs and record.seeds and len(record.seeds) != record.runs:
+        raise DataError(f"expected {record.runs} world seeds, one a run, got {len(record.seeds)}. Give all, or none.")
     if any(not 0 <= seed < 2**64 for seed in record.seeds):
         raise DataError("world seeds must be in [0, 2^64).")
-    if points and (record.steps[0] < 0 or (np.diff(record.steps) <= 0).any()):
+    if record.steps.size and (record.steps[0] < 0 or (np.diff(record.steps) <= 0).any()):
         raise DataError("steps must increase and not be negative.")
     if (record.pulls < 0).any():
         raise DataError(f"pulls must not be negative, got {int(record.pulls.min())}.")
     if not np.isfinite(record.total).all():
         raise DataError("total must be finite, got NaN or infinity.")
-    _times(record)
+    for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
+        if not (value >= 0 and np.isfinite(value)):
+            raise DataError(f"seconds must be finite and not negative, got {value} for {name}.")
 
 
 def _shapes(record: Record) -> None:
-    runs, points = len(record.total), record.steps.size
+    runs, points = record.runs, record.steps.size
     wanted = {"reward": (runs, points), "regret": (runs, points), "pulls": (runs, record.pulls.shape[1])}
     wanted |= dict.fromkeys(("party_total", "party_regret"), (runs, len(record.parties)))
     for name, expected in wanted.items():
@@ -333,7 +376,7 @@ def _shapes(record: Record) -> None:
         if array is None or array.shape == expected or array.shape[0] == runs == 0:
             continue
         raise DataError(
-            f"{name} must have shape {expected} for {runs} totals and {points} steps, got {array.shape}. "
+            f"{name} must have shape {expected} for {runs} runs and {points} steps, got {array.shape}. "
             "Give one row a run and one column a step (an arm for pulls, a party for what parties earned)."
         )
 
@@ -345,9 +388,11 @@ def _parties(record: Record) -> None:
         raise DataError(f"parties must have names of their own, got {got}. Give each another name.")
 
 
-def _words(record: Record) -> None:
-    if not _ID.fullmatch(record.id) or record.id == "last":
-        raise DataError(f"id must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {record.id!r}. Use new_id().")
+def _names(record: Record) -> None:
+    for name in ("id", "run_id"):
+        id = getattr(record, name)
+        if not _ID.fullmatch(id) or id == "last":
+            raise DataError(f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use new_id().")
     for name in ("kind", "level", "version"):
         if not getattr(record, name):
             raise DataError(f"{name} must not be empty.")
@@ -359,10 +404,22 @@ def _words(record: Record) -> None:
         raise DataError(f"created must carry a time zone, got {record.created!r}. Write it in UTC, ending in +00:00.")
 
 
-def _times(record: Record) -> None:
-    for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
-        if not (value >= 0 and np.isfinite(value)):
-            raise DataError(f"seconds must be finite and not negative, got {value} for {name}.")
+def _show(show: Mapping[str, JSON]) -> None:
+    """Raise if a report could not print what a system wants shown; keys that nobody reads are left alone."""
+    for name, kind in (("roles", dict), ("learns", list), ("sections", list), ("off", list), ("baseline", list)):
+        if not isinstance(show.get(name, kind()), kind):
+            raise DataError(f"show.{name} must be a {kind.__name__}, got {show[name]!r}.")
+    roles: Any = show.get("roles", {})
+    for kind_, role in roles.items():
+        colours = role.get("colour", ()) if isinstance(role, dict) else None
+        # A colour goes into the style of a page as it is.
+        if colours is None or not all(isinstance(one, str) and _COLOUR.fullmatch(one) for one in colours):
+            raise DataError(f"show.roles.{kind_} must have a label and two colours such as '#2f7fd6', got {role!r}.")
+    sections: Any = show.get("sections", [])
+    for i, section in enumerate(sections):
+        width = len(section.get("columns", ())) if isinstance(section, dict) else -1
+        if width < 0 or any(len(row) != width for row in section.get("rows", ())):
+            raise DataError(f"show.sections[{i}] must be a table whose rows are as long as its columns, got {section}.")
 
 
 class Interrupted(KeyboardInterrupt):

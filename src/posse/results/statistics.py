@@ -1,4 +1,4 @@
-"""A mean over runs, and how far it can be trusted."""
+"""How far a mean, a median or a ratio of few runs can be trusted; without scipy."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def regret_ratio(
     0.65 [0.50, 0.70] (75 %)
     >>> one = regret_ratio([[6.0, 7.0, 6.5]], [[10.0, 12.0, 11.0]])
     >>> print(one, one.over, one.what, sep="; ")
-    0.591 [0.571, 0.612]; runs; 95 % t interval over runs of this one market
+    0.591 [0.571, 0.612]; runs; 95 % t interval over runs of this one problem
     """
     mine, base = _instances(with_, "regret with federation"), _instances(alone, "regret alone")
     if mine.shape != base.shape:
@@ -173,7 +173,7 @@ def _instances(values: npt.ArrayLike, name: str) -> Floats:
 def _over_runs(mine: Floats, base: Floats, level: float) -> Interval:
     """The ratio of two means over the same runs, with a t interval on its logarithm.
 
-    Of the ways to make one this covers best for the ratio that is told: logarithms of the ratios of single runs
+    Of the ways to make one this covers best for the ratio of means: logarithms of the ratios of single runs
     average to another number where the two differ in spread, and Fieller's interval has no end for few runs.
     """
     n, ratio = base.size, float(mine.mean() / base.mean())
@@ -181,7 +181,7 @@ def _over_runs(mine: Floats, base: Floats, level: float) -> Interval:
         return Interval(ratio, math.nan, math.nan, level, 0, "runs")
     error = float((mine - ratio * base).std(ddof=1)) / math.sqrt(n) / float(mine.mean())
     reach = math.exp(min(700.0, t_quantile(level, n - 1) * error))
-    return Interval(ratio, ratio / reach, ratio * reach, level, 0, "runs", "t interval over runs of this one market")
+    return Interval(ratio, ratio / reach, ratio * reach, level, 0, "runs", "t interval over runs of this one problem")
 
 
 def _percentiles(

@@ -6,22 +6,67 @@ import builtins
 import json
 import os
 import sqlite3
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posse.core import check
 from posse.core.errors import PosseError, StoreError
-from posse.core.files import os_reason
+from posse.results.database import connect, default_path, is_lost, process_start, store_errors, this_host
 from posse.results.record import ARRAYS, Record, Traffic
 from posse.results.values import pack, unpack
+
+EVERY = 1.0
+"""Seconds between two heartbeats."""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One line of a list of runs: what a reader needs to pick one."""
+
+    id: str
+    created: str
+    kind: str
+    status: str
+    """That of the record; "running" or "lost" where it is not there yet."""
+    level: str
+    policy: str
+    problem: str
+    runs: int
+    arms: int
+    horizon: int
+    total_mean: float | None
+    seconds: float
+    version: str
+    run_id: str
+    party: str
+    time: int | None = None
+    """Steps done of `whole`, in all runs together, while it is running."""
+    whole: int | None = None
+    age: float | None = None
+    """Seconds since the last heartbeat."""
+    pid: int | None = None
+    host: str | None = None
+
+    @property
+    def progress(self) -> str:
+        """How far a run that is not over has come, such as "1,200 of 10,000"; else empty."""
+        return "" if self.time is None else f"{self.time:,} of {self.whole:,}"
+
+
+COLUMNS = tuple(field.name for field in fields(RunRow))[:15]
+"""What a row holds of its record."""
+
+_LISTED = ", ".join(f"runs.{name}" for name in COLUMNS)
+_LIVE = "live.pid, live.process, live.host, live.beat, live.time, live.whole"
+_FROM = "FROM runs LEFT JOIN live ON live.run = runs.id"
 
 
 class Store:
@@ -31,14 +76,17 @@ class Store:
     number of threads and processes may use one file, and a crash leaves whole records only. One that waits longer
     than `timeout` seconds for another writer is a `StoreError`, as is every other failure of the disk or the file.
 
+    A run in progress is a row too (`begin`), with its process and a heartbeat. It is listed as "lost" when its process
+    is gone: an id that ended on this machine, or one on another machine that has been silent for minutes.
+
     >>> import tempfile
     >>> from posse.results.example import example_record
     >>> folder = tempfile.TemporaryDirectory()
     >>> with Store(Path(folder.name) / "runs.sqlite") as store:
     ...     _ = store.save(example_record(id="0a-first"))
-    ...     _ = store.save(example_record(id="0b-second", kind="simulate"))
+    ...     _ = store.save(example_record(id="0b-second", kind="towns"))
     ...     [row.id for row in store.list()], store.get("0a").kind, store.get("last").id
-    (['0b-second', '0a-first'], 'samba', '0b-second')
+    (['0b-second', '0a-first'], 'clinics', '0b-second')
     >>> folder.cleanup()
     """
 
@@ -51,42 +99,68 @@ class Store:
 
     def save(self, record: Record, *, replace: bool = False) -> str:
         """Keep a record and return its id; the whole of it or nothing. An id that is taken needs `replace`."""
-        row, blobs = row_of(record), arrays_of(record)
-        text = text_of(record)
-        with self._open(write=True) as db:
-            taken = db.execute("SELECT 1 FROM runs WHERE id = ?", (record.id,)).fetchone()
-            if taken and not replace:
-                raise StoreError(f"run {record.id} is already in {self.path}. Give it a new id, or pass replace=True.")
-            _remove(db, record.id)
-            marks = ", ".join("?" * (len(COLUMNS) + 1))
-            db.execute(f"INSERT INTO runs ({', '.join(COLUMNS)}, fields) VALUES ({marks})", (*row, text))
-            db.executemany("INSERT INTO arrays VALUES (?, ?, ?)", [(record.id, *item) for item in blobs.items()])
+        self._put(record, over=(record.id,) if replace else ())
         return record.id
+
+    def begin(self, head: Record) -> RunHandle:
+        """List a run that begins, in this process; `head` is its record as far as it is known.
+
+        >>> import tempfile
+        >>> from posse.results.example import example_record
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> store = Store(Path(folder.name) / "runs.sqlite")
+        >>> with store.begin(example_record(id="0a", total=(), pulls=(), reward=(), steps=(), regret=None)) as handle:
+        ...     handle.beat(50, 800)
+        ...     print(store.list()[0].status, store.list()[0].progress)
+        ...     _ = handle.end(example_record(id="0a"))
+        running 50 of 800
+        >>> store.list()[0].status
+        'finished'
+        >>> folder.cleanup()
+        """
+        self._put(replace(head, status="running"), live=True)
+        return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
         """Load a record by its id, by a prefix that only one id has, or by the word "last" (saved most recently)."""
         with self._open() as db:
-            found = _resolve(db, id, self.path)
-            (text,) = db.execute("SELECT fields FROM runs WHERE id = ?", (found,)).fetchone()
-            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (found,)))
-        return build(text, blobs, f"run {found} in {self.path}")
+            whole = _resolve(db, id, self.path)
+            text, *live = db.execute(f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)).fetchone()
+            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
+        record = build(text, blobs, f"run {whole} in {self.path}")
+        if live[0] is None:
+            return record
+        status, _, done, _ = _standing(live)
+        return replace(record, status=status, summary={**record.summary, "steps_done": done})
 
     def list(self, limit: int | None = None, kind: str | None = None) -> builtins.list[RunRow]:
         """List runs, the one saved last first, without loading their arrays."""
         if limit is not None:
             check.at_least(0, limit=limit)
-        query = f"SELECT {', '.join(COLUMNS)} FROM runs WHERE ?1 IS NULL OR kind = ?1 ORDER BY seq DESC LIMIT ?2"
+        query = f"SELECT {_LISTED}, {_LIVE} {_FROM} WHERE ?1 IS NULL OR kind = ?1 ORDER BY seq DESC LIMIT ?2"
         with self._open() as db:
             # A negative limit is SQLite's word for no limit.
-            return [RunRow(*row) for row in db.execute(query, (kind, -1 if limit is None else limit))]
+            rows = db.execute(query, (kind, -1 if limit is None else limit)).fetchall()
+        return [_row(row[: len(COLUMNS)], row[len(COLUMNS) :]) for row in rows]
+
+    def heads(self, ids: Iterable[str]) -> dict[str, Record]:
+        """Load records without their arrays, by whole ids; a damaged one is left out. A list needs no curves."""
+        found: dict[str, Record] = {}
+        with self._open() as db:
+            for id in ids:
+                row = db.execute("SELECT fields FROM runs WHERE id = ?", (id,)).fetchone()
+                if row is not None:
+                    with suppress(StoreError):
+                        found[id] = build(row[0], {}, id)
+        return found
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete runs by id or unique prefix and return how many; one unknown id, and none is deleted."""
         with self._open(write=True) as db:
-            found = {_resolve(db, id, self.path) for id in ([ids] if isinstance(ids, str) else ids)}
-            for id in found:
+            chosen = {_resolve(db, id, self.path) for id in ([ids] if isinstance(ids, str) else ids)}
+            for id in chosen:
                 _remove(db, id)
-        return len(found)
+        return len(chosen)
 
     def __len__(self) -> int:
         with self._open() as db:
@@ -101,11 +175,38 @@ class Store:
     ) -> None:
         """Do nothing: between operations a store holds nothing that could be closed."""
 
+    def _put(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
+        """Insert a record in place of those of the ids `over`."""
+        row = tuple(getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS)
+        text, blobs = text_of(record), arrays_of(record)
+        with self._open(write=True) as db:
+            for id in over:
+                _remove(db, id)
+            if db.execute("SELECT 1 FROM runs WHERE id = ?", (record.id,)).fetchone():
+                raise StoreError(f"run {record.id} is already in {self.path}. Give it a new id, or pass replace=True.")
+            marks = ", ".join("?" * (len(COLUMNS) + 1))
+            db.execute(f"INSERT INTO runs ({', '.join(COLUMNS)}, fields) VALUES ({marks})", (*row, text))
+            db.executemany("INSERT INTO arrays VALUES (?, ?, ?)", [(record.id, *item) for item in blobs.items()])
+            if live:
+                mine = (record.id, os.getpid(), process_start(os.getpid()) or "", this_host(), time.time(), 0)
+                db.execute("INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?)", (*mine, record.steps_planned))
+
+    def _beat(self, id: str, done: int, whole: int) -> None:
+        """Note how far a run is; briefly, and without waiting for the disk."""
+        with self._open(write=True, timeout=min(0.1, self._timeout), durable=False) as db:
+            query = "UPDATE live SET beat = ?, time = ?, whole = ? WHERE run = ?"
+            db.execute(query, (time.time(), int(done), int(whole), id))
+
     @contextmanager
-    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-        with told(self.path):
+    def _open(
+        self, *, write: bool = False, timeout: float | None = None, durable: bool = True
+    ) -> Iterator[sqlite3.Connection]:
+        with store_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with closing(connect(self.path, self._timeout)) as db:
+            waits = self._timeout if timeout is None else timeout
+            with closing(connect(self.path, waits)) as db:
+                if not durable:
+                    db.execute("PRAGMA synchronous = NORMAL")
                 # A writer takes its lock at once: upgrading a reader's lock later can fail without waiting.
                 db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 try:
@@ -117,15 +218,79 @@ class Store:
                     raise
 
 
+class RunHandle:
+    """A run in progress in a store (`Store.begin`); as a context it lists what an exception ended as failed."""
+
+    def __init__(self, store: Store, head: Record) -> None:
+        self._store, self._head = store, head
+        self._next = 0.0
+        self._open = True
+
+    @property
+    def id(self) -> str:
+        """The id under which the run is listed."""
+        return self._head.id
+
+    def beat(self, done: int, whole: int) -> None:
+        """Say that the run goes on, and how far it is: at most once a second. A busy or full store stops no run."""
+        now = time.monotonic()
+        if self._open and now >= self._next:
+            self._next = now + EVERY
+            with suppress(StoreError):
+                self._store._beat(self.id, done, whole)
+
+    def end(self, record: Record) -> str:
+        """Put the record in the place of the run, and return its id: that of the run, or one of its own."""
+        self._store._put(record, over=(self.id,))
+        self._open = False
+        return record.id
+
+    def drop(self) -> None:
+        """Forget a run of which nothing is to be kept."""
+        if self._open:
+            self._open = False
+            with suppress(StoreError):
+                self._store.delete(self.id)
+
+    def __enter__(self) -> RunHandle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Forget a run that has not ended; list it as failed where an exception ended it."""
+        if self._open and error is not None:
+            with suppress(StoreError):
+                self.end(replace(self._head, status="failed"))
+        self.drop()
+
+
+def _row(values: Sequence[Any], live: Sequence[Any]) -> RunRow:
+    row = RunRow(*values)
+    if live[0] is None:
+        return row
+    status, age, done, whole = _standing(live)
+    pid, _, host, *_ = live
+    return replace(row, status=status, time=done, whole=whole, age=age, pid=pid, host=str(host).split()[0])
+
+
+def _standing(live: Sequence[Any]) -> tuple[str, float, int, int]:
+    """Return the status of a run in progress, the age of its heartbeat, and how far of how much it is."""
+    pid, process, host, beat, done, whole = live
+    age = max(0.0, time.time() - beat)
+    return "lost" if is_lost(pid, process, host, age) else "running", age, done, whole
+
+
 def _remove(db: sqlite3.Connection, id: str) -> None:
     db.execute("DELETE FROM arrays WHERE run = ?", (id,))
+    db.execute("DELETE FROM live WHERE run = ?", (id,))
     db.execute("DELETE FROM runs WHERE id = ?", (id,))
 
 
 def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
-    """Find the one id that is meant, or say what is there instead."""
+    """Return the one id that is meant, or say what is there instead."""
     if wanted == "last":
-        row = db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 1").fetchone()
+        row = db.execute(f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1").fetchone()
         if row is None:
             raise StoreError(f"there is no run in {path} yet. Run one first, or set POSSE_HOME to where they are.")
         return str(row[0])
@@ -139,109 +304,6 @@ def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
     recent = tuple(str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5"))
     hint = check.nearest(wanted, recent) if recent else " The store is empty."
     raise StoreError(f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}")
-
-
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x706F7373
-"""Marks an SQLite file as ours ("poss"), so that another program's database is never written to."""
-
-_TABLES = (
-    """CREATE TABLE runs (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created TEXT NOT NULL, kind TEXT NOT NULL,
-        status TEXT NOT NULL, level TEXT NOT NULL, policy TEXT NOT NULL, problem TEXT NOT NULL, runs INTEGER NOT NULL,
-        arms INTEGER NOT NULL, budget INTEGER NOT NULL, total_mean REAL, seconds REAL NOT NULL, version TEXT NOT NULL,
-        fields TEXT NOT NULL)""",
-    "CREATE TABLE arrays (run TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (run, name))",
-)
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One line of a list of runs: what a reader needs to pick one."""
-
-    id: str
-    created: str
-    kind: str
-    status: str
-    level: str
-    policy: str
-    problem: str
-    runs: int
-    arms: int
-    budget: int
-    total_mean: float | None
-    seconds: float
-    version: str
-
-
-COLUMNS = tuple(field.name for field in fields(RunRow))
-
-
-def row_of(record: Record) -> tuple[str | int | float | None, ...]:
-    """Return the values of a record in the order of `COLUMNS`."""
-    return tuple(getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS)
-
-
-def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a store that has our tables, making them in a new file; transactions are begun by the caller."""
-    db = sqlite3.connect(path, timeout=timeout, isolation_level=None)
-    try:
-        # One transaction, or the tables another process is making could appear between two of the reads.
-        db.execute("BEGIN")
-        version = _version(db, path)
-        db.execute("COMMIT")
-        if version == 0:
-            _create(db, path, timeout)
-        # In WAL mode a crash of the machine may lose the last record with NORMAL, never a part of one; FULL keeps it.
-        db.execute("PRAGMA synchronous = FULL")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _version(db: sqlite3.Connection, path: Path) -> int:
-    """Return the version of our tables, 0 for an empty file; refuse newer ones and other programs' files."""
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    owner = int(db.execute("PRAGMA application_id").fetchone()[0])
-    empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-    if owner != APPLICATION_ID and not (owner == version == 0 and empty):
-        raise StoreError(f"{path} is a database of another program. Move it away, or set POSSE_HOME to another folder.")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} was written by a newer Posse (store version {version}, this one reads up to {SCHEMA_VERSION}). "
-            "Upgrade with: pip install -U posse-bandits"
-        )
-    return version
-
-
-def _create(db: sqlite3.Connection, path: Path, timeout: float) -> None:
-    _use_wal(db, timeout)
-    db.execute("BEGIN IMMEDIATE")
-    # Another process may have made the tables while this one waited for the lock.
-    if _version(db, path) == 0:
-        for table in _TABLES:
-            db.execute(table)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    db.execute("COMMIT")
-
-
-def _use_wal(db: sqlite3.Connection, timeout: float) -> None:
-    """Switch to the write-ahead log; the mode is kept in the file.
-
-    SQLite does not always wait for the lock that the switch needs, so we do. On a file system without shared memory
-    the mode stays as it was, which is slower and as safe.
-    """
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-            time.sleep(0.01)
 
 
 def arrays_of(record: Record) -> dict[str, bytes]:
@@ -271,56 +333,3 @@ def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
         return Record(**{**values, **arrays})
     except (ValueError, TypeError, KeyError, AttributeError, PosseError) as error:
         raise StoreError(f"{where} is damaged: {error}. Delete the run, or restore a copy.") from error
-
-
-_SQLITE = {
-    sqlite3.SQLITE_BUSY: "is locked by another process. Wait until it has finished, or stop it, and try again.",
-    sqlite3.SQLITE_LOCKED: "is locked by another connection. Try again when it has finished.",
-    sqlite3.SQLITE_CORRUPT: "is damaged. Restore a copy, or move it away: a new one is made at the next run.",
-    sqlite3.SQLITE_NOTADB: "is not a run store. Move it away, or set POSSE_HOME to another folder.",
-    sqlite3.SQLITE_FULL: "cannot grow: no space left. Free some, or set POSSE_HOME to another disk.",
-    sqlite3.SQLITE_READONLY: "is read-only. Make it and its folder writable, or set POSSE_HOME to another folder.",
-    sqlite3.SQLITE_PERM: "may not be opened. Check its permissions, or set POSSE_HOME to another folder.",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened. Check that its folder exists and is writable, or set POSSE_HOME.",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error. Check the disk.",
-}
-
-
-@contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite or the file system raises into a `StoreError` that names the file.
-
-    A mistake in our own SQL (`sqlite3.ProgrammingError`) is a bug and keeps its traceback.
-    """
-    try:
-        yield
-    except sqlite3.ProgrammingError:
-        raise
-    except sqlite3.Error as error:
-        # Extended codes carry the plain one in their low byte.
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        reason = _SQLITE.get(code, f"cannot be used: {error}.")
-        raise StoreError(f"the run store {path} {reason}") from error
-    except OSError as error:
-        raise StoreError(f"the run store {path} cannot be used: {os_reason(error)}") from error
-
-
-FILE = "runs.sqlite"
-
-
-def default_path() -> Path:
-    """Return `$POSSE_HOME/runs.sqlite`, or `posse/runs.sqlite` in the user's data folder.
-
-    The data folder is `%LOCALAPPDATA%` on Windows, `~/Library/Application Support` on macOS, and `$XDG_DATA_HOME`
-    or `~/.local/share` elsewhere. Nothing is created here.
-    """
-    home = os.environ.get("POSSE_HOME")
-    return Path(home).expanduser() / FILE if home else _user_data() / "posse" / FILE
-
-
-def _user_data() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")

@@ -1,26 +1,101 @@
-"""How every figure looks: no background, one ink, light grid."""
+"""How every figure looks: colours, no background, one ink, a light grid; and a figure as SVG inside a page.
+
+Every colour has a contrast of at least 3:1 on white and on the dark page, so one figure serves both.
+"""
 
 from __future__ import annotations
 
 import html
 import io
+import math
 import re
+import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from posse.core.check import require
-from posse.results.record import Record
+from posse.results.naming import Named, distinct, labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SERIES = ("#2f7fd6", "#d9662b", "#1f9d6b", "#8b5fd0", "#c2477f", "#b07d12", "#3b8ea5", "#d14b4b")
+"""Colours of curves, in order; a legend names them."""
+
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+"""Line styles that go with them, so that curves differ without colour and where they overlap."""
+
+INK = "#727a88"
+"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its own text."""
+
+LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
+"""Backgrounds against which the colours were chosen."""
+
+ROLES = {
+    "owner": "#2f7fd6",
+    "controller": "#d9662b",
+    "comp": "#8b5fd0",
+    "customer": "#1f9d6b",
+    "agent": "#b07d12",
+    "party": "#3b8ea5",
+    "puller": "#c2477f",
+    "payee": "#6b8e23",
+    "dealer": "#7a7f8c",
+    "device": "#5568d8",
+    "server": "#d14b4b",
+}
+"""Colours of the kinds of role."""
+
 WIDTH = 7.2
-LABEL = 72
-"""Letters of a label in a legend: a protection that is off is never cut away."""
+LINE = 72
+"""Letters of a line in a legend; a longer label goes on in the next one."""
+
+LINES = 3
+"""Lines of a label at most."""
 
 Grid = Literal["both", "x", "y"]
+
+
+def role_colour(role: str) -> str:
+    """Return the colour of a kind of role; numbered roles ("owner-3") have that of their kind.
+
+    >>> role_colour("owner-3") == role_colour("owner"), role_colour("stranger") == INK
+    (True, True)
+    """
+    return ROLES.get(role.rstrip("0123456789").rstrip("-_ "), INK)
+
+
+def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the colours of kinds of role on a light and on a dark page: those that the records' systems give them.
+
+    A kind without one gets the next colour of `SERIES` that no other has.
+    """
+    chosen = tuple(records)
+    given = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
+    given |= {kind: (ROLES[kind],) * 2 for kind, pair in given.items() if pair is None and kind in ROLES}
+    free = [colour for colour in SERIES if (colour, colour) not in given.values()] or [INK]
+    unnamed = [kind for kind, pair in given.items() if pair is None]
+    given |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
+    return {kind: pair for kind, pair in given.items() if pair is not None}
+
+
+def page_colour(colours: tuple[str, str]) -> str:
+    """Write a colour for the style of a page: the light one, or the dark one where the page is dark (`dark_style`).
+
+    >>> page_colour(("#2f7fd6", "#7db4f2")), page_colour(("#2f7fd6", "#2f7fd6"))
+    ('var(--c2f7fd6, #2f7fd6)', '#2f7fd6')
+    """
+    light, dark = colours
+    return light if light == dark else f"var(--c{light[1:].lower()}, {light})"
+
+
+def dark_style(colours: Iterable[tuple[str, str]]) -> str:
+    """Write the style that gives a dark page its own colours."""
+    pairs = {light[1:].lower(): dark for light, dark in colours if light != dark}
+    names = " ".join(f"--c{light}: {dark};" for light, dark in pairs.items())
+    return f"@media (prefers-color-scheme: dark) {{ :root {{ {names} }} }}" if names else ""
 
 
 def blank(height: float = 3.8, width: float = WIDTH) -> Figure:
@@ -52,17 +127,26 @@ def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
 
 
 def legend(figure: Figure, ax: Axes, note: str = "") -> None:
-    """Put the legend above the axes, where it covers no curve, and what the bands mean below it."""
-    handles, labels = ax.get_legend_handles_labels()
-    longest = max((len(label) for label in labels), default=1)
-    columns = max(1, min(len(labels), int(102 / (longest + 7))))
+    """Put the legend above the axes, where it covers no curve, and what the bands mean below it.
+
+    A figure grows with a long legend, so that the axes keep their size.
+    """
+    handles, texts = ax.get_legend_handles_labels()
+    columns = _columns(texts)
+    lines = sum(text.count("\n") + 1 for text in texts[::columns])
     if handles:
+        figure.set_figheight(figure.get_figheight() + 0.17 * max(0, lines - 4))
         figure.legend(
-            handles, labels, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=9,
+            handles, texts, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=9,
             handlelength=2.4, columnspacing=1.6,
         )  # fmt: skip
     if note:
         ax.set_title(note, loc="left", color=INK, fontsize=8.5, pad=6)
+
+
+def _columns(texts: Sequence[str]) -> int:
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
+    return max(1, min(len(texts), math.floor(102 / (longest + 7))))
 
 
 def text(value: str, limit: int = 36) -> str:
@@ -76,51 +160,14 @@ def text(value: str, limit: int = 36) -> str:
     return shown.replace("$", r"\$")
 
 
-def unique_labels(records: Sequence[Record], given: Sequence[str] | None = None) -> list[str]:
-    """Name each record for a legend; records that share a label are told apart by their ids."""
-    labels = list(given) if given is not None else [record.label for record in records]
-    shared = {label for label in labels if labels.count(label) > 1}
-    return [
-        text(label, LABEL) + (f" · {record.id}" if label in shared else "")
-        for label, record in zip(labels, records, strict=True)
-    ]
+def legend_labels(records: Sequence[Named], given: Sequence[str] | None = None) -> list[str]:
+    """Name each record for a legend, in short lines; no two are called the same."""
 
+    def lines(label: str) -> str:
+        parts = textwrap.wrap(label, LINE, max_lines=LINES, placeholder=" …", break_on_hyphens=False)
+        return "\n".join(text(part, LINE) for part in parts) or text(label)
 
-ROLES = {
-    "owner": "#2f7fd6",
-    "controller": "#d9662b",
-    "comp": "#8b5fd0",
-    "customer": "#1f9d6b",
-    "agent": "#b07d12",
-    "party": "#3b8ea5",
-    "puller": "#c2477f",
-    "payee": "#6b8e23",
-    "dealer": "#7a7f8c",
-    "device": "#5568d8",
-    "server": "#d14b4b",
-}
-"""Colours of the kinds of role."""
-
-SERIES = ("#2f7fd6", "#d9662b", "#1f9d6b", "#8b5fd0", "#c2477f", "#b07d12", "#3b8ea5", "#d14b4b")
-"""Colours of curves, in order; a legend names them."""
-
-DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
-"""Line styles that go with them, so that curves are told apart without colour and where they overlap."""
-
-INK = "#727a88"
-"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its own text."""
-
-LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
-"""Backgrounds against which the colours were chosen."""
-
-
-def role_colour(role: str) -> str:
-    """Return the colour of a kind of role; numbered roles ("owner-3") have that of their kind.
-
-    >>> role_colour("owner-3") == role_colour("owner"), role_colour("stranger") == INK
-    (True, True)
-    """
-    return ROLES.get(role.rstrip("0123456789").rstrip("-_ "), INK)
+    return distinct(labels(records) if given is None else given, records, lines)
 
 
 _ROOT = re.compile(r"<svg\b[^>]*?(viewBox=\"[^\"]*\")[^>]*>", re.DOTALL)
@@ -128,11 +175,12 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _REFERENCE = re.compile(r"(\bid=\"|\bhref=\"#|url\(#)")
 
 
-def inline(figure: Figure, *, prefix: str, title: str) -> str:
+def inline(figure: Figure, *, prefix: str, title: str, colours: Iterable[tuple[str, str]] = ()) -> str:
     """Return a figure as an `<svg>` element for a page.
 
     Text stays text, so that it takes the font of the page and can be read aloud and searched. The ink becomes
-    `currentColor`, so that light and dark pages both read. All ids get `prefix`: matplotlib numbers them from one in
+    `currentColor`, so that light and dark pages both read, and of each pair in `colours` a dark page takes the second
+    (`dark_style`). All ids get `prefix`: matplotlib numbers them from one in
     every figure, and on one page a clip path would otherwise be taken from another figure.
     """
     matplotlib = require("matplotlib", extra="plot")
@@ -144,6 +192,8 @@ def inline(figure: Figure, *, prefix: str, title: str) -> str:
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=").replace(INK, "currentColor")
+    for pair in set(colours):
+        text = text.replace(pair[0].lower(), page_colour(pair))
     text = _REFERENCE.sub(rf"\g<1>{prefix}-", text)
     label = html.escape(title)
     return _ROOT.sub(rf'<svg \1 role="img" aria-label="{_literal(label)}">', text, count=1).strip()

@@ -1,4 +1,4 @@
-"""Plain values that a record may hold, and how they become strict JSON."""
+"""What a record may hold: plain values that JSON can say, and arrays with their bytes."""
 
 from __future__ import annotations
 
@@ -66,6 +66,17 @@ def strict(value: JSON) -> JSON:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [strict(item) for item in value]
     return value
+
+
+def flat(value: JSON, name: str = "") -> list[tuple[str, JSON]]:
+    """Flatten nested tables into pairs of a dotted name and a value; lists stay whole.
+
+    >>> flat({"policy": {"name": "ucb"}, "arms": [1, 2], "seed": None})
+    [('policy.name', 'ucb'), ('arms', [1, 2]), ('seed', None)]
+    """
+    if isinstance(value, Mapping):
+        return [pair for key, item in value.items() for pair in flat(item, f"{name}.{key}" if name else key)]
+    return [(name, value)]
 
 
 def _text(value: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same in a table, a figure and a report."""
+"""Numbers and nouns as people read them, the same in a table, a figure and a report."""
 
 from __future__ import annotations
 
@@ -136,17 +136,6 @@ def interval(estimate: float, low: float, high: float) -> str:
     return f"{estimate:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"
 
 
-def flat(value: JSON, name: str = "") -> list[tuple[str, str]]:
-    """Flatten nested values into names and texts, for a table.
-
-    >>> flat({"policy": {"name": "ucb"}, "arms": [1, 2], "seed": None})
-    [('policy.name', 'ucb'), ('arms', '1, 2'), ('seed', 'none')]
-    """
-    if isinstance(value, Mapping) and value:
-        return [pair for key, item in value.items() for pair in flat(item, f"{name}.{key}" if name else key)]
-    return [(name, words_of(value))]
-
-
 def words_of(value: JSON) -> str:
     """Write a plain value on one line.
 
@@ -198,7 +187,7 @@ class Vocabulary:
         return f"pseudo-regret ({self.money})" if self.money else "pseudo-regret"
 
     @property
-    def regret_told(self) -> str:
+    def regret_caption(self) -> str:
         """What the regret is, in a sentence."""
         best = "the best arm" if self.arm == "arm" else f"choosing best from the first {self.step}"
         return f"Cumulative pseudo-regret: what {best} would have added on average."
@@ -222,7 +211,7 @@ class Vocabulary:
 _NAMES = tuple(field.name for field in fields(Vocabulary))
 
 
-def vocabulary(given: JSON) -> Vocabulary:
+def vocabulary(words: JSON) -> Vocabulary:
     """Read the words of a problem, such as {"step": "round"}; what it does not name keeps its default.
 
     >>> vocabulary({"step": "round"}).step, vocabulary(None) == Vocabulary()
@@ -233,12 +222,12 @@ def vocabulary(given: JSON) -> Vocabulary:
     posse.core.errors.ConfigError: [P100] unknown word 'arms'. Did you mean 'arm'? Known: arm, money, party, pull,
     reward, step.
     """
-    if given is None:
+    if words is None:
         return Vocabulary()
-    if not isinstance(given, dict):
-        raise DataError(f"words must be a table such as {{'step': 'round'}}, got {given!r}.")
+    if not isinstance(words, Mapping):
+        raise DataError(f"words must be a table such as {{'step': 'round'}}, got {words!r}.")
     chosen: dict[str, str] = {}
-    for name, word in given.items():
+    for name, word in words.items():
         check.one_of(_NAMES, word=name)
         if not isinstance(word, str) or not (word.strip() or name == "money"):
             raise DataError(f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the default.")
@@ -246,12 +235,12 @@ def vocabulary(given: JSON) -> Vocabulary:
     return Vocabulary(**chosen)
 
 
-def common(given: Iterable[Vocabulary]) -> Vocabulary:
+def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
     """Keep the words that all of them share, for one table or figure of several systems; the others are the defaults.
 
     >>> common([Vocabulary(step="round", money="EUR"), Vocabulary(step="round", money="USD")])
     Vocabulary(step='round', arm='arm', pull='pull', reward='reward', party='owner', money='')
     """
-    kinds = set(given)
+    kinds = set(vocabularies)
     shared = {name: {getattr(kind, name) for kind in kinds} for name in _NAMES}
-    return Vocabulary(**{name: found.pop() for name, found in shared.items() if len(found) == 1})
+    return Vocabulary(**{name: nouns.pop() for name, nouns in shared.items() if len(nouns) == 1})
