@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.results import Interval, regret_ratio
-from posse.results import statistics
+from posse.results import Interval, bootstrap, regret_ratio
 from posse.results.statistics import ranks
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=25)

@@ -24,7 +24,7 @@ from posse.results import (
     to_arrow,
 )
 from posse.results.example import example_contextual_record, example_market_record, example_record
-from posse.results.report import sections
+from posse.results.sections import sections
 from tests.results.test_report import Page
 
 EVIL = "<script>alert(1)</script>"

@@ -59,7 +59,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return the table and its notes for a notebook."""
         from posse.results.page import fragment
-        from posse.results.report import comparison
+        from posse.results.sections import comparison
 
         return fragment(comparison(self))
 
