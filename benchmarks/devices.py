@@ -29,13 +29,14 @@ import numpy as np
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.aggregation import Clipping
-from posse.protocols.fed_contextual.bench import Bench
+from posse.protocols.fed_contextual import tasks
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.models import bag_of_words, cnn
-from posse.protocols.fed_contextual.rounds import Cohort, Rates, State, Task, bandit_round, begin
-from posse.protocols.fed_contextual.server import adam, sgd
+from posse.protocols.fed_contextual.rounds import bandit_round
+from posse.protocols.fed_contextual.server import Clipping, State, adam, begin, sgd
+from posse.protocols.fed_contextual.sources import Cohort
+from posse.protocols.fed_contextual.study import Bench
+from posse.protocols.fed_contextual.tasks import Rates, Task
 
 PFL_LINEAR = 3.0
 WORDS, TAGS, WIDTH = 10_000, 50, 32
@@ -64,7 +65,7 @@ def linear() -> None:
     tags = (rng.random((clients, samples, TAGS)) < 0.04).astype(np.uint8)
     contexts = jnp.asarray(words), jnp.asarray(weights)
     cohort = Cohort(contexts, jnp.asarray(tags), jnp.ones((clients, samples)), jnp.arange(clients), jnp.ones(clients))
-    task = Task(bag_of_words(WORDS, TAGS), sources.softmax, sources.pay, adam(), Clipping(1.0, 0.8), batch=16)
+    task = Task(bag_of_words(WORDS, TAGS), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16)
     took = one_round(task, Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)), cohort, 5)
     print(f"\nLinear, {clients} clients x {samples} texts of {WIDTH} words, {WORDS} words x {TAGS} tags")
     print(f"  {took:.3f} s a round (inference included); pfl {PFL_LINEAR} s: {PFL_LINEAR / took:.0f} times as fast")
@@ -120,7 +121,7 @@ def images_round(clients: int) -> tuple[Task, Rates, Cohort]:
     images = rng.integers(0, 256, (clients, samples, 28, 28)).astype(np.uint8)
     labels = rng.integers(0, 62, (clients, samples)).astype(np.int32)
     mask = np.tile(np.arange(samples) < EMNIST_SAMPLES, (clients, 1)).astype(np.float32)
-    task = Task(cnn(62), sources.softmax, sources.pay, adam(), Clipping(1.0, 0.8), batch=16)
+    task = Task(cnn(62), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16)
     rates = Rates(0.1, 0.002, explore=(0.05,), pays=(jnp.eye(62),))
     numbers = jnp.arange(clients), jnp.ones(clients)
     return task, rates, Cohort(jnp.asarray(images), jnp.asarray(labels), jnp.asarray(mask), *numbers)

@@ -12,7 +12,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from posse.protocols.fed_contextual.flower.client_app import make
-from posse.protocols.fed_contextual.flower.identities import make_node
+from posse.protocols.fed_contextual.flower.project import make_node
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
 Meddle = Callable[[int, Message, Message | None], Message | None]

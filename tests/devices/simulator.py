@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posse.protocols.fed_contextual.flower.first import first_model
+from posse.protocols.fed_contextual.cohorts import Schedule
+from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.samples import samples_of
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.flower.tasks import rates_of, task_of
-from posse.protocols.fed_contextual.rounds import Cohort, begin
-from posse.protocols.fed_contextual.training import Schedule, train
+from posse.protocols.fed_contextual.server import begin
+from posse.protocols.fed_contextual.sources import Cohort
+from posse.protocols.fed_contextual.training import Plan, train
 
 
 def simulated(settings: DeviceSettings, nodes: int) -> list[np.ndarray[Any, Any]]:
@@ -30,6 +31,6 @@ def simulated(settings: DeviceSettings, nodes: int) -> list[np.ndarray[Any, Any]
     schedule = Schedule(settings.rounds, nodes, settings.cohort, settings.deploy_every, settings.samples, sampling)
     rates = rates_of(settings)._replace(noise=settings.noise)
     first = begin(task, settings.seed, first_model(settings))
-    states = train(task, rates, first, source, schedule, settings.seed)
+    states = train(Plan(task, rates, schedule), first, source, settings.seed)
     *_, (last, _) = states
     return [np.asarray(leaf) for leaf in jax.tree.leaves(last.params)]

@@ -27,14 +27,14 @@ from posse.privacy.aggregation import Plan, Server, Terms, complete_plan, plan
 from posse.privacy.aggregation.masks import PURPOSE_KEYS, _signed
 from posse.privacy.aggregation.messages import Advertise, Shares, Shown, Survivors
 from posse.privacy.crypto.keys import Identity, fingerprint
-from posse.protocols.fed_contextual.flower import carry, client_app, fleet, secure_client, secure_wire, server_app
-from posse.protocols.fed_contextual.flower.device import Learnt
-from posse.protocols.fed_contextual.flower.places import PROGRESS
+from posse.protocols.fed_contextual.client import Contribution
+from posse.protocols.fed_contextual.flower import client_app, fleet, server_app, wire
+from posse.protocols.fed_contextual.flower.device import model_of, task_of
 from posse.protocols.fed_contextual.flower.samples import log_of
-from posse.protocols.fed_contextual.flower.secure_wire import STAGE, decode, decode_terms, encode, identity_of
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.flower.tasks import task_of
-from posse.protocols.fed_contextual.rounds import begin
+from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
+from posse.protocols.fed_contextual.flower.wire import STAGE, decode, decode_terms, encode, identity_of
+from posse.protocols.fed_contextual.models import shape_of
+from posse.protocols.fed_contextual.server import begin
 
 from .grids import FakeGrid
 
@@ -58,15 +58,15 @@ class Evil:
     def terms(self, made: Plan | None = None, order: RecordDict | None = None, run: str = "1") -> Terms:
         made = made or plan(len(self.names), corrupt=0.1, dropout=0.1)
         identities = tuple(identity_of(self.by_name[name].public_key) for name in self.names)
-        leaves = jax.tree.leaves(carry.shape_of(self.made))
-        length = sum(int(leaf.size) for leaf in leaves) + secure_wire.MEASURED
-        subject = secure_wire.subject_of(order or self.order(), self.made)
+        leaves = jax.tree.leaves(shape_of(model_of(self.made)))
+        length = sum(int(leaf.size) for leaf in leaves) + wire.MEASURED
+        subject = wire.subject_of(order or self.order(), self.made)
         return Terms(run, 0, self.names, identities, length, made, os.urandom(32), subject)
 
     def order(self, **told: Any) -> RecordDict:
-        order = carry.order_of(begin(task_of(self.made), 5), 0)
+        order = wire.order_of(begin(task_of(self.made), 5), 0)
         for key, value in told.items():
-            order[carry.ROUND][key] = value
+            order[wire.ROUND][key] = value
         return order
 
     def context(self, name: str) -> Any:
@@ -125,10 +125,10 @@ def test_sparse_plan_is_refused_with_a_roster(monkeypatch: pytest.MonkeyPatch) -
     identities = tuple(Identity().public for _ in range(200))
     names = tuple(f"{at:03d}" for at in range(200))
     terms = Terms("1", 0, names, identities, 5, plan(200, corrupt=0.1, dropout=0.1), bytes(32))
-    monkeypatch.setattr(secure_client, "roster", lambda path: frozenset(identities))
-    secure_client.check_terms(terms, {})
+    monkeypatch.setattr(client_app, "roster", lambda path: frozenset(identities))
+    client_app.check_terms(terms, {})
     with pytest.raises(ProtocolError, match="at most 128 devices a round"):
-        secure_client.check_terms(terms, {"roster": "somewhere"})
+        client_app.check_terms(terms, {"roster": "somewhere"})
 
 
 def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -
 def test_share_of_corrupt_devices_is_checked(tmp_path: Path, share: Any) -> None:
     evil = Evil(tmp_path, 3)
     with pytest.raises(ConfigError, match="corrupt must be a share"):
-        secure_client.check_terms(evil.terms(), {"corrupt": share})
+        client_app.check_terms(evil.terms(), {"corrupt": share})
 
 
 @pytest.mark.parametrize("change", [{"threshold": 2}, {"quorum": 1}, {"degree": 2}, {"leak": -1.0}])
@@ -163,25 +163,25 @@ def test_terms_of_another_run_are_refused(tmp_path: Path) -> None:
 
 
 def _limit(order: RecordDict) -> None:
-    order[carry.ROUND]["limit"] = 1e30
+    order[wire.ROUND]["limit"] = 1e30
 
 
 def _deployment(order: RecordDict) -> None:
-    order[carry.ROUND]["deployment"] = 1
+    order[wire.ROUND]["deployment"] = 1
 
 
 def _number(order: RecordDict) -> None:
-    order[carry.ROUND]["round"] = 1
+    order[wire.ROUND]["round"] = 1
 
 
 def _params(order: RecordDict) -> None:
-    leaves = carry.unpacked(order[carry.PARAMS])
+    leaves = wire.unpacked(order[wire.PARAMS])
     leaves[0] = leaves[0] + np.float32(1e-6)
-    order[carry.PARAMS] = carry.arrays(leaves)
+    order[wire.PARAMS] = wire.arrays(leaves)
 
 
 def _deployed(order: RecordDict) -> None:
-    order[carry.DEPLOYED] = carry.arrays([leaf + 1 for leaf in carry.unpacked(order[carry.PARAMS])])
+    order[wire.DEPLOYED] = wire.arrays([leaf + 1 for leaf in wire.unpacked(order[wire.PARAMS])])
 
 
 @pytest.mark.parametrize("change", [_limit, _deployment, _number, _params, _deployed])
@@ -211,14 +211,14 @@ def test_order_without_a_norm_or_of_another_round_is_refused(tmp_path: Path, wro
     evil = Evil(tmp_path, 3)
     order = evil.order(**wrong)
     with pytest.raises(ProtocolError, match="its number and a norm above 0"):
-        secure_client.check_order(order, evil.made, evil.terms(order=order))
+        client_app.check_order(order, evil.made, evil.terms(order=order))
 
 
 def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
     """A server that tells two devices two orders, each in its own terms, has no keys for either that verify."""
     evil = Evil(tmp_path, 3)
     terms = evil.terms()
-    other = dataclasses.replace(terms, subject=secure_wire.subject_of(evil.order(limit=1e30), evil.made))
+    other = dataclasses.replace(terms, subject=wire.subject_of(evil.order(limit=1e30), evil.made))
     server = Server(terms)
     for name in evil.names[:2]:
         server.receive(name, evil.ask(name, terms=encode(terms)))
@@ -230,12 +230,12 @@ def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
 def test_integer_norm_is_checked_before_masking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = Evil(tmp_path, 3)
     _, told = evil.until_masked(evil.terms())
-    like = carry.shape_of(evil.made)
+    like = shape_of(model_of(evil.made))
     size, levels = sum(leaf.size for leaf in jax.tree.leaves(like)), evil.made.rounded_to
     for longest, right in ((int(levels + size**0.5), True), (int(levels + size**0.5) + 1, False)):
         update = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.int32), like)
         jax.tree.leaves(update)[0].flat[0] = longest
-        learnt = Learnt(update, np.float32(1), np.array([1, 1, 1], np.float32))
+        learnt = Contribution(update, np.float32(1), np.array([1, 1, 1], np.float32))
         monkeypatch.setattr(client_app, "contribution", lambda *told, learnt=learnt: learnt)
         name = evil.names[right]
         if right:
@@ -326,7 +326,7 @@ def _small(message: Any, sent: Message, node: Any) -> Any:
     """A masking key of small order, signed as it should be."""
     if not isinstance(message, Advertise):
         return message
-    identity = secure_client.identity_from(node)
+    identity = client_app.identity_from(node)
     public = (message.sealing, bytes(32), message.commitment)
     signed = _signed(decode_terms(sent.content[STAGE]["terms"]), fingerprint(identity.public), *public)
     return Advertise(message.terms, *public, identity.sign(PURPOSE_KEYS, signed))
@@ -397,9 +397,9 @@ def test_rewards_that_a_secure_sum_has_no_room_for_are_refused(tmp_path: Path) -
             continue
         with pytest.raises(DataError, match=r"rewards of a secure round must be from -1 to 1, got .* Scale them"):
             log_of(made, path)
-    learnt = Learnt({"a": np.zeros(2, np.int32)}, np.float32(1), np.array([61, 60, 6], np.float32))
+    learnt = Contribution({"a": np.zeros(2, np.int32)}, np.float32(1), np.array([61, 60, 6], np.float32))
     with pytest.raises(DataError, match="got a sum of 61 over 60 actions"):
-        secure_wire.words_of(learnt)
+        wire.words_of(learnt)
 
 
 def _array(data: bytes, **declared: Any) -> Array:
@@ -445,11 +445,11 @@ RECORDS = {
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 def test_records_that_are_no_arrays_are_refused_unread(record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    (good,) = carry.unpacked(ArrayRecord({"0": _array(WHOLE)}))
+    (good,) = wire.unpacked(ArrayRecord({"0": _array(WHOLE)}))
     assert good.tolist() == [0, 0, 0]
     monkeypatch.setattr(Array, "numpy", lambda one: pytest.fail("it was read"))
     with pytest.raises(ProtocolError, match="of a round must"):
-        carry.unpacked(record)
+        wire.unpacked(record)
 
 
 @pytest.mark.parametrize("what", ["a configuration", "empty", "a header alone", "an endless number"])

@@ -14,7 +14,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 
 from posse.core.errors import DataError
 from posse.protocols.fed_contextual.flower import server_app
-from posse.protocols.fed_contextual.flower.first import first_model
+from posse.protocols.fed_contextual.flower.device import first_model
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.run import run_fed
 from posse.protocols.fed_contextual.settings import FedSettings

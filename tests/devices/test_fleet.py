@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
-from posse.protocols.fed_contextual.flower.identities import make_node
+from posse.protocols.fed_contextual.flower.project import make_node
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.flower.trial import Trial
 

@@ -16,8 +16,7 @@ from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.protocols.fed_contextual.flower import fleet, server_app
-from posse.protocols.fed_contextual.flower.places import PROGRESS, RESULT
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, DeviceSettings
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated

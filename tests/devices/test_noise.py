@@ -18,10 +18,10 @@ from flwr.app import Message
 from posse.core.errors import BudgetError, ConfigError, DataError, PosseError, ProtocolError
 from posse.privacy.dp.sampled import SampledGaussian
 from posse.protocols.fed_contextual.flower import noise, server_app
-from posse.protocols.fed_contextual.flower.account import mechanism_of, size_of
+from posse.protocols.fed_contextual.flower.device import model_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet
-from posse.protocols.fed_contextual.flower.places import PROGRESS, RESULT, SPENT, STATE
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, SPENT, STATE, DeviceSettings
+from posse.protocols.fed_contextual.models import size_of
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated
@@ -89,9 +89,9 @@ def test_figures_are_the_accountants(tmp_path: Path) -> None:
 def test_rounding_makes_noise_count_less(tmp_path: Path) -> None:
     """Rounding to levels lengthens an update by a part of sqrt(numbers) / levels at most."""
     made = settings(tmp_path, levels=4096)
-    assert size_of(made) == SIZE
-    assert mechanism_of(made, SIZE).noise == 1.0 / (1 + SIZE**0.5 / 4096)
-    assert mechanism_of(settings(tmp_path, secure=True), SIZE).noise == 1.0 / (1 + SIZE**0.5 / 65536)
+    assert size_of(model_of(made)) == SIZE
+    assert made.mechanism(made.devices, SIZE).noise == 1.0 / (1 + SIZE**0.5 / 4096)
+    assert settings(tmp_path, secure=True).mechanism(5, SIZE).noise == 1.0 / (1 + SIZE**0.5 / 65536)
 
 
 def test_limit_stops_training_in_time(tmp_path: Path) -> None:

@@ -57,9 +57,8 @@ from posse.experiments.fed_contextual.runs import (
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.registry import EXPLORATIONS
 from posse.problems.populations.prepared import load
-from posse.protocols.fed_contextual.jobs import Job, read_jobs
-from posse.protocols.fed_contextual.results import Result, average_rewards, write
-from posse.protocols.fed_contextual.rounds import Measured
+from posse.protocols.fed_contextual.jobs import Job, Result, average_rewards, read_jobs, write
+from posse.protocols.fed_contextual.server import Measured
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)

@@ -119,6 +119,12 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}.") from error
 
 
+_BOUNDS = {
+    "greater_than_equal": "at least {ge:g}", "greater_than": "a finite number above {gt:g}",
+    "less_than_equal": "at most {le:g}", "less_than": "below {lt:g}",
+}  # fmt: skip
+
+
 def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, str]) -> str:
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "configuration"
@@ -127,6 +133,8 @@ def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, 
         return f"unknown setting '{name}'.{nearest(name, known)}"
     if first["type"] == "missing":
         return f"{name} is needed and was not given."
+    if first["type"] in _BOUNDS:
+        return f"{name} must be {_BOUNDS[first['type']].format(**first['ctx'])}, got {first['input']!r}."
     if first["type"] == "literal_error":
         meant = nearest(str(first["input"]), tuple(re.findall(r"'([^']*)'", str(first["msg"])))).partition(" Known")[0]
     else:

@@ -28,8 +28,7 @@ import posse.problems.populations
 import posse.problems.populations.prepared
 import posse.problems.populations.worlds
 from posse.protocols.fed_contextual import (
-    aggregation, bench, client, cohorts, jobs, keys, models, plan, resident, results, rounds, server, sources, study,
-    training, trees,
+    client, cohorts, jobs, models, rounds, server, sources, study, tasks, training,
 )
 
 assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from posse.protocols.fed_contextual import client, sources
+from posse.protocols.fed_contextual import client, tasks
 from posse.protocols.fed_contextual.client import Log, act
 from tests.protocols.fed_contextual.toys import MODEL, close, same
 
@@ -91,7 +91,7 @@ def test_an_empty_client_gives_nothing() -> None:
         assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(update))
     kept = jax.jit(
         lambda key: act(
-            MODEL, params_of(), sources.greedy, lambda y, a: jnp.ones(N), log.contexts, log.arms, log.mask, key
+            MODEL, params_of(), tasks.greedy, lambda y, a: jnp.ones(N), log.contexts, log.arms, log.mask, key
         )
     )(jax.random.key(0))
     assert not np.asarray(kept.rewards).any()
@@ -125,12 +125,12 @@ def test_what_is_logged_is_the_probability_of_the_arm_drawn(alone: bool) -> None
     contexts, labels = jnp.zeros((n, FEATURES)), jnp.zeros(n, jnp.int32)
     log = jax.jit(
         lambda key: act(
-            MODEL, params, lambda s: sources.softmax(s, jnp.float32(1)), lambda y, a: sources.pay(y, a, jnp.eye(ARMS)),
+            MODEL, params, lambda s: tasks.softmax(s, jnp.float32(1)), lambda y, a: tasks.pay(y, a, jnp.eye(ARMS)),
             contexts, labels, jnp.ones(n), key, alone=alone,
         )
     )(jax.random.key(7))  # fmt: skip
     arms = np.asarray(log.arms)
-    exact = np.asarray(sources.softmax(MODEL.scores(params, contexts), jnp.float32(1)))
+    exact = np.asarray(tasks.softmax(MODEL.scores(params, contexts), jnp.float32(1)))
     assert np.array_equal(np.asarray(log.probabilities), exact[np.arange(n), arms])
     assert np.array_equal(np.asarray(log.rewards), arms == 0)
     # Each count is binomial: 5 standard deviations are passed by chance once in 10^6; an error of 3 % of n is found.
@@ -142,7 +142,7 @@ def test_draws_of_a_sample_do_not_depend_on_padding() -> None:
     log = log_of(pad=6)
 
     def arms(contexts: jax.Array, labels: jax.Array, mask: jax.Array, alone: bool = False) -> jax.Array:
-        policy, key = (lambda scores: sources.softmax(scores, jnp.float32(1))), jax.random.key(1)
+        policy, key = (lambda scores: tasks.softmax(scores, jnp.float32(1))), jax.random.key(1)
         return act(MODEL, params_of(), policy, lambda y, a: y * 1.0, contexts, labels, mask, key, alone=alone).arms
 
     drawn = jax.jit(arms, static_argnames="alone")

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("jax", reason="jax is not installed: pip install 'posse-bandits[contextual]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
-from posse.protocols.fed_contextual.plan import bandit
-from posse.protocols.fed_contextual.rounds import begin
+from posse.protocols.fed_contextual.server import begin
 from posse.protocols.fed_contextual.settings import FedSettings
 from posse.protocols.fed_contextual.simulation import Simulation
+from posse.protocols.fed_contextual.study import bandit
 
 QUIET = 1e-9
 """Noise that is counted as such and moves nothing."""

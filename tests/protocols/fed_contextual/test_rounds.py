@@ -7,21 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.aggregation import Clipping
-from posse.protocols.fed_contextual.resident import gather
-from posse.protocols.fed_contextual.rounds import (
-    Cohort,
-    Measured,
-    Rates,
-    State,
-    Task,
-    _lanes,
-    bandit_round,
-    begin,
-    supervised_round,
-)
-from posse.protocols.fed_contextual.trees import subtract
+from posse.protocols.fed_contextual import sources, tasks
+from posse.protocols.fed_contextual.models import subtract
+from posse.protocols.fed_contextual.rounds import _lanes, bandit_round, supervised_round
+from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin
+from posse.protocols.fed_contextual.sources import Cohort, gather
+from posse.protocols.fed_contextual.tasks import Rates, Task
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, gathered, population, questions, same
 
 EIGHT = [3, 1, 7, 0, 11, 5, 2, 9]
@@ -136,7 +127,7 @@ def test_what_is_measured_is_what_happened(reference: tuple[State, Measured]) ->
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_pulls_are_those_of_the_logs(lanes: int) -> None:
     """A greedy policy and a model that scores one arm highest: which one, and how often, is known."""
-    task = TASK._replace(policy=sources.greedy, lanes=lanes)
+    task = TASK._replace(policy=tasks.greedy, lanes=lanes)
     rates = RATES._replace(explore=())
     params = {"w": jnp.zeros((5, 3)).at[0].set(jnp.array([0.0, 1.0, -1.0])), "b": jnp.zeros(3)}
     cohort = gathered(EIGHT, present=[1] * 7 + [0])

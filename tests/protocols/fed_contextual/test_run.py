@@ -17,14 +17,13 @@ import pytest
 from posse.core.errors import BudgetError, ConfigError, DataError, MissingExtraError, PosseError
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
-from posse.protocols.fed_contextual import kept, plan, simulation
+from posse.protocols.fed_contextual import simulation, sources, study
 from posse.protocols.fed_contextual.levels import BOTH, NOISE, SUMS, learns, level_of
 from posse.protocols.fed_contextual.models import Model
-from posse.protocols.fed_contextual.plan import Own
 from posse.protocols.fed_contextual.run import run_fed
 from posse.protocols.fed_contextual.settings import FedSettings
-from posse.results import Record
-from posse.results.record import Interrupted, Progress
+from posse.protocols.fed_contextual.study import Own
+from posse.results.record import Interrupted, Progress, Record
 from tests.protocols.fed_contextual.toys import population, questions
 
 SMALL: dict[str, Any] = {"clients": 20, "rounds": 8, "cohort": 5, "deploy_every": 2, "points": 8}
@@ -307,7 +306,7 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept, "save", full)
+    monkeypatch.setattr(simulation, "save", full)
     with pytest.raises(DataError, match=r"cannot be kept in .*: No space left on device"):
         run(keep=tmp_path)
 
@@ -318,11 +317,11 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
         ({"noise": 1.0, "centralised": True}, "unweighted mean"),
         ({"levels": 9, "centralised": True}, "unweighted mean"),
         ({"noise": 1.0, "quantile": 0.5}, "more than is accounted for"),
-        ({"limit": 1.0}, "a limit of epsilon needs noise"),
+        ({"limit": 1.0}, "limit goes with noise, got limit 1 and noise 0"),
         ({"noise": 1.0, "delta": 0.05}, "delta must be below 1 / devices"),
         ({"policy": "greedy", "evaluate": "softmax"}, "every arm has a chance"),
         ({"policy": "epsilon-greedy", "epsilon": 0, "loss": "importance"}, "with epsilon 0"),
-        ({"policy": "greedy", "beta": 0.1}, "beta belongs to softmax"),
+        ({"policy": "greedy", "beta": 0.1}, "policy 'greedy' has no parameter 'beta'"),
         ({"cohort": 21}, "cohort must be at most 20"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"client_rate": 0}, "client_rate must be a finite number above 0"),
@@ -441,7 +440,7 @@ def test_a_record_goes_through_json(tmp_path: Path) -> None:
 
 def test_cohorts_gathered_on_the_host_give_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(rounds=4)
-    monkeypatch.setattr(plan, "MEMORY", {"cpu": 0})
+    monkeypatch.setattr(sources, "MEMORY", {"cpu": 0})
     assert run(rounds=4).reward.tobytes() == whole.reward.tobytes()
 
 
@@ -450,8 +449,8 @@ def test_cohorts_gathered_on_the_host_give_the_same_run(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "SIDE", {"cpu": 2})
-    monkeypatch.setattr(simulation, "_TOGETHER", {"cpu": 3})
+    monkeypatch.setattr(study, "SIDE", {"cpu": 2})
+    monkeypatch.setattr(simulation, "TOGETHER", {"cpu": 3})
 
 
 @pytest.mark.parametrize("changes", [{}, {"noise": 1.0}, {"scenario": "init", "pretraining": 3}, {"drift": "labels"}])
@@ -544,7 +543,7 @@ def by_sign(x: jax.Array, y: jax.Array, arms: jax.Array) -> jax.Array:
 
 @pytest.mark.parametrize("memory", [1 << 30, 0])
 def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "MEMORY", {"cpu": memory})
+    monkeypatch.setattr(sources, "MEMORY", {"cpu": memory})
     asked = FedSettings(rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05)
     record = run_fed(asked, population=population(), model=wide(), pay=by_sign)
     assert (record.config["model"], record.summary["parameters"]) == ("own", 5 * 16 + 16 * 3)

@@ -13,11 +13,9 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import study
-from posse.protocols.fed_contextual.bench import Bench
-from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read_jobs
-from posse.protocols.fed_contextual.plan import device_of
-from posse.protocols.fed_contextual.results import average_rewards, read, write
-from posse.protocols.fed_contextual.rounds import SERIES
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, average_rewards, job_of, read, read_jobs, write
+from posse.protocols.fed_contextual.server import SERIES
+from posse.protocols.fed_contextual.study import Bench, device_of
 from tests.protocols.fed_contextual.toys import close, population, questions, same
 
 BASE = Job(

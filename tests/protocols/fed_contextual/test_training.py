@@ -8,23 +8,15 @@ import pytest
 
 from posse.problems.populations.worlds import Availability
 from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Measured, State, begin
-from posse.protocols.fed_contextual.server import adam, sgd
-from posse.protocols.fed_contextual.training import (
-    Schedule,
-    Source,
-    average_reward,
-    cohort_of,
-    joined,
-    load,
-    save,
-    train,
-)
+from posse.protocols.fed_contextual.cohorts import Schedule, cohort_of
+from posse.protocols.fed_contextual.server import Measured, State, adam, begin, sgd
+from posse.protocols.fed_contextual.sources import Data, Source
+from posse.protocols.fed_contextual.training import Plan, average_reward, joined, load, save, train
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, population, same
 
 ADAM = TASK._replace(optimiser=adam())
 SCHEDULE = Schedule(rounds=12, clients=12, cohort=4, deploy_every=5, samples=12)
+PLAN = Plan(ADAM, RATES, SCHEDULE)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +25,7 @@ def data() -> Data:
 
 
 def all_of(source: Source, schedule: Schedule = SCHEDULE, together: int = 4) -> tuple[list[State], Measured]:
-    states, seen = zip(*train(ADAM, RATES, begin(ADAM, 0), source, schedule, 7, together=together), strict=True)
+    states, seen = zip(*train(Plan(ADAM, RATES, schedule), begin(ADAM, 0), source, 7, together=together), strict=True)
     return list(states), joined(list(seen))
 
 
@@ -57,12 +49,12 @@ def test_the_host_gives_the_same_run_as_the_device(data: Data) -> None:
 def test_a_run_taken_up_again_is_the_same_bit_for_bit(where: str, data: Data, tmp_path: Path) -> None:
     source: Source = data if where == "device" else sources.host(population(), 12, 256)
     states, whole = all_of(source)
-    running = train(ADAM, RATES, begin(ADAM, 0), source, SCHEDULE, 7, together=4)
+    running = train(PLAN, begin(ADAM, 0), source, 7, together=4)
     state, first = next(running)
     save(tmp_path / "state.npz", state, first)
     again, kept = load(tmp_path / "state.npz", begin(ADAM, 0))
     assert int(again.round) == 4
-    *_, (last, _) = resumed = list(train(ADAM, RATES, again, source, SCHEDULE, 7, together=4))
+    *_, (last, _) = resumed = list(train(PLAN, again, source, 7, together=4))
     same(last, states[-1])
     same(joined([kept, *(seen for _, seen in resumed)]), whole)
     assert whole.pulls is not None
@@ -79,7 +71,7 @@ def test_a_state_of_another_task_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_from_before_pulls_were_counted_goes_on(data: Data, tmp_path: Path) -> None:
-    state, first = next(train(ADAM, RATES, begin(ADAM, 0), data, SCHEDULE, 7, together=4))
+    state, first = next(train(PLAN, begin(ADAM, 0), data, 7, together=4))
     save(tmp_path / "state.npz", state, first._replace(pulls=None))
     again, kept = load(tmp_path / "state.npz", begin(ADAM, 0))
     same(again, state)
@@ -89,7 +81,7 @@ def test_a_state_from_before_pulls_were_counted_goes_on(data: Data, tmp_path: Pa
 
 def test_a_seed_outside_32_bits_is_refused(data: Data) -> None:
     with pytest.raises(ValueError, match=r"in \[0, 2\^32\), got -1"):
-        next(train(ADAM, RATES, begin(ADAM, 0), data, SCHEDULE, -1))
+        next(train(PLAN, begin(ADAM, 0), data, -1))
 
 
 def test_clients_can_be_some_of_the_population_and_not_all_answer() -> None:

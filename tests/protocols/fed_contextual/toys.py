@@ -10,20 +10,18 @@ import numpy as np
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.aggregation import Clipping
-from posse.protocols.fed_contextual.models import linear
-from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Cohort, Rates, Task
-from posse.protocols.fed_contextual.server import sgd
-from posse.protocols.fed_contextual.trees import Tree
+from posse.protocols.fed_contextual import sources, tasks
+from posse.protocols.fed_contextual.models import Tree, linear
+from posse.protocols.fed_contextual.server import Clipping, sgd
+from posse.protocols.fed_contextual.sources import Cohort, Data
+from posse.protocols.fed_contextual.tasks import Rates, Task
 
 ARMS = ("0", "A", "a")
 FEATURES = 5
 MODEL = linear(FEATURES, len(ARMS))
 SGD = sgd()
 TASK = Task(
-    MODEL, sources.softmax, sources.pay, SGD, Clipping(0.05), sources.pay_all, batch=4,
+    MODEL, tasks.softmax, tasks.pay, SGD, Clipping(0.05), tasks.pay_all, batch=4,
 )  # fmt: skip
 """Clips some updates and not others."""
 RATES = Rates(0.1, 1.0, explore=(0.3,), pays=(jnp.eye(3),))

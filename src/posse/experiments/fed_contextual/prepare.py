@@ -32,8 +32,7 @@ from posse.experiments.fed_contextual.runs import Line, all_lines, choose, popul
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.problems.populations.settings import PopulationSettings
-from posse.protocols.fed_contextual.jobs import Job
-from posse.protocols.fed_contextual.results import read
+from posse.protocols.fed_contextual.jobs import Job, read
 
 
 class Written(NamedTuple):

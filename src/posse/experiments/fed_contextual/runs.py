@@ -29,10 +29,8 @@ from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
-from posse.protocols.fed_contextual.bench import Bench
-from posse.protocols.fed_contextual.jobs import Job, Pretraining
-from posse.protocols.fed_contextual.results import Result, average_rewards, read
-from posse.protocols.fed_contextual.study import run_jobs
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, average_rewards, read
+from posse.protocols.fed_contextual.study import Bench, run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
 """Environment variable that names the folder of a study's results."""

@@ -1,7 +1,8 @@
-"""What a client does in a round: act with the deployed model, log, and learn from the log.
+"""What a client does in a round: act with the deployed model, log, learn from the log, and clip what it learnt.
 
-Samples are padded: `mask` says which are real. Everything is a pure function, for one client. With `alone` the work
-ends where only padding is left, which is cheaper one client at a time; side by side with others all go on to the end.
+`client_round` is the whole of it, for the simulator and for a device alike. Samples are padded: `mask` says which are
+real. Everything is a pure function, for one client. With `alone` the work ends where only padding is left, which is
+cheaper one client at a time; side by side with others all go on to the end.
 """
 
 from __future__ import annotations
@@ -13,18 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from posse.policies.contextual.probabilities import draw
-from posse.protocols.fed_contextual.models import Contexts, Model
-from posse.protocols.fed_contextual.trees import Number, Tree, subtract
+from posse.protocols.fed_contextual.models import Contexts, Model, Number, Tree, norm, subtract
+from posse.protocols.fed_contextual.tasks import ACT, ROUNDING, SHUFFLE, STUDY, Draws, Rates, Task
 
-Policy = Callable[[jax.Array], jax.Array]
-"""(samples, arms) probabilities from scores."""
-Pay = Callable[[Any, jax.Array], jax.Array]
-"""(samples,) rewards of arms, from labels."""
-PayAll = Callable[[Any], jax.Array]
-"""(samples, arms) rewards of all arms, from labels."""
 LOSSES = ("regression", "importance")
 _CHUNK = 16
 """Samples scored together by a client alone: activations stay in a processor's caches."""
+_MARGIN = 1e-6
 
 
 class Log(NamedTuple):
@@ -38,9 +34,82 @@ class Log(NamedTuple):
     mask: jax.Array
 
 
+class Contribution(NamedTuple):
+    """What a client has for the server."""
+
+    update: Tree
+    """Clipped; whole numbers where sums are secure."""
+    within: jax.Array
+    """1 where it was within the norm."""
+    sums: jax.Array
+    """Rewards, samples and probabilities of the chosen arms, added up."""
+
+
+def client_round(
+    task: Task, rates: Rates, params: Tree, deployed: Tree, limit: jax.Array, contexts: Contexts, labels: Any,
+    mask: jax.Array, draws: Draws, *, alone: bool,
+) -> tuple[Contribution, Log]:  # fmt: skip
+    """Act on all samples with the deployed model, and learn from the log, beginning from `params`."""
+    log = acted(task, rates, deployed, contexts, labels, mask, draws, alone=alone)
+    return learnt(task, rates, params, log, limit, draws, alone=alone), log
+
+
+def acted(
+    task: Task, rates: Rates, deployed: Tree, contexts: Contexts, labels: Any, mask: jax.Array, draws: Draws, *,
+    alone: bool = True,
+) -> Log:  # fmt: skip
+    """Do the first half of a round: choose an arm for every sample."""
+
+    def policy(scores: jax.Array) -> jax.Array:
+        return task.policy(scores, *rates.explore)
+
+    def pay(labels: Any, arms: jax.Array) -> jax.Array:
+        return task.pay(labels, arms, *rates.pays)
+
+    return act(task.model, deployed, policy, pay, contexts, labels, mask, draws.key(ACT), alone=alone)
+
+
+def learnt(
+    task: Task, rates: Rates, params: Tree, log: Log, limit: jax.Array, draws: Draws, *, alone: bool = True
+) -> Contribution:
+    """Do the second half: learn from the log, which an application may have written, and clip the update."""
+    sums = jnp.stack([log.rewards.sum(), log.mask.sum(), (log.probabilities * log.mask).sum()])
+    if task.learns:
+        update = learn(
+            task.model, params, log, rates.client, draws.key(SHUFFLE), batch=task.batch, loss=task.loss, alone=alone
+        )
+    else:
+        update = jax.tree.map(jnp.zeros_like, params)
+    return Contribution(*_clipped(task, update, limit, draws), sums)
+
+
+def studied(
+    task: Task, rates: Rates, params: Tree, limit: jax.Array, contexts: Contexts, labels: Any, mask: jax.Array,
+    draws: Draws, *, alone: bool,
+) -> Contribution:  # fmt: skip
+    """Do a supervised round: every arm's reward is known, and nothing is chosen."""
+    pay_all = task.pay_all
+    if pay_all is None:
+        raise ValueError("supervised rounds need every arm's reward, got no pay_all in the task. Give it.")
+    update = study(
+        task.model, params, lambda labels: pay_all(labels, *rates.pays), contexts, labels, mask, rates.client,
+        draws.key(STUDY), batch=task.batch, seen=rates.seen, alone=alone,
+    )  # fmt: skip
+    sums = jnp.stack([jnp.float32(0), mask.sum().astype(jnp.float32), jnp.float32(0)])
+    return Contribution(*_clipped(task, update, limit, draws), sums)
+
+
+def _clipped(task: Task, update: Tree, limit: jax.Array, draws: Draws) -> tuple[Tree, jax.Array]:
+    """Clip an update, and round it where sums are secure; also whether it was within the norm."""
+    update, within = clip(update, limit)
+    if task.levels:
+        update = whole(update, limit / task.levels, draws.key(ROUNDING))
+    return update, within
+
+
 def act(
-    model: Model, deployed: Tree, policy: Policy, pay: Pay, contexts: Contexts, labels: Any, mask: jax.Array,
-    key: jax.Array, *, alone: bool = False,
+    model: Model, deployed: Tree, policy: Callable[[jax.Array], jax.Array], pay: Callable[[Any, jax.Array], jax.Array],
+    contexts: Contexts, labels: Any, mask: jax.Array, key: jax.Array, *, alone: bool = False,
 ) -> Log:  # fmt: skip
     """Choose an arm for every context with the deployed model, and log what it earned and how likely it was.
 
@@ -75,8 +144,8 @@ def learn(
 
 
 def study(
-    model: Model, params: Tree, pay_all: PayAll, contexts: Contexts, labels: Any, mask: jax.Array, rate: Number,
-    key: jax.Array, *, batch: int = 16, seen: jax.Array | None = None, alone: bool = False,
+    model: Model, params: Tree, pay_all: Callable[[Any], jax.Array], contexts: Contexts, labels: Any, mask: jax.Array,
+    rate: Number, key: jax.Array, *, batch: int = 16, seen: jax.Array | None = None, alone: bool = False,
 ) -> Tree:  # fmt: skip
     """Return the update of one supervised epoch: every arm's reward is known, or those of the arms `seen`.
 
@@ -91,6 +160,34 @@ def study(
         return descend(now, rows(contexts, at), rewards[at], share, rate)
 
     return subtract(_epoch(step, params, mask, key, batch, alone), params)
+
+
+def clip(update: Tree, limit: jax.Array) -> tuple[Tree, jax.Array]:
+    """Scale an update down to the norm, and say whether it was within.
+
+    What is clipped ends a millionth below the norm, so that rounding carries nothing past it. An update that is not
+    finite counts as clipped, and nothing is left of it.
+    """
+    size = norm(update)
+    factor = jnp.where(size > limit * (1 - _MARGIN), limit * (1 - _MARGIN) / jnp.maximum(size, 1e-30), 1.0)
+    sound = jnp.isfinite(size)
+    clipped = jax.tree.map(lambda leaf: jnp.where(sound, leaf * factor, jnp.zeros_like(leaf)), update)
+    return clipped, (size <= limit).astype(jnp.float32)
+
+
+def whole(update: Tree, unit: jax.Array, key: jax.Array) -> Tree:
+    """Round every number to a multiple of the unit, at random and right on average, as whole numbers of 32 bits.
+
+    z = floor(x / unit) + [u < fraction], u uniform. The sum of n such updates is exact below 2^31.
+    """
+    leaves, shape = jax.tree.flatten(update)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(shape, [_round(leaf / unit, one) for one, leaf in zip(keys, leaves, strict=True)])
+
+
+def _round(y: jax.Array, key: jax.Array) -> jax.Array:
+    low = jnp.floor(y)
+    return low.astype(jnp.int32) + (jax.random.uniform(key, y.shape) < y - low)
 
 
 def rows(tree: Any, at: jax.Array) -> Any:

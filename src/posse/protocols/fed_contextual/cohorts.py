@@ -7,9 +7,12 @@ figures of privacy by sampling speak of; a cohort that does not fit its padding 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from posse.problems.populations.worlds import Availability
 
 SAMPLINGS = ("fixed", "poisson")
 _DRAWS = 0x636F686F7274
@@ -17,6 +20,26 @@ _DRAWS = 0x636F686F7274
 
 class OverflowingCohort(ValueError):
     """More clients were drawn than there is room for."""
+
+
+class Schedule(NamedTuple):
+    """How long, with how many clients, and when models are deployed."""
+
+    rounds: int
+    clients: int
+    """Clients to draw from."""
+    cohort: int = 64
+    """Clients of a round; expected, where they are drawn by coins."""
+    deploy_every: int = 200
+    samples: int = 256
+    """Padding: samples of a client at most."""
+    sampling: str = "fixed"
+    supervised: bool = False
+    """Every arm's reward is told, as before a first deployment."""
+    among: tuple[int, ...] | None = None
+    """Their numbers, where they are not the whole population."""
+    answers: Availability | None = None
+    """Who answers in a round; all, if left out. An update that is late is lost."""
 
 
 def room(expected: int, sampling: str) -> int:
@@ -52,3 +75,15 @@ def draw(
     numbers = np.zeros(places, np.int32)
     numbers[:count] = generator.choice(clients, count, replace=False)
     return numbers, (np.arange(places) < count).astype(np.float32)
+
+
+def cohort_of(schedule: Schedule, seed: int, round_: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the clients of a round of a schedule, padded, and which are present."""
+    numbers, present = draw(
+        seed, round_, schedule.clients, schedule.cohort, schedule.sampling, supervised=schedule.supervised
+    )
+    if schedule.among is not None:
+        numbers = np.asarray(schedule.among, np.int32)[numbers]
+    if schedule.answers is not None:
+        present = present * schedule.answers.in_time(numbers, round_).astype(np.float32)
+    return numbers, present

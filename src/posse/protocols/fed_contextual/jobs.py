@@ -1,4 +1,7 @@
-"""Jobs of a study: what is run, on which scenario, with which policy and rates. Unknown keys are refused."""
+"""Jobs of a study: what is run, on which scenario, with which policy and rates; and results, one file a job.
+
+A job is also what a run is planned from: settings are made into one. numpy and jax are all this needs.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.errors import ConfigError
-from posse.policies.contextual.probabilities import EXPLORATIONS, Exploration
+from posse.core.errors import ConfigError, DataError
+from posse.policies.contextual.explorations import Exploration
 from posse.problems.populations.worlds import SCENARIOS, Availability, Drift, LabelDrift, ValueDrift
 from posse.protocols.fed_contextual.client import LOSSES
 from posse.protocols.fed_contextual.cohorts import SAMPLINGS
-from posse.protocols.fed_contextual.server import OPTIMISERS
-from posse.protocols.fed_contextual.sources import MODELS, parameters
-from posse.protocols.fed_contextual.trees import Number
+from posse.protocols.fed_contextual.models import MODELS, write_arrays
+from posse.protocols.fed_contextual.server import OPTIMISERS, SERIES, Measured
+from posse.protocols.fed_contextual.tasks import KINDS
+from posse.protocols.fed_contextual.training import average_reward
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -52,7 +59,8 @@ class Job:
 
     name: str
     scenario: str = "scratch"
-    policy: str = "softmax"
+    policy: str | Exploration = "softmax"
+    """A published policy by name, or an exploration with its parameters."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """Of the policy: epsilon, beta, mu and gamma; the published ones where left out."""
     client_rate: float | tuple[float, ...] = 0.1
@@ -93,7 +101,8 @@ class Job:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"a name is letters, digits, '.', '_' and '-', got {self.name!r}. Rename the job.")
         check.one_of(SCENARIOS, scenario=self.scenario)
-        check.one_of(EXPLORATIONS, policy=self.policy)
+        if isinstance(self.policy, str):
+            check.one_of(tuple(KINDS), policy=self.policy)
         check.one_of(LOSSES, loss=self.loss)
         check.one_of(OPTIMISERS, optimiser=self.optimiser)
         check.one_of(SAMPLINGS, sampling=self.sampling)
@@ -105,7 +114,7 @@ class Job:
         check.between(0, 1, quantile=self.quantile)
         self._check_seeds()
         self._check_noise()
-        self.explore(2)
+        self.exploration()
 
     def _check_seeds(self) -> None:
         wrong = [seed for seed in self.seeds if not 0 <= seed < 2**32]
@@ -131,9 +140,12 @@ class Job:
         """(client rate, server rate, seed) of every run; seeds go fastest."""
         return tuple((*pair, seed) for pair in self.pairs for seed in self.seeds)
 
-    def explore(self, arms: int) -> tuple[Number, ...]:
-        """Return the policy's parameters in the order of its function."""
-        return parameters(_made(Exploration, "policy", {"kind": self.policy, **self.parameters}), arms)
+    def exploration(self) -> Exploration:
+        """Return the policy with its parameters."""
+        if isinstance(self.policy, Exploration):
+            return self.policy
+        made: Exploration = _made(KINDS[self.policy], "policy", self.parameters)
+        return made
 
     def drifts(self, arms: int) -> Drift | None:
         """Return how the world changes, if it does."""
@@ -158,12 +170,12 @@ class Job:
 def read_jobs(path: Path) -> list[Job]:
     """Read a list of jobs; every name once."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        listed = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} must be a JSON list of jobs ({error}). Correct it.") from None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise ConfigError(f"{path} must be a JSON list of jobs, each an object. Correct it.")
-    jobs = [job_of(one) for one in found]
+    jobs = [job_of(one) for one in listed]
     names = [job.name for job in jobs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -194,3 +206,36 @@ def _made(kind: Any, what: str, values: Mapping[str, Any]) -> Any:
         return kind(**values)
     except TypeError as error:
         raise ConfigError(f"{what} is not whole: {error}. Correct it.") from None
+
+
+class Result(NamedTuple):
+    """What a job showed: every array is (pairs of rates, seeds, rounds), and pulls are (pairs, seeds, arms)."""
+
+    job: dict[str, Any]
+    """As JSON has it."""
+    seen: Measured
+    """Pulls are none in files that were written before they were counted."""
+    about: dict[str, Any]
+    """Device, seconds, versions."""
+
+
+def write(path: Path, result: Result) -> None:
+    """Keep a result in one file that is written whole."""
+    arrays = {name: np.asarray(leaf) for name, leaf in result.seen._asdict().items() if leaf is not None}
+    job, about = json.dumps(result.job, sort_keys=True), json.dumps(result.about)
+    write_arrays(path, job=np.array(job), about=np.array(about), **arrays)
+
+
+def read(path: Path) -> Result:
+    """Read what `write` kept."""
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            seen = Measured(*(kept[name] for name in SERIES))._replace(pulls=kept.get("pulls"))
+            return Result(json.loads(str(kept["job"])), seen, json.loads(str(kept["about"])))
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path} is no whole result of a job ({error}). Remove it and run the job again.") from None
+
+
+def average_rewards(result: Result) -> NDArray[np.float64]:
+    """Return running average rewards, (pairs, seeds, rounds)."""
+    return average_reward(result.seen)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from posse.privacy.dp.sampled import Accountant, SampledGaussian
 from posse.results.naming import PLAIN
 
 SUMS = "secure-sums"
@@ -80,3 +83,17 @@ def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
     if int(config.get("runs", 1)) > 1:
         out.append("other runs on the same devices: a figure is of one run, and those of several add up")
     return tuple(out)
+
+
+def proved(
+    mechanism: SampledGaussian, rounds: int, delta: float, accountants: Iterable[Accountant], *,
+    more: tuple[str, ...] = (), **changes: Any,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return what rounds prove, an entry of a record for each accountant; `more` is not covered either."""
+    entries = []
+    for accountant in accountants:
+        made = replace(mechanism.guarantee(rounds, delta, accountant), **changes)
+        counted = math.floor(mechanism.noise * 1e4) / 1e4  # never shown as more than it is
+        entry = replace(made, not_covered=(*made.not_covered, *more)).entry()
+        entries.append({**entry, "noise_multiplier": counted})
+    return entries

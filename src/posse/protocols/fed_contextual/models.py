@@ -1,18 +1,31 @@
 """Reward models: a pair of functions, parameters from a key and scores of all arms from a batch of contexts.
 
-A user's own model is such a pair. `scores` must not depend on what else is in the batch.
+A user's own model is such a pair. `scores` must not depend on what else is in the batch. Parameters, updates and an
+optimiser's moments are pytrees of arrays; the last part of this file adds them, measures them, and writes models to
+files and reads them: arrays leaf0, leaf1, ... in the order of `jax.tree.leaves`, and the rounds behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
-from posse.protocols.fed_contextual.trees import Number, Tree
+from posse.core.errors import ConfigError, ProtocolError
+from posse.core.files import whole
+from posse.problems.populations.population import Population
 
+Tree: TypeAlias = Any
+"""A pytree of float arrays: parameters, an update, a moment."""
+Leaves: TypeAlias = list[NDArray[Any]]
+"""The arrays of a tree, in jax's order."""
+Number: TypeAlias = jax.Array | float
 Contexts: TypeAlias = Any
 """An array (batch, ...), or a pytree of such."""
 Descend = Callable[[Tree, Contexts, jax.Array, jax.Array, jax.Array, Number], Tree]
@@ -33,6 +46,40 @@ class Model(NamedTuple):
     """A step of gradient descent where there is a cheaper way than through `scores`; the same numbers to rounding."""
     descend_all: DescendAll | None = None
     """The same for a supervised step."""
+
+
+MODELS = ("auto", "cnn", "linear", "bag")
+
+
+def model_of(
+    population: Population, name: str = "auto", hidden: int = 128, channels: tuple[int, int] = (32, 64)
+) -> Model:
+    """Return the reward model of a population: of bags of words, of square images, or linear in flat features."""
+    if name not in MODELS:
+        raise ConfigError(f"model must be one of {', '.join(MODELS)}, got {name!r}. Choose one.")
+    arms = len(population.arms)
+    if not isinstance(population.inputs, np.ndarray):
+        if name not in ("auto", "bag"):
+            raise ConfigError(f"samples of {population.name} are bags of words, got model {name!r}. Use 'bag'.")
+        return named_model("bag", len(population.vocabulary), arms)
+    shape = population.inputs.shape[1:]
+    square = len(shape) == 2 and shape[0] == shape[1] and population.inputs.dtype == np.uint8
+    if name == "bag" or (name == "cnn" and not square):
+        raise ConfigError(f"model {name!r} does not fit samples of shape {shape} in {population.name}. Use 'linear'.")
+    if name == "linear" or not square:
+        return named_model("linear", int(np.prod(shape)), arms)
+    return named_model("cnn", int(shape[0]), arms, hidden, channels)
+
+
+@lru_cache(maxsize=32)
+def named_model(kind: str, size: int, arms: int, hidden: int = 128, channels: tuple[int, int] = (32, 64)) -> Model:
+    """Return a model by its kind and size: features, words, or pixels of a side.
+
+    The same model is the same object, since what is compiled depends on it.
+    """
+    if kind == "cnn":
+        return cnn(arms, size, hidden, channels)
+    return (bag_of_words if kind == "bag" else linear)(size, arms)
 
 
 def linear(features: int, arms: int) -> Model:
@@ -169,3 +216,81 @@ def _tile(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.A
 def _outputs(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A^T of a column."""
     return a + b + c, b - c - d
+
+
+# Trees ----------------------------------------------------------------------------------------------------------------
+
+
+def add(one: Tree, other: Tree) -> Tree:
+    """Add trees of one shape."""
+    return jax.tree.map(jnp.add, one, other)
+
+
+def subtract(one: Tree, other: Tree) -> Tree:
+    """Subtract trees of one shape."""
+    return jax.tree.map(jnp.subtract, one, other)
+
+
+def scale(tree: Tree, factor: Number) -> Tree:
+    """Multiply every number."""
+    return jax.tree.map(lambda leaf: leaf * factor, tree)
+
+
+def norm(tree: Tree) -> jax.Array:
+    """Return the Euclidean norm of all numbers together."""
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+
+
+def normals(tree: Tree, key: jax.Array) -> Tree:
+    """Return standard normal numbers in the shape of a tree."""
+    leaves, shape = jax.tree.flatten(tree)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(one, leaf.shape, leaf.dtype) for one, leaf in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(shape, drawn)
+
+
+def shape_of(model: Model) -> Tree:
+    """Return the shapes of a model's parameters, without making them."""
+    return jax.eval_shape(model.init, jax.random.key(0))
+
+
+def size_of(model: Model) -> int:
+    """Count the numbers of a model, without making them."""
+    return sum(int(leaf.size) for leaf in jax.tree.leaves(shape_of(model)))
+
+
+def leaves_of(tree: Tree) -> Leaves:
+    """Return the arrays of a tree."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def tree_of(leaves: Sequence[Any], like: Tree) -> Tree:
+    """Return the tree of some arrays; raise if they are those of another model."""
+    expected = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
+    shapes = [leaf.shape for leaf in leaves]
+    if shapes != expected:
+        raise ProtocolError(f"expected arrays of shapes {expected}, got {shapes}. Both ends need the same model.")
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
+    """Write arrays to one .npz file, which appears whole or not at all."""
+    with whole(path) as file:
+        np.savez(file, *map(np.asarray, leaves), allow_pickle=False, **named)
+
+
+def write_model(path: Path, params: Tree, rounds: int) -> None:
+    """Write a model, and the number of rounds behind it."""
+    leaves = {f"leaf{at}": leaf for at, leaf in enumerate(leaves_of(params))}
+    write_arrays(path, deployment=np.array(rounds), **leaves)
+
+
+def read_model(path: Path, count: int) -> Leaves:
+    """Read the `count` arrays of a model: as `write_model` wrote them, or as they begin a kept state."""
+    with np.load(path, allow_pickle=False) as found:
+        model = [name for name in found.files if name.startswith("leaf")]
+        names = [f"leaf{at}" for at in range(len(model))] if model else [f"arr_{at}" for at in range(count)]
+        return [found[name] for name in names]

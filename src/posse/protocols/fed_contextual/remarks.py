@@ -1,11 +1,20 @@
-"""Signs that a run did not do what was meant, one sentence each, for whoever shows its record."""
+"""What a run is measured against, and signs that it did not do what was meant: numpy alone is needed.
+
+`baselines` are what is earned without a model; the default rates of devices are small enough that steps of a linear
+model do not grow; the rest are remarks, one sentence each, for whoever shows a record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from posse.problems.populations.population import Population
+from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.worlds import Drift, Rewards, tag_counts
 
 Floats = NDArray[np.float64]
 
@@ -17,6 +26,76 @@ _LARGE = 1000.0
 """Mean squared norm of inputs up to which the usual rates of the server do; of images of 784 pixels it is about 90."""
 _SETTLED = 20
 """Rounds after which a clip that follows the updates has come near them."""
+CLIENT_RATE, PRETRAINING_RATE = 0.1, 0.5
+"""Learning rates of devices, at most, where none are given."""
+STEP = 0.5
+"""What the rate times the mean squared norm of a linear model's inputs is at most."""
+_SAMPLES = 1000
+_ROUNDS = 200
+"""Rounds of a world that drifts over which baselines are averaged, at most."""
+
+
+class Baselines(NamedTuple):
+    """Rewards a decision, over all samples of a population."""
+
+    chance: float
+    """An arm at random, each alike."""
+    best: float
+    """The best arm, for all contexts."""
+    arm: str
+    """Its name."""
+
+
+def baselines(population: Population, rewards: Rewards, drift: Drift | None = None, rounds: int = 1) -> Baselines:
+    """Return what needs no model; in a world that drifts, the mean over up to 200 of its rounds, evenly spread.
+
+    >>> rows = np.zeros((4, 1), np.float32)
+    >>> four = Population("four", ("a", "b"), [0, 4], rows, np.array([0, 1, 1, 1], np.int32))
+    >>> baselines(four, Rewards(np.eye(2)))
+    Baselines(chance=0.5, best=0.75, arm='b')
+    """
+    if isinstance(population.labels, Ragged):
+        counts = tag_counts(population)
+    else:
+        counts = np.bincount(population.labels, minlength=len(population.arms))
+    some = np.unique(np.linspace(0, max(1, rounds) - 1, _ROUNDS).astype(np.int64)) if drift is not None else [0]
+    table = np.mean([rewards.at(drift, int(at)).table for at in some], axis=0)
+    means = counts @ table / max(1, population.samples)
+    best = int(means.argmax())
+    return Baselines(float(means.mean()), float(means[best]), population.arms[best])
+
+
+def default_client_rate(population: Population, model: str) -> float:
+    """Return 0.1; of a linear model on dense inputs at most 0.5 / (mean squared norm of its inputs), to two digits.
+
+    A step down the squared error of one sample multiplies the error by 1 - 2 rate |x|^2: above 1 / |x|^2 it grows. The
+    mean is of up to 1,000 samples, spread evenly.
+
+    >>> images = Population("two", ("a", "b"), [0, 1, 2], np.full((2, 4, 4), 255, np.uint8), np.array([0, 1], np.int32))
+    >>> default_client_rate(images, "linear"), default_client_rate(images, "cnn")
+    (0.031, 0.1)
+    """
+    return _at_most(CLIENT_RATE, STEP, population, model)
+
+
+def default_pretraining_rate(population: Population, model: str) -> float:
+    """Return 0.5, or less by the same rule; the loss of pre-training is a mean over arms, each of which steps less."""
+    return _at_most(PRETRAINING_RATE, STEP * len(population.arms), population, model)
+
+
+def _at_most(rate: float, step: float, population: Population, model: str) -> float:
+    squared = squared_norm(population, model)
+    return float(f"{step / squared:.2g}") if squared * rate > step else rate
+
+
+def squared_norm(population: Population, model: str) -> float:
+    """Return the mean squared norm of a linear model's dense inputs, of up to 1,000 samples; 0 for other models."""
+    inputs = population.inputs
+    if model != "linear" or not isinstance(inputs, np.ndarray) or not population.samples:
+        return 0.0
+    some = np.unique(np.linspace(0, population.samples - 1, _SAMPLES).astype(np.int64))
+    flat = np.asarray(inputs[some], np.float64).reshape(len(some), -1) / (255 if inputs.dtype == np.uint8 else 1)
+    return float((flat**2).sum(axis=1).mean())
 
 
 def diverged(limits: Floats, within: Floats, quantile: float, **rates: float) -> str | None:
@@ -56,8 +135,8 @@ def not_deployed(rounds: int, deploy_every: int, *, pretrained: bool = False) ->
 
 def wide_clip(within: Floats, clients: Floats, noise: float) -> str | None:
     """Say that noise is larger than it need be."""
-    asked = within[clients > 0]
-    if not noise or not len(asked) or asked.min() < 1:
+    present = within[clients > 0]
+    if not noise or not len(present) or present.min() < 1:
         return None
     return "all updates are within the clip: a smaller clip costs less noise."
 
@@ -76,6 +155,6 @@ def large_inputs(squared: float, optimiser: str) -> str | None:
     )
 
 
-def told(summary: Mapping[str, object]) -> tuple[str, ...]:
+def remarks_of(summary: Mapping[str, object]) -> tuple[str, ...]:
     """Return the sentences that a record's summary holds."""
     return tuple(str(summary[key]) for key in REMARKS if key in summary)

@@ -1,18 +1,133 @@
-"""What the server does with the mean update: an optimiser that takes it for a gradient, downwards.
+"""What the server does with the sum of a round: noise where asked for, the mean, the optimiser's step, the next norm.
 
-Keras' Adam adds its epsilon before the correction of the moments and optax after it: a first gradient of 1e-6 moves a
-parameter by .24 of the rate, or by .91. The published study used the former.
+The optimiser takes the mean update for a gradient, downwards. Keras' Adam adds its epsilon before the correction of the
+moments and optax after it: a first gradient of 1e-6 moves a parameter by .24 of the rate, or by .91. The published
+study used the former.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import NDArray
 
-from posse.protocols.fed_contextual.trees import Number, Tree, scale, zeros_like
+from posse.protocols.fed_contextual.models import Number, Tree, norm, normals, scale
+from posse.protocols.fed_contextual.tasks import INIT, NOISE, Rates, Task, key_of
+
+Series: TypeAlias = jax.Array | NDArray[Any]
+"""A number, or one a round."""
+
+
+class State(NamedTuple):
+    """Where a run stands after a round."""
+
+    params: Tree
+    deployed: Tree
+    """The parameters by which clients act."""
+    optimiser: Any
+    limit: jax.Array
+    """Clipping norm."""
+    round: jax.Array
+
+
+class Measured(NamedTuple):
+    """What a round showed, or several: sums over clients and samples, to be divided by `samples`; one a round."""
+
+    reward: Series
+    samples: Series
+    probability: Series
+    """Sum of the probabilities with which arms were chosen."""
+    clients: Series
+    within: Series
+    """Fraction of updates within the clipping norm."""
+    limit: Series
+    moved: Series
+    """Norm of the mean update."""
+    pulls: Series | None = None
+    """(arms,) how often each was chosen, in all these rounds together; none where that is not counted."""
+
+
+SERIES = Measured._fields[:-1]
+"""What has one number a round."""
+
+
+def begin(task: Task, seed: jax.Array | int, params: Tree | None = None) -> State:
+    """Return the state before the first round, from parameters that are given or else drawn; they are deployed."""
+    params = task.model.init(key_of(seed, INIT)) if params is None else params
+    return State(params, params, task.optimiser.init(params), jnp.float32(task.clipping.norm), jnp.int32(0))
+
+
+def deploy(state: State) -> State:
+    """Let clients act with the present parameters from now on."""
+    return state._replace(deployed=state.params)
+
+
+def advance(
+    task: Task, rates: Rates, state: State, total: Tree, sums: jax.Array, pulls: jax.Array | None = None
+) -> tuple[State, Measured]:
+    """Do the server's part of a round with the sum of the updates: the mean, the optimiser's step, the next norm.
+
+    `sums` are over clients: rewards, samples, probabilities, clients, updates within the norm.
+    """
+    reward, samples, probability, clients, within = sums
+    divisor = jnp.where(jnp.asarray(rates.divisor) > 0, rates.divisor, jnp.maximum(1.0, clients))
+    mean = scale(total, 1.0 / divisor)
+    params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
+    share = within / jnp.maximum(1.0, clients)
+    after = State(params, state.deployed, kept, follow(state.limit, share, task.clipping), state.round + 1)
+    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean), pulls)
+
+
+def floats(task: Task, state: State, total: Tree) -> Tree:
+    """Return a sum of updates in their own unit, where it is of whole numbers."""
+    if not task.levels:
+        return total
+    unit = state.limit / task.levels
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) * unit, total)
+
+
+def with_noise(total: Tree, multiplier: Number, state: State, seed: jax.Array | int) -> Tree:
+    """Add the noise of a round; where there is none, none is drawn."""
+    if isinstance(multiplier, float | int) and not multiplier:
+        return total
+    key = key_of(seed, NOISE, state.round)
+    return jax.lax.cond(
+        jnp.asarray(multiplier) > 0,
+        lambda clean: noisy(clean, multiplier * state.limit, key),
+        lambda clean: clean,
+        total,
+    )
+
+
+def noisy(total: Tree, deviation: Number, key: jax.Array) -> Tree:
+    """Add normal noise to a sum."""
+    drawn = normals(total, key)
+    return jax.tree.map(lambda one, other: one + deviation * other, total, drawn)
+
+
+class Clipping(NamedTuple):
+    """How updates are clipped: to a fixed norm, or to one that follows a quantile of the norms."""
+
+    norm: float = 1.0
+    """The norm, or the first one."""
+    quantile: float = 0.0
+    """Fraction of clients whose update should be within the norm; 0 keeps it fixed."""
+    rate: float = 0.2
+    """How fast the norm follows."""
+
+
+def follow(limit: jax.Array, within: jax.Array, clipping: Clipping) -> jax.Array:
+    """Move the norm towards the quantile: C exp(-rate (fraction within - quantile)).
+
+    Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping, NeurIPS 2021.
+    """
+    if not clipping.quantile:
+        return limit
+    return limit * jnp.exp(-clipping.rate * (within - clipping.quantile))
+
 
 OPTIMISERS = ("adam", "optax-adam", "sgd")
 
@@ -43,7 +158,8 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) -> Opt
     """Adam as Keras has it: rate sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon)."""
 
     def init(params: Tree) -> Any:
-        return jnp.zeros((), jnp.int32), zeros_like(params), zeros_like(params)
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return jnp.zeros((), jnp.int32), zeros, zeros
 
     def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
         count, first, second = state

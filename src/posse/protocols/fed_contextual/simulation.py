@@ -1,31 +1,49 @@
-"""What rounds of a run work on, made from settings: a plan, where cohorts come from, and runs side by side."""
+"""A run made from settings: a population, a model and a world on a device, states kept in a folder, and an estimate.
+
+`Simulation` does rounds, `Kept` is a folder of states from which the same command goes on, and `estimate` says what
+another policy would earn with the deployed model, from logs of devices that acted with it.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import TypeVar
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.interrupts import held
-from posse.protocols.fed_contextual import sources
-from posse.protocols.fed_contextual.cohorts import OverflowingCohort
+from posse.policies.evaluation.offline import Estimate, Log, evaluate
+from posse.protocols.fed_contextual.client import act
+from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
-from posse.protocols.fed_contextual.plan import SIDE, Plan, bandit, device_of, lanes_of, side_of, source_of, supervised
-from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Cohort, Measured, State, begin
-from posse.protocols.fed_contextual.settings import PARAMETERS, FedSettings, Setup
-from posse.protocols.fed_contextual.training import Source, train, train_many
-from posse.protocols.fed_contextual.trees import Tree
+from posse.protocols.fed_contextual.models import Model, Tree
+from posse.protocols.fed_contextual.server import Measured, State, begin
+from posse.protocols.fed_contextual.settings import FedSettings, Setup
+from posse.protocols.fed_contextual.sources import Source, emptied, host, with_contexts
+from posse.protocols.fed_contextual.study import Bench, device_of
+from posse.protocols.fed_contextual.tasks import ACT, Pay, Policy, key_of, policy_of
+from posse.protocols.fed_contextual.training import Plan, Run, load, save, train_many
 
-_TOGETHER = {"cpu": 1, "gpu": 50}
+TOGETHER = {"cpu": 1, "gpu": 50}
 """Rounds in one call. A run can be interrupted and kept between calls: on a CPU, where a call costs little beside a
 round, after every round, and one program does for any number of them."""
+FORMAT = "posse fed-contextual 1"
+HEADER = "run.json"
+FREE = ("keep", "rounds", "runs", "points", "limit", "evaluate", "model_out")
+"""Settings that may change when a run goes on."""
+_EVERY = 10.0
+"""Seconds between two states that are kept."""
+DEVICES = 200
+"""Devices whose logs an estimate uses, at most."""
 
 T = TypeVar("T")
 
@@ -35,8 +53,8 @@ class Simulation:
 
     def __init__(self, settings: FedSettings, setup: Setup) -> None:
         self.settings, self.setup = settings, setup
-        self.device = device_of(settings.device)
-        self.together = _TOGETHER[settings.device]
+        self.device, self.together = device_of(settings.device), TOGETHER[settings.device]
+        self.bench = Bench(setup.population, settings.device, own=setup.own)
 
     @cached_property
     def job(self) -> Job:
@@ -46,21 +64,17 @@ class Simulation:
     @cached_property
     def plan(self) -> Plan:
         """The bandit phase."""
-        made = self.setup
-        return bandit(self.job, made.population, made.world, lanes_of(self.job, self.settings.device), made.own)
+        return self.bench.plan(self.job, self.setup.world)
 
     @cached_property
     def source(self) -> Source:
-        """Where cohorts come from: the device's memory, or the host's disk if that is too small."""
-        asked, samples = self.settings, self.plan.schedule.samples
-        found = source_of(self.setup.population, asked.cap, samples, asked.device)
-        return found if self.setup.own.pay is None else sources.with_contexts(found)
+        """Where cohorts come from."""
+        return self.bench.source(self.settings.cap, self.plan.schedule.samples)
 
     @cached_property
     def side(self) -> int:
-        """Runs side by side: one alone does not fill a GPU."""
-        most = SIDE[self.settings.device] if isinstance(self.source, Data) else 1
-        return side_of(self.settings.runs, most)
+        """Runs side by side."""
+        return self.bench.side_by_side(self.settings.runs, self.source)
 
     def first(self, seed: int) -> State:
         """Return the state before the first round: drawn, or pre-trained where the scenario has it so."""
@@ -68,12 +82,17 @@ class Simulation:
         with held():
             return begin(self.plan.task, seed, before)
 
-    def rounds(self, states: Sequence[State], upto: int, seeds: Sequence[int]) -> list[tuple[State, Measured]]:
+    def rounds(
+        self, states: Sequence[State], upto: int, seeds: Sequence[int], source: Source | None = None
+    ) -> list[tuple[State, Measured]]:
         """Run rounds of some runs that stand at the same round, up to a number of them and at most `together`.
 
         Ctrl-C waits until they are done: a compiler must not be cut in the middle.
         """
-        return self._rounds(self.source, states, upto, seeds)
+        plan = self.plan._replace(schedule=self.plan.schedule._replace(rounds=upto))
+        runs = [Run(*self.job.pairs[0], seed, state) for seed, state in zip(seeds, states, strict=True)]
+        source = self.source if source is None else source
+        return _next(train_many(plan, runs, source, side=self.side, together=self.together))
 
     def until(self, done: int) -> int:
         """Return the round at which the call ends that begins after `done` rounds; the same for every run."""
@@ -82,54 +101,31 @@ class Simulation:
     def warm_up(self) -> None:
         """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits for each part."""
         with held():
-            empty, planned = _emptied(self.source), self.setup.rounds
+            empty, planned = emptied(self.source), self.setup.rounds
         for rounds in {min(planned, self.together), planned % self.together} - {0}:
             with held():
-                self._rounds(empty, [begin(self.plan.task, 0)], rounds, [0])
+                self.rounds([begin(self.plan.task, 0)], rounds, [0], empty)
         if self.setup.world.pretrained:
             with held():
-                task, rates, schedule, _ = self._before(self.settings.seed)
-                _next(train(task, rates, begin(task, 0), empty, schedule, 0, together=self.together))
-
-    def _rounds(
-        self, source: Source, states: Sequence[State], upto: int, seeds: Sequence[int]
-    ) -> list[tuple[State, Measured]]:
-        task, rates, schedule, pays = self.plan
-        schedule = schedule._replace(rounds=upto)
-        if self.side == 1 or not isinstance(source, Data):
-            (state,), (seed,) = states, seeds
-            return [_next(train(task, rates, state, source, schedule, seed, together=self.together, pays=pays))]
-        # Fewer than usual are filled up, so that one program does for any number.
-        missing = self.side - len(states)
-        states, seeds = [*states, *[states[-1]] * missing], [*seeds, *[seeds[-1]] * missing]
-        after, seen = _next(
-            train_many(
-                task, rates, [self.job.pairs[0]] * self.side, states, source, schedule, seeds,
-                together=self.together, pays=pays,
-            )
-        )  # fmt: skip
-        return list(zip(after, seen, strict=True))[: self.side - missing]
+                _next(self._pretraining(self.settings.seed, empty))
 
     def _pretrained(self, seed: int) -> Tree:
         """Learn from all rewards of some clients, without noise and with sums of floats."""
         with held():
-            task, rates, schedule, _ = self._before(seed)
-            state = begin(task, seed)
-            rounds = train(task, rates, state, self.source, schedule, seed, together=self.together)
-        for _ in range(0, schedule.rounds, self.together):
+            states = self._pretraining(seed)
+        for _ in range(0, self.job.pretraining.rounds, self.together):
             with held():
-                state, _seen = _next(rounds)
+                state = _next(states)
         return state.params
 
-    def _before(self, seed: int) -> Plan:
-        made = self.setup
-        return supervised(self.plan, self.job, made.population, made.world, seed, made.own)
+    def _pretraining(self, seed: int, source: Source | None = None) -> Iterator[State]:
+        return self.bench.pretraining(self.plan, self.job, self.setup.world, seed, self.together, source)
 
 
 def check_finite(seen: Measured, done: int, client_rate: float, server_rate: float) -> None:
     """Refuse to go on with numbers that are none.
 
-    Of an update that is not finite clipping leaves nothing: where that befalls all of a round, nothing is learnt.
+    Of an update that is not finite clipping leaves nothing: where that happens to all of a round, nothing is learnt.
     """
     lost = (np.asarray(seen.within) == 0) & (np.asarray(seen.moved) == 0) & (np.asarray(seen.clients) > 0)
     if lost.any() or not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(seen)):
@@ -146,28 +142,15 @@ def _job(asked: FedSettings, made: Setup) -> Job:
         asked.pretraining_server_rate, asked.pretraining_optimiser,
     )  # fmt: skip
     drift, answers = asked.drifting(len(made.population.arms)), asked.answers()
-    same = ("scenario", "policy", "server_rate", "loss", "optimiser", "deploy_every", "seeds", "cohort",
+    same = ("scenario", "server_rate", "loss", "optimiser", "deploy_every", "seeds", "cohort",
             "batch", "cap", "clip", "noise", "levels", "hidden", "channels", "centralised")  # fmt: skip
     return Job(
-        "run", **{name: getattr(asked, name) for name in same},
-        parameters={name: getattr(asked, name) for name in PARAMETERS[asked.policy]},
+        "run", policy=asked.exploration(), **{name: getattr(asked, name) for name in same},
         model=made.model if made.own.model is None else "auto", rounds=made.rounds, sampling=made.sampling,
         quantile=made.quantile, client_rate=made.client_rate, pretraining=before,
         drift=None if drift is None else {"kind": asked.drift, **vars(drift)},
         availability=None if answers is None else vars(answers),
     )  # fmt: skip
-
-
-def _emptied(source: Source) -> Source:
-    """Return a source of clients without samples: the same shapes, and next to no work."""
-    if isinstance(source, Data):
-        return source._replace(offsets=jnp.zeros_like(source.offsets))
-
-    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
-        found = source(numbers, present, round_)
-        return found._replace(mask=jnp.zeros_like(found.mask))
-
-    return cohort
 
 
 def _next(rounds: Iterator[T]) -> T:
@@ -176,3 +159,142 @@ def _next(rounds: Iterator[T]) -> T:
             return next(rounds)
     except OverflowingCohort as error:
         raise ConfigError(str(error)) from None
+
+
+class Kept:
+    """A folder of states, one file a seed."""
+
+    def __init__(
+        self, folder: Path, config: dict[str, Any], population: dict[str, Any], defaults: dict[str, Any] | None = None
+    ) -> None:
+        """Open a folder; `defaults` stand for settings that a run from before them does not name."""
+        self._folder, self._last = folder, 0.0
+        own, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults or {}))
+        header = json.loads(json.dumps({"format": FORMAT, "settings": own, "population": population}))
+        path = folder / HEADER
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            there = path.exists()
+            if not there:
+                path.write_text(json.dumps(header, indent=1), encoding="utf-8")
+        if there:
+            found = _read(path)
+            _agree({**found, "settings": {**usual, **found.get("settings", {})}}, header, folder)
+
+    def load(self, seed: int, like: State, rounds: int) -> tuple[State, Measured] | None:
+        """Return the state of a seed and what its rounds showed; nothing where none was kept."""
+        path = self._path(seed)
+        if not path.exists():
+            return None
+        try:
+            state, seen = load(path, like)
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            raise DataError(
+                f"{path} is damaged, or not of a run with these settings. Remove it to begin that run anew."
+            ) from None
+        if int(state.round) > rounds:
+            raise ConfigError(
+                f"{path} holds {int(state.round)} rounds, and {rounds} are asked for. Ask for more, or keep elsewhere."
+            )
+        return state, seen
+
+    def save(self, seed: int, state: State, seen: Measured) -> None:
+        """Keep a state."""
+        with _writing(self._folder):
+            save(self._path(seed), state, seen)
+        self._last = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to keep a state again."""
+        return time.monotonic() - self._last >= _EVERY
+
+    def _path(self, seed: int) -> Path:
+        return self._folder / f"seed-{seed}.npz"
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError(f"a run cannot be kept in {folder}: {why}. Name another folder.") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Keep the run in another folder.") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DataError(f"{path} is not of a kept run. Keep the run in another folder.")
+    return found
+
+
+def _agree(found: dict[str, Any], header: dict[str, Any], folder: Path) -> None:
+    """Name the first setting in which a kept run differs."""
+    for part in ("settings", "population"):
+        before, now = found.get(part, {}), header[part]
+        name = next((key for key in {**before, **now} if before.get(key) != now.get(key)), None)
+        if name is not None:
+            raise ConfigError(
+                f"{folder} holds a run with {name} {before.get(name)!r}, got {now.get(name)!r}. Go on with the former, "
+                "or keep this one in another folder."
+            )
+
+
+def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
+    """Estimate (SNIPS, clients as clusters) the reward a decision of the policy to evaluate, on one more cohort.
+
+    Logs that leave choices of that policy without support give the reason instead of a number.
+    """
+    asked, made, plan = simulation.settings, simulation.setup, simulation.plan
+    assert asked.evaluate is not None
+    done, clients, arms = int(state.round), made.population.clients, len(made.population.arms)
+    numbers, present = draw(seed, done, clients, min(DEVICES, clients), "fixed")
+    gather = host(made.population, plan.schedule.samples, asked.cap)
+    gather = gather if made.own.pay is None else with_contexts(gather)
+    assert callable(gather)
+    pays = plan.rates.pays if plan.pays is None else (jnp.asarray(plan.pays(done), jnp.float32),)
+    other = asked.other()
+    target, values = policy_of(type(other)), other.values(arms)
+    rows: list[list[Any]] = []
+    for number in numbers:
+        cohort = gather(np.array([number], np.int32), present[:1], done)
+        contexts, labels, mask = jax.tree.map(lambda leaf: leaf[0], (cohort.contexts, cohort.labels, cohort.mask))
+        key = key_of(seed, ACT, done, int(number))
+        with held():
+            acted = _logged(
+                plan.task.model, plan.task.policy, target, plan.task.pay, state.deployed, contexts, labels, mask, key,
+                plan.rates.explore, values, pays,
+            )  # fmt: skip
+        real = np.asarray(mask) > 0
+        rows.append([np.full(real.sum(), number), *(np.asarray(one)[real] for one in acted)])
+    who, chosen, rewards, chances, logging, wanted = (np.concatenate(column) for column in zip(*rows, strict=True))
+    floats = (np.asarray(one, np.float64) for one in (rewards, chances, logging))
+    reward, chance, every = floats
+    wanted = np.asarray(wanted, np.float64)
+    try:
+        log = Log(chosen.astype(np.int64), reward, chance, every, who.astype(np.int64))
+        return evaluate(log, wanted / wanted.sum(axis=1, keepdims=True), "snips")
+    except DataError as error:
+        return str(error)
+
+
+@partial(jax.jit, static_argnames=("model", "policy", "target", "pay"))
+def _logged(
+    model: Model, policy: Policy, target: Policy, pay: Pay, deployed: Any, contexts: Any, labels: Any, mask: jax.Array,
+    key: jax.Array, explore: Any, other: Any, pays: Any,
+) -> tuple[jax.Array, ...]:  # fmt: skip
+    """Act once with the deployed model; also the chances of every arm, by both policies."""
+    scores = model.scores(deployed, contexts)
+
+    def choose(given: jax.Array) -> jax.Array:
+        return policy(given, *explore)
+
+    def paid(given: Any, arms: jax.Array) -> jax.Array:
+        return pay(given, arms, *pays)
+
+    log = act(model, deployed, choose, paid, contexts, labels, mask, key)
+    return log.arms, log.rewards, log.probabilities, choose(scores), target(scores, *other)

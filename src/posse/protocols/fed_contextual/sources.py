@@ -1,14 +1,13 @@
-"""From a population to what rounds work on: cohorts gathered on the host, or the whole population on the device.
+"""Where cohorts come from: gathered on the host, or from the whole population in the device's memory.
 
-Rewards come from a table, (labels, arms): it is an argument of what is compiled, so that all scenarios and the rounds
-of a world that drifts share one program.
+The first needs memory for a cohort alone; the second is for a GPU, and for small populations. Both give the same
+samples, padded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,21 +15,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.policies.contextual import probabilities
-from posse.policies.contextual.probabilities import Exploration
 from posse.problems.populations.population import Bag, Population
-from posse.protocols.fed_contextual.models import Model, bag_of_words, cnn, linear
-from posse.protocols.fed_contextual.resident import Data
-from posse.protocols.fed_contextual.rounds import Cohort, Pay, PayAll, Policy
-from posse.protocols.fed_contextual.training import Source
-from posse.protocols.fed_contextual.trees import Number
+from posse.protocols.fed_contextual.client import rows
+from posse.protocols.fed_contextual.models import Contexts
 
-OwnPay: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
-"""A user's rewards, (samples,), from contexts, labels and the arms chosen: a function that jax can trace."""
-
-MODELS = ("auto", "cnn", "linear", "bag")
+MEMORY = {"cpu": 2 << 30, "gpu": 24 << 30}
+"""Bytes of a population that are put on a device whole; of a larger one cohorts are gathered on the host."""
 _CLIENTS = 512
 """Clients gathered at a time when a population is put on a device."""
+
+
+class Cohort(NamedTuple):
+    """The clients of a round, padded: (clients, samples, ...)."""
+
+    contexts: Contexts
+    labels: Any
+    mask: jax.Array
+    clients: jax.Array
+    """(clients,) their numbers."""
+    present: jax.Array
+    """(clients,) whether each takes part; padding does not."""
+
+
+class Data(NamedTuple):
+    """A population: samples of all clients one behind the other."""
+
+    contexts: Any
+    """(samples, ...), or a pytree of such"""
+    labels: Any
+    """(samples, ...)"""
+    offsets: jax.Array
+    """(clients + 1,): samples of client c are offsets[c] to offsets[c + 1]."""
+
+
+Source: TypeAlias = Data | Callable[[NDArray[np.int32], NDArray[np.float32], int], Cohort]
+"""A population in the device's memory, or a function that gathers the cohort of a round: clients, present, round."""
+
+
+def source_of(population: Population, cap: int, samples: int, device: str, whole: bool | None = None) -> Source:
+    """Return where cohorts come from: the device's memory where the population is small enough, else the host."""
+    if whole is None:
+        whole = resident_bytes(population, cap) <= MEMORY[device]
+    return resident(population, cap) if whole else host(population, samples, cap)
 
 
 def padding(population: Population, cap: int, batch: int = 16) -> int:
@@ -78,62 +104,13 @@ def resident_bytes(population: Population, cap: int) -> int:
     )
 
 
-def model_of(
-    population: Population, name: str = "auto", hidden: int = 128, channels: tuple[int, int] = (32, 64)
-) -> Model:
-    """Return the reward model of a population: of bags of words, of square images, or linear in flat features."""
-    if name not in MODELS:
-        raise ConfigError(f"model must be one of {', '.join(MODELS)}, got {name!r}. Choose one.")
-    arms = len(population.arms)
-    if not isinstance(population.inputs, np.ndarray):
-        if name not in ("auto", "bag"):
-            raise ConfigError(f"samples of {population.name} are bags of words, got model {name!r}. Use 'bag'.")
-        return _model("bag", len(population.vocabulary), arms, 0, (0, 0))
-    shape = population.inputs.shape[1:]
-    square = len(shape) == 2 and shape[0] == shape[1] and population.inputs.dtype == np.uint8
-    if name == "bag" or (name == "cnn" and not square):
-        raise ConfigError(f"model {name!r} does not fit samples of shape {shape} in {population.name}. Use 'linear'.")
-    if name == "linear" or not square:
-        return _model("linear", int(np.prod(shape)), arms, 0, (0, 0))
-    return _model("cnn", int(shape[0]), arms, hidden, channels)
-
-
-@lru_cache(maxsize=32)
-def _model(kind: str, size: int, arms: int, hidden: int, channels: tuple[int, int]) -> Model:
-    """One object a kind: what is compiled depends on it."""
-    if kind == "cnn":
-        return cnn(arms, size, hidden, channels)
-    return (bag_of_words if kind == "bag" else linear)(size, arms)
-
-
-def pay(labels: jax.Array, arms: jax.Array, table: jax.Array) -> jax.Array:
-    """Return table[label, arm]; of a sample with several tags (bytes of 0 and 1), the sum over them."""
-    if labels.dtype == jnp.uint8:
-        return (labels * table.T[arms]).sum(axis=-1)
-    return table[labels, arms]
-
-
-def pay_all(labels: jax.Array, table: jax.Array) -> jax.Array:
-    """Return what every arm would have paid, (samples, arms)."""
-    if labels.dtype == jnp.uint8:
-        return jnp.matmul(labels.astype(jnp.float32), table)
-    return table[labels]
-
-
-@lru_cache(maxsize=8)
-def paid_by(own: OwnPay, arms: int) -> tuple[Pay, PayAll]:
-    """Return what a user's own rewards pay for one arm a sample, and for all; for sources `with_contexts`."""
-
-    def pay(given: Any, chosen: jax.Array) -> jax.Array:
-        contexts, labels = given
-        return own(contexts, labels, chosen)
-
-    def pay_all(given: Any) -> jax.Array:
-        samples = jax.tree.leaves(given)[0].shape[0]
-        every = jnp.broadcast_to(jnp.arange(arms)[:, None], (arms, samples))
-        return jax.vmap(lambda chosen: pay(given, chosen))(every).T
-
-    return pay, pay_all
+def gather(data: Data, clients: jax.Array, present: jax.Array, samples: int) -> Cohort:
+    """Return the padded samples of some clients; those beyond `samples` are left out."""
+    first = data.offsets[clients]
+    at = first[:, None] + jnp.arange(samples)
+    mask = (at < data.offsets[clients + 1][:, None]).astype(jnp.float32)
+    at = jnp.minimum(at, data.offsets[-1] - 1)
+    return Cohort(rows(data.contexts, at), rows(data.labels, at), mask, clients, present)
 
 
 def with_contexts(source: Source) -> Source:
@@ -148,42 +125,16 @@ def with_contexts(source: Source) -> Source:
     return cohort
 
 
-def greedy(scores: jax.Array) -> jax.Array:
-    """Choose the arm of the largest score."""
-    chosen: jax.Array = probabilities.greedy(scores, jnp)
-    return chosen
+def emptied(source: Source) -> Source:
+    """Return a source of clients without samples: the same shapes, and next to no work."""
+    if isinstance(source, Data):
+        return source._replace(offsets=jnp.zeros_like(source.offsets))
 
+    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
+        gathered = source(numbers, present, round_)
+        return gathered._replace(mask=jnp.zeros_like(gathered.mask))
 
-def epsilon_greedy(scores: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Choose any arm by a coin, else the greedy one."""
-    chosen: jax.Array = probabilities.epsilon_greedy(scores, epsilon, jnp)  # type: ignore[arg-type]
-    return chosen
-
-
-def softmax(scores: jax.Array, beta: jax.Array) -> jax.Array:
-    """Choose in proportion to exp(score / beta)."""
-    chosen: jax.Array = probabilities.softmax(scores, beta, jnp)  # type: ignore[arg-type]
-    return chosen
-
-
-def falcon(scores: jax.Array, mu: jax.Array, gamma: jax.Array) -> jax.Array:
-    """Choose other arms by 1 / (mu + gamma gap)."""
-    chosen: jax.Array = probabilities.falcon(scores, mu, gamma, jnp)  # type: ignore[arg-type]
-    return chosen
-
-
-POLICIES: dict[str, Policy] = {
-    "greedy": greedy, "epsilon-greedy": epsilon_greedy, "softmax": softmax, "falcon": falcon,
-}  # fmt: skip
-"""Policies whose parameters are arguments: another value does not compile again."""
-
-
-def parameters(chosen: Exploration, arms: int) -> tuple[Number, ...]:
-    """Return a policy's parameters in the order of its function."""
-    mu = arms / 5 if chosen.mu is None else chosen.mu
-    return {
-        "greedy": (), "epsilon-greedy": (chosen.epsilon,), "softmax": (chosen.beta,), "falcon": (mu, chosen.gamma),
-    }[chosen.kind]  # fmt: skip
+    return cohort
 
 
 def _contexts(x: Any) -> Any:

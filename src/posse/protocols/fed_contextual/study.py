@@ -2,8 +2,9 @@
 
     python -m posse.protocols.fed_contextual.study --data prepared.npz --jobs jobs.json --out results --device gpu
 
-Seeds and rates of a grid run side by side on a GPU and one after the other on a CPU. A job whose results are there is
-skipped, so that a study that was stopped is started again by the same command.
+Seeds and rates of a grid run side by side on a GPU and one after the other on a CPU; both give the same numbers, to
+rounding. A job whose results are there is skipped, so that a study that was stopped is started again by the same
+command.
 """
 
 from __future__ import annotations
@@ -11,14 +12,231 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from posse.core.errors import ConfigError, PosseError
+from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load
-from posse.protocols.fed_contextual.bench import Bench, Progress
-from posse.protocols.fed_contextual.jobs import Job, read_jobs
-from posse.protocols.fed_contextual.results import average_rewards, read, write
+from posse.problems.populations.worlds import Rewards, Scenario, scenario
+from posse.protocols.fed_contextual import tasks
+from posse.protocols.fed_contextual.cohorts import Schedule, room
+from posse.protocols.fed_contextual.jobs import Job, Result, average_rewards, read, read_jobs, write
+from posse.protocols.fed_contextual.models import Model, Tree, model_of, shape_of
+from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin, optimiser
+from posse.protocols.fed_contextual.sources import Data, Source, host, padding, source_of, with_contexts
+from posse.protocols.fed_contextual.tasks import OwnPay, Rates, Task, policy_of
+from posse.protocols.fed_contextual.training import Plan, Run, joined, train, train_many
+
+DEVICES = ("cpu", "gpu")
+SIDE = {"cpu": 1, "gpu": 8}
+"""Runs side by side, at most."""
+TOGETHER = {"cpu": 10, "gpu": 50}
+"""Rounds in one call, at most."""
+
+Progress = Callable[[Job, int, int, float], None]
+"""Called with the job, rounds done of all its runs, rounds in all, and rounds a second."""
+
+_optimiser = lru_cache(optimiser)
+"""One object a name: what is compiled depends on it."""
+
+
+class Own(NamedTuple):
+    """A user's own model and rewards, instead of those of the population and the scenario."""
+
+    model: Model | None = None
+    pay: OwnPay | None = None
+
+
+NOTHING = Own()
+
+
+@dataclass
+class Bench:
+    """A population on a device, and what jobs share: data put there once, and first models once pre-trained."""
+
+    population: Population
+    device: str = "cpu"
+    side: int | None = None
+    """Runs side by side; 8 on a GPU, 1 on a CPU."""
+    lanes: int | None = None
+    """Clients side by side; a cohort on a GPU, 1 on a CPU."""
+    resident: bool | None = None
+    """Whether the population is put on the device whole; if left out, where it is small enough."""
+    own: Own = NOTHING
+    """A user's own model and rewards."""
+    _sources: dict[tuple[int, int], Source] = field(default_factory=dict)
+    _pretrained: dict[tuple[Any, ...], Tree] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        device_of(self.device)
+
+    def source(self, cap: int, samples: int) -> Source:
+        """Return where cohorts come from: the device's memory, or the host's disk if that is too small."""
+        if (cap, samples) not in self._sources:
+            made = source_of(self.population, cap, samples, self.device, self.resident)
+            self._sources[cap, samples] = made if self.own.pay is None else with_contexts(made)
+        return self._sources[cap, samples]
+
+    def plan(self, job: Job, world: Scenario) -> Plan:
+        """Plan the bandit phase of a job."""
+        return bandit(job, self.population, world, self.lanes or lanes_of(job, self.device), self.own)
+
+    def pretraining(
+        self, plan: Plan, job: Job, world: Scenario, seed: int, together: int, source: Source | None = None
+    ) -> Iterator[State]:
+        """Pre-train the model of a seed on all rewards of some clients; yields states, some rounds apart."""
+        before = supervised(plan, job, self.population, world, seed, self.own)
+        source = self.source(job.cap, before.schedule.samples) if source is None else source
+        return (state for state, _ in train(before, begin(before.task, seed), source, seed, together=together))
+
+    def side_by_side(self, runs: int, source: Source) -> int:
+        """Return how many runs go side by side: one alone does not fill a GPU."""
+        return side_of(runs, self.side or SIDE[self.device]) if isinstance(source, Data) else 1
+
+    def run(self, job: Job, progress: Progress | None = None) -> Result:
+        """Run a job."""
+        with jax.default_device(device_of(self.device)):
+            return self._run(job, progress)
+
+    def _run(self, job: Job, progress: Progress | None) -> Result:
+        began = time.perf_counter()
+        world = scenario(job.scenario, self.population, job.pretraining.clients)
+        plan = self.plan(job, world)
+        first = {seed: self._first(plan, job, world, seed) if world.pretrained else None for seed in job.seeds}
+        parts: list[list[Measured]] = [[] for _ in job.runs]
+        done, total, started = 0, len(parts) * job.rounds, time.perf_counter()
+        source, together = self.source(job.cap, plan.schedule.samples), self._together(plan.schedule.rounds)
+        side = self.side_by_side(len(parts), source)
+        for low in range(0, len(parts), side):
+            runs = [Run(*one, begin(plan.task, one[2], first[one[2]])) for one in job.runs[low : low + side]]
+            for after in train_many(plan, runs, source, side=side, together=together):
+                for at, (_, seen) in enumerate(after, low):
+                    parts[at].append(seen)
+                    done += len(np.asarray(seen.reward))
+                if progress is not None:
+                    progress(job, done, total, done / (time.perf_counter() - started))
+        about = {"device": self.device, "seconds": time.perf_counter() - began, "jax": jax.__version__}
+        return Result(json.loads(job.to_json()), _assembled(job, [joined(one) for one in parts]), about)
+
+    def _first(self, plan: Plan, job: Job, world: Scenario, seed: int) -> Tree:
+        """Pre-train the model of a seed; jobs that pre-train alike share it."""
+        key = (job.scenario, astuple(job.pretraining), job.model, job.hidden, job.channels, job.cohort,
+               job.batch, job.cap, job.clip, job.quantile, seed)  # fmt: skip
+        if key not in self._pretrained:
+            together = self._together(job.pretraining.rounds)
+            *_, last = self.pretraining(plan, job, world, seed, together)
+            self._pretrained[key] = last.params
+        return self._pretrained[key]
+
+    def _together(self, rounds: int) -> int:
+        """Rounds in one call: all calls alike, so that one program does."""
+        return max(d for d in range(1, min(TOGETHER[self.device], rounds) + 1) if rounds % d == 0)
+
+
+def _assembled(job: Job, runs: list[Measured]) -> Measured:
+    """Put runs together, by pairs of rates and seeds."""
+    shape = (len(job.pairs), len(job.seeds), -1)
+    return Measured(*(np.stack(column).reshape(shape) for column in zip(*runs, strict=True)))
+
+
+# What rounds work on, from a job ------------------------------------------------------------------------------------
+
+
+def check_own(own: Own, population: Population) -> None:
+    """Refuse a model that does not score the arms, and rewards that are not one a sample."""
+    gather, pad = host(population, population.largest, population.largest), population.largest
+    assert callable(gather)
+    one = gather(np.zeros(1, np.int32), np.ones(1, np.float32), 0)
+    contexts, labels = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), (one.contexts, one.labels))
+    if own.model is not None:
+        shape = jax.eval_shape(own.model.scores, shape_of(own.model), contexts).shape
+        if shape != (wanted := (pad, len(population.arms))):
+            raise ConfigError(f"a model must give scores of shape {wanted}, samples x arms, got {shape}. Correct it.")
+    if own.pay is not None:
+        shape = jax.eval_shape(own.pay, contexts, labels, jnp.zeros(pad, jnp.int32)).shape
+        if shape != (pad,):
+            raise ConfigError(f"pay must give one reward a sample, {(pad,)}, got {shape}. Correct it.")
+
+
+def bandit(job: Job, population: Population, world: Scenario, lanes: int = 1, own: Own = NOTHING) -> Plan:
+    """Plan the bandit phase, with the first pair of rates; a sum under noise, or of coins, has a fixed divisor."""
+    arms, explore = len(population.arms), job.exploration()
+    model = own.model or model_of(population, job.model, job.hidden, job.channels)
+    pay, pay_all = (tasks.pay, tasks.pay_all) if own.pay is None else tasks.paid_by(own.pay, arms)
+    task = Task(
+        model, policy_of(type(explore)), pay, _optimiser(job.optimiser), Clipping(job.clip, job.quantile), pay_all,
+        job.batch, job.loss, lanes, job.levels, job.learns, job.centralised,
+    )  # fmt: skip
+    expected = (job.noise or job.sampling == "poisson") and not job.centralised
+    rates = Rates(
+        *job.pairs[0], job.noise, float(job.cohort) if expected else 0.0, explore.values(arms),
+        _tables(world.rewards, own),
+    )  # fmt: skip
+    schedule = Schedule(
+        job.rounds, population.clients, job.cohort, job.deploy_every, padding(population, job.cap, job.batch),
+        job.sampling, answers=job.answers(),
+    )  # fmt: skip
+    drift = job.drifts(arms)
+    return Plan(task, rates, schedule, None if drift is None else lambda at: world.rewards.at(drift, at).table)
+
+
+def supervised(plan: Plan, job: Job, population: Population, world: Scenario, seed: int, own: Own = NOTHING) -> Plan:
+    """Plan pre-training before a plan's bandit phase: rounds on all rewards of some clients, without noise."""
+    assert world.before is not None
+    before = job.pretraining
+    task = plan.task._replace(optimiser=_optimiser(before.optimiser), levels=0, learns=True, centralised=False)
+    seen = None if world.pretrained_arms is None else jnp.asarray(world.pretrained_arms)
+    rates = Rates(before.client_rate, before.server_rate, pays=_tables(world.before, own), seen=seen)
+    schedule = plan.schedule._replace(
+        rounds=before.rounds, clients=before.clients, cohort=min(job.cohort, before.clients), sampling="fixed",
+        supervised=True, among=tuple(world.initial(population.clients, seed).tolist()), deploy_every=before.rounds,
+    )  # fmt: skip
+    return Plan(task, rates, schedule)
+
+
+def lanes_of(job: Job, device: str) -> int:
+    """Return how many clients are worked on side by side: a cohort on a GPU, one on a CPU."""
+    return room(job.cohort, job.sampling) if device == "gpu" else 1
+
+
+def side_of(runs: int, most: int) -> int:
+    """Return how many runs go side by side, so that all groups are of one size.
+
+    >>> side_of(9, 8), side_of(3, 8), side_of(5, 1)
+    (5, 3, 1)
+    """
+    groups = -(-runs // most)
+    return -(-runs // groups)
+
+
+def device_of(name: str) -> jax.Device:
+    """Return a device by kind, or say that there is none."""
+    if name not in DEVICES:
+        raise ConfigError(f"device must be one of {', '.join(DEVICES)}, got {name!r}. Choose one.")
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError:
+        raise ConfigError(
+            f"JAX {jax.__version__} sees no {name} here, only {jax.default_backend()}. Use --device cpu, or install "
+            "JAX for the machine's accelerator: pip install 'jax[cuda12]'."
+        ) from None
+
+
+def _tables(rewards: Rewards, own: Own) -> tuple[jax.Array, ...]:
+    """Return what `pay` is given beside labels: the table, which a user's own function does without."""
+    return () if own.pay is not None else (jnp.asarray(rewards.table, jnp.float32),)
+
+
+# From the command line ------------------------------------------------------------------------------------------------
 
 
 def run_jobs(bench: Bench, jobs: Iterable[Job], out: Path, progress: Progress | None = None) -> Iterator[Path]:

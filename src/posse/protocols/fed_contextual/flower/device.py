@@ -1,77 +1,90 @@
-"""What a device computes in a round: the client of the simulator, for one device.
+"""What a device computes in a round: the client of the simulator, with the task that the run's settings describe.
 
-`acted` and `learnt` call `client.act`, `client.learn`, `aggregation.clip` and `aggregation.whole` with the keys that
-the simulator would take: (seed, purpose, round, client).
+The same model, policy, losses, clipping and optimiser, and the keys that the simulator would take: (seed, purpose,
+round, client).
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache
+from pathlib import Path
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from posse.protocols.fed_contextual.aggregation import clip, whole
-from posse.protocols.fed_contextual.client import Log, act, learn
-from posse.protocols.fed_contextual.flower.samples import Samples
-from posse.protocols.fed_contextual.keys import ACT, ROUNDING, SHUFFLE, key_of
-from posse.protocols.fed_contextual.rounds import Rates, Task
-from posse.protocols.fed_contextual.trees import Tree
+from posse.core.errors import DataError
+from posse.protocols.fed_contextual import client
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.models import Model, Tree, named_model, read_model, shape_of, tree_of
+from posse.protocols.fed_contextual.server import Clipping, optimiser
+from posse.protocols.fed_contextual.tasks import Rates, Task, pay, policy_of
 
+acted = jax.jit(client.acted, static_argnames=("task", "alone"))
+"""Act on the device's samples with the deployed model, and log it."""
+learnt = jax.jit(client.learnt, static_argnames=("task", "alone"))
+"""Learn from the log: the clipped update, and what is measured."""
 
-class Who(NamedTuple):
-    """Whose draws, and of which round."""
-
-    seed: int
-    round: int
-    client: int
-
-
-class Learnt(NamedTuple):
-    """What a device has for the server."""
-
-    update: Tree
-    """Clipped; whole numbers where sums are secure."""
-    within: jax.Array
-    """1 where it was within the norm."""
-    told: jax.Array
-    """Rewards, samples and probabilities of the chosen arms, added up."""
+TASK = (
+    "model", "features", "arms", "policy", "loss", "batch", "optimiser", "clip", "quantile", "secure", "levels",
+)  # fmt: skip
+"""The settings that a task depends on."""
 
 
-def acted(task: Task, rates: Rates, deployed: Tree, samples: Samples, who: Who) -> Log:
-    """Act on the device's samples with the deployed model, and log it."""
-    log: Log = _acted(task, rates, deployed, *samples, who)
-    return log
+def task_of(settings: DeviceSettings) -> Task:
+    """Return the task; one object for the same task, since what is compiled depends on it."""
+    return _task(DeviceSettings(**{name: getattr(settings, name) for name in TASK}))
 
 
-def learnt(task: Task, rates: Rates, params: Tree, log: Log, limit: float, who: Who) -> Learnt:
-    """Learn from the log: the clipped update, and what is measured."""
-    found: Learnt = _learnt(task, rates, params, log, jnp.float32(limit), who)
-    return found
+@lru_cache(maxsize=8)
+def _task(settings: DeviceSettings) -> Task:
+    return Task(
+        model_of(settings), policy_of(type(settings.exploration())), pay, optimiser(settings.optimiser),
+        Clipping(settings.clip, settings.quantile), batch=settings.batch, loss=settings.loss,
+        levels=settings.rounded_to,
+    )  # fmt: skip
 
 
-@partial(jax.jit, static_argnames="task")
-def _acted(
-    task: Task, rates: Rates, deployed: Tree, contexts: Any, labels: Any, mask: jax.Array, who: Who
-) -> Log:  # fmt: skip
-    def policy(scores: jax.Array) -> jax.Array:
-        return task.policy(scores, *rates.explore)
+def rates_of(settings: DeviceSettings) -> Rates:
+    """Return learning rates, parameters of the policy, and what arms pay: 1 for a label or tag of the sample, else 0.
 
-    def pay(labels: Any, arms: jax.Array) -> jax.Array:
-        return task.pay(labels, arms, *rates.pays)
-
-    key = key_of(jnp.uint32(who.seed), ACT, who.round, who.client)
-    return act(task.model, deployed, policy, pay, contexts, labels, mask, key, alone=True)
+    The noise itself is added to the sum before the step.
+    """
+    explore = settings.exploration().values(settings.arms)
+    divisor = float(settings.cohort) if settings.noise else 0.0
+    return Rates(
+        settings.client_rate, settings.server_rate, divisor=divisor, explore=explore, pays=(jnp.eye(settings.arms),)
+    )
 
 
-@partial(jax.jit, static_argnames="task")
-def _learnt(task: Task, rates: Rates, params: Tree, log: Log, limit: jax.Array, who: Who) -> Learnt:
-    seed = jnp.uint32(who.seed)
-    order = key_of(seed, SHUFFLE, who.round, who.client)
-    update = learn(task.model, params, log, rates.client, order, batch=task.batch, loss=task.loss, alone=True)
-    update, within = clip(update, limit)
-    if task.levels:
-        update = whole(update, limit / task.levels, key_of(seed, ROUNDING, who.round, who.client))
-    told = jnp.stack([log.rewards.sum(), log.mask.sum(), (log.probabilities * log.mask).sum()])
-    return Learnt(update, within, told)
+def model_of(settings: DeviceSettings) -> Model:
+    """Return the reward model."""
+    return named_model(settings.model, settings.side if settings.model == "cnn" else settings.features, settings.arms)
+
+
+def first_model(settings: DeviceSettings) -> Tree | None:
+    """Return the parameters to begin from, of `model.npz` of a run on devices or of a state that the simulator kept;
+    none where they are to be drawn."""
+    if not settings.start:
+        return None
+    path, like = Path(settings.start).expanduser(), shape_of(model_of(settings))
+    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
+    try:
+        leaves = read_model(path, len(shapes))
+    except FileNotFoundError:
+        raise DataError(f"there is no first model {path}. Correct 'start'.") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise DataError(
+            f"the first model {path} cannot be read ({error}). Take model.npz of a run, or a state that "
+            "'posse run fed-contextual --keep' wrote."
+        ) from None
+    if [leaf.shape for leaf in leaves] != shapes:
+        shown = ", ".join(str(leaf.shape) for leaf in leaves)
+        raise DataError(
+            f"{path} holds arrays of shapes {shown}, and a {settings.model} model of {settings.features} features and "
+            f"{settings.arms} arms has {', '.join(map(str, shapes))}. Set model, features and arms to fit it."
+        )
+    if not all(leaf.dtype.kind == "f" and np.isfinite(leaf).all() for leaf in leaves):
+        raise DataError(f"{path} must hold finite numbers. Take another model.")
+    return tree_of([leaf.astype(np.float32) for leaf in leaves], like)

@@ -1,14 +1,20 @@
-"""Asking nodes and waiting for them: who is there, who is asked, who answered in time.
+"""The fleet as the server sees it: which nodes are there, which are asked, which answer in time, and sums of them.
 
 Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
 ids), else the operating system's. A node that did not answer is left out for some rounds as long as others are enough.
-
 Under noise every node that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and
 nobody is drawn for being reliable.
+
+A secure sum is the five stages of `posse.privacy.aggregation` as five exchanges with the nodes: the server moves sealed
+shares and adds masked words; it holds no single update. Names in the terms are fingerprints of the nodes' registered
+keys. A stage is over when all have answered or the time is; a round that lost more devices than the plan allows for, or
+has fewer left than `least`, gives no sum and is done again with other terms. Devices whose shares do not open, or give
+no secret, are left out of it, and of some rounds more, as long as others are enough.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import time
@@ -16,16 +22,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flwr.app import Message, MessageType, RecordDict
+import jax
+import numpy as np
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from numpy.typing import NDArray
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
+from posse.privacy.aggregation import Server, Stage, Terms, from_ring, plan
+from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.cohorts import draw
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.flower.client_app import SECURE
+from posse.protocols.fed_contextual.flower.settings import FEWEST, DeviceSettings
+from posse.protocols.fed_contextual.models import Leaves, Tree, tree_of
+from posse.protocols.fed_contextual.server import State
 
+KIND = f"train.{SECURE}"
 LOOK = 0.3
 """Seconds between two looks for answers."""
 REST = 5
 """Rounds for which a silent node is left out."""
+
+
+MOST = 1e30
+"""Rewards of a device, added up, are smaller."""
+Sum = tuple[Tree, list[float], list[Any]]
+"""A sum of updates; rewards, samples, probabilities, devices and updates within the norm; and who is in it."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +62,11 @@ class Node:
 
 @dataclass
 class Fleet:
-    """The nodes of a run; `told` is called with what goes wrong."""
+    """The nodes of a run; `warn` is called with what goes wrong."""
 
     grid: Any
     settings: DeviceSettings
-    told: Callable[[str], None]
+    warn: Callable[[str], None]
     last: str = ""
     """The last thing that went wrong."""
     in_vain: int = 0
@@ -55,9 +77,9 @@ class Fleet:
     _begun: bool = False
 
     def say(self, text: str) -> None:
-        """Tell what went wrong, and remember it."""
+        """Report what went wrong, and remember it."""
         self.last = text
-        self.told(text)
+        self.warn(text)
 
     def cohort(self, round_: int) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
@@ -132,7 +154,134 @@ class Fleet:
 
     def _present(self) -> Sequence[Node]:
         try:
-            found = [Node(one.node_id, one.name, one.public_key) for one in self.grid.get_nodes()]
+            nodes = [Node(one.node_id, one.name, one.public_key) for one in self.grid.get_nodes()]
         except (AttributeError, NotImplementedError):  # a simulation's grid
-            found = [Node(one) for one in self.grid.get_node_ids()]
-        return sorted(found, key=lambda node: (node.name, node.id))
+            nodes = [Node(one) for one in self.grid.get_node_ids()]
+        return sorted(nodes, key=lambda node: (node.name, node.id))
+
+
+# Sums -----------------------------------------------------------------------------------------------------------------
+
+
+def sum_of(fleet: Fleet, nodes: Sequence[Node], state: State, run_id: str) -> Sum | None:
+    """Ask devices for their updates and add them; None where too few answered."""
+    every = fleet.settings.deploy_every
+    order = wire.order_of(state, int(state.round) // every * every)
+    return secure_sum(fleet, nodes, state, order, run_id) if fleet.settings.secure else _sum(fleet, nodes, state, order)
+
+
+def _sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict) -> Sum | None:
+    """Add updates one after the other in the order of the draw, as the simulator adds a cohort."""
+    like, number = jax.tree.leaves(state.params), int(state.round)
+    kind = np.int32 if fleet.settings.rounded_to else np.float32
+    total, sums, who = [np.zeros(leaf.shape, kind) for leaf in like], np.zeros(5, np.float32), []
+    for node, reply in fleet.ask(dict.fromkeys(nodes, order), number).items():
+        try:
+            update, measured, client = _read(reply, fleet.settings, like, float(state.limit))
+        except Exception as error:  # whatever one device sends, it ends no run
+            fleet.say(f"round {number + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
+            continue
+        total = [one + other for one, other in zip(total, update, strict=True)]
+        sums += measured
+        who.append(client)
+    return None if len(who) < fleet.settings.least else (tree_of(total, state.params), sums.tolist(), who)
+
+
+def _read(
+    reply: RecordDict, settings: DeviceSettings, like: list[Any], limit: float
+) -> tuple[Leaves, NDArray[np.float32], int]:
+    """Read a device's answer: its update, what it measured, its number; what no honest device sends is refused."""
+    metrics: Any = reply[wire.TOLD]
+    known: Any = reply[wire.ROUND]
+    update = wire.unpacked(reply[wire.UPDATE])
+    wire.check_update(update, like, limit, settings.rounded_to)
+    reward, samples, probability, within = (
+        float(metrics[name]) for name in ("reward", "samples", "probability", "within")
+    )
+    if not (0 <= probability <= samples + 1 <= settings.samples + 1 and 0 <= within <= 1 and abs(reward) < MOST):
+        raise ProtocolError("what is measured must be of at most as many samples as a device has.")
+    return update, np.array([reward, samples, probability, 1.0, within], np.float32), int(known["client"])
+
+
+def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict, run_id: str) -> Sum | None:
+    """Add the updates of a cohort under masks, as whole numbers; None where too few were left."""
+    number, like = int(state.round), jax.tree.leaves(state.params)
+    length = sum(int(leaf.size) for leaf in like) + wire.MEASURED
+    by_name = _named(_unsuspected(fleet, nodes, number))
+    try:
+        terms = _terms(fleet, by_name, number, length, run_id, wire.subject_of(order, fleet.settings))
+    except ConfigError as error:
+        fleet.say(f"round {number + 1}: {error}")
+        return None
+    server = Server(terms)
+    orders = {name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients}
+    for stage in list(Stage)[:-1]:
+        _take(fleet, server, by_name, orders, number)
+        try:
+            actions = server.close(stage)
+            _check_least(fleet, server)
+        except ProtocolError as error:
+            fleet.say(f"round {number + 1}: {error}")
+            return None
+        finally:
+            fleet.suspected.update({by_name[name][0].id: number for name in server.suspects})
+        orders = {
+            action[1]: _order(server.stage, **{wire.MESSAGE: wire.encode(action[2])})
+            for action in actions
+            if isinstance(action, tuple)
+        }
+        if server.stage == Stage.MASKED:
+            for one in orders.values():
+                one.update(order)
+    shapes = [tuple(leaf.shape) for leaf in like]
+    leaves, (reward, samples, probability, within) = wire.split(from_ring(server.total), shapes)
+    sums = [reward, samples, probability, float(len(server.survivors)), within]
+    return tree_of(leaves, state.params), sums, list(server.survivors)
+
+
+def _check_least(fleet: Fleet, server: Server) -> None:
+    """Give a round with too few survivors up before its sum is known."""
+    left, least = len(server.survivors), fleet.settings.least
+    if server.stage > Stage.MASKED and left < least:
+        raise ProtocolError(f"a round needs {least} answers, got {left}.")
+
+
+def _unsuspected(fleet: Fleet, nodes: Sequence[Node], number: int) -> Sequence[Node]:
+    """Leave out whoever was suspected lately, as long as others are enough."""
+    kept = [node for node in nodes if fleet.suspected.get(node.id, -REST) + REST <= number]
+    return kept if len(kept) >= max(FEWEST, fleet.settings.least) else nodes
+
+
+def _named(nodes: Sequence[Node]) -> dict[str, tuple[Node, bytes]]:
+    named: dict[str, tuple[Node, bytes]] = {}
+    for node in nodes:
+        if not node.public:
+            raise ConfigError(
+                "secure sums need nodes with registered keys. Start the SuperLink with --enable-supernode-auth."
+            )
+        public = wire.identity_of(node.public)
+        named[fingerprint(public)] = (node, public)
+    return dict(sorted(named.items()))
+
+
+def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str, subject: bytes) -> Terms:
+    settings = fleet.settings
+    made = plan(len(by_name), corrupt=settings.corrupt, dropout=settings.dropout)
+    identities = tuple(public for _, public in by_name.values())
+    return Terms(run_id, number, tuple(by_name), identities, length, made, os.urandom(32), subject)
+
+
+def _take(
+    fleet: Fleet, server: Server, by_name: Mapping[str, tuple[Node, bytes]], orders: Mapping[str, RecordDict], at: int
+) -> None:  # fmt: skip
+    """Send the orders of a stage and hand the answers to the server; a wrong one counts as none."""
+    names = {by_name[name][0].id: name for name in orders}
+    for node, reply in fleet.ask({by_name[name][0]: order for name, order in orders.items()}, at, KIND).items():
+        try:
+            server.receive(names[node.id], wire.decode(reply[wire.STAGE][wire.MESSAGE]))
+        except (KeyError, TypeError, ValueError, ProtocolError) as error:
+            fleet.say(f"round {at + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
+
+
+def _order(stage: Stage, **content: bytes) -> RecordDict:
+    return RecordDict({wire.STAGE: ConfigRecord({wire.STAGE: int(stage), **content})})

@@ -81,17 +81,17 @@ class Crew:
         return made
 
     def stop(self, patience: float = PATIENCE) -> None:
-        """Stop everything, kindly and then not."""
+        """Stop everything: gracefully, then by force."""
         left = {process.handle.pid for process in self.processes if process.alive} | self.others()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _tell(left, number)
+            _signal(left, number)
             end = time.monotonic() + patience
             while left and time.monotonic() < end:
                 for process in self.processes:
                     process.handle.poll()
                 left = {process.handle.pid for process in self.processes if process.alive} | self.others()
                 if number == signal.SIGKILL:
-                    _tell(left, number)
+                    _signal(left, number)
                 time.sleep(0.05)
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):
@@ -114,7 +114,7 @@ def program(name: str) -> str:
     return str(path)
 
 
-def _tell(numbers: set[int], what: signal.Signals) -> None:
+def _signal(numbers: set[int], what: signal.Signals) -> None:
     for number in numbers:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(number, what)

@@ -4,7 +4,7 @@ A node's configuration says which (`flower-supernode --node-config`):
 
 | key | means |
 |---|---|
-| `data` | a prepared population (.npz or a folder, see `populations.prepared`), or `digits` for a trial |
+| `data` | a prepared population (.npz or a folder, see `posse.problems.prepared`), or `digits` for a trial |
 | `client`, `partition-id` | the client's number in it; also the device's number in the run's draws |
 | `log` | instead of data: an .npz of `contexts`, `arms`, `rewards`, `probabilities` that an application wrote |
 | `model` | where to write the deployed model (.npz), for the application to act with |

@@ -1,4 +1,7 @@
-"""What a run on devices is told: the keys of `[tool.flwr.app.config]`, of `flwr run --run-config` and of flags."""
+"""Settings of a run on devices: the keys of `[tool.flwr.app.config]`, of `flwr run --run-config` and of flags.
+
+Also the names of the files in the folder of a run.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,23 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from posse.core.errors import ConfigError
-from posse.core.settings import Settings
-from posse.privacy.dp.guarantee import check_delta
+from posse.policies.contextual.explorations import Exploration
+from posse.policies.contextual.registry import exploration, parameters_of
 from posse.protocols.fed_contextual.cohorts import room
+from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
+STATE, SPENT, PROGRESS = "state.npz", "spent.json", "progress.jsonl"
+MODEL, RESULT, FAILED = "model.npz", "result.json", "failed.txt"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
-RING = 1 << 31
 FEWEST = 3
 """Devices of a secure round at least."""
 FAR = 9.0
 """Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
 
-class DeviceSettings(Settings):
+class DeviceSettings(LearningSettings):
     """A run on devices. All values are words, numbers and switches: Flower carries no others."""
 
     model: Literal["linear", "cnn", "bag"] = "linear"
@@ -33,12 +36,10 @@ class DeviceSettings(Settings):
     """Numbers of a sample (linear), pixels of an image (cnn), or words of the vocabulary (bag of words)."""
     arms: Annotated[int, Field(ge=2)] = 10
     """Arms of the bandit."""
-    policy: Literal["greedy", "epsilon-greedy", "softmax", "falcon"] = "softmax"
-    """How devices explore."""
+    policy: Published = "softmax"
+    """How devices choose an arm from the predicted rewards."""
     explore: Annotated[float, Field(ge=0)] = 0.0
     """Epsilon of epsilon-greedy, temperature of softmax, gamma of FALCON; 0: as published, .05, .05 and 1000."""
-    loss: Literal["regression", "importance"] = "regression"
-    """Loss of a device's own log."""
     rounds: Count = 3
     """Federated rounds."""
     cohort: Count = 3
@@ -53,24 +54,14 @@ class DeviceSettings(Settings):
     """Devices act once for a deployed model and learn from that log in every round, instead of acting anew."""
     samples: Count = 128
     """Samples of a device at most."""
-    batch: Count = 16
-    """Samples a step of training."""
     client_rate: Positive = 0.05
     """Learning rate of devices."""
     server_rate: Positive = 0.05
     """Learning rate of the server."""
-    optimiser: Literal["adam", "optax-adam", "sgd"] = "adam"
-    """What the server does with the mean update."""
-    clip: Positive = 1.0
-    """Norm to which updates are clipped, or the first one."""
     quantile: Share = 0.0
     """Fraction of updates that should be within the norm, which then follows it; 0 keeps it fixed, as noise needs."""
-    noise: Annotated[float, Field(ge=0)] = 0.0
-    """Noise multiplier: standard deviation of the noise on a round's sum, in clipping norms; 0 for none."""
     devices: Annotated[int, Field(ge=0)] = 0
     """Under noise, the devices of the fleet: a round draws each that is connected with the chance cohort / devices."""
-    delta: float = 1e-6
-    """Delta of the figures of privacy; below 1 / devices."""
     limit: Annotated[float, Field(ge=0)] = 0.0
     """Largest epsilon (with delta) that may be spent on a device: training stops before it is more; 0 for none."""
     data: str = "digits"
@@ -119,19 +110,11 @@ class DeviceSettings(Settings):
         return self
 
     def _check_noise(self) -> None:
-        check_delta(self.delta)
-        for name in ("limit", "devices"):
-            if getattr(self, name) and not self.noise:
-                raise ConfigError(
-                    f"{name} goes with noise, got {name} {getattr(self, name):g} and noise 0. Give noise."
-                )
+        self.check_protection()
         if not self.noise:
+            if self.devices:
+                raise ConfigError(f"devices goes with noise, got devices {self.devices} and noise 0. Give noise.")
             return
-        if self.quantile:
-            raise ConfigError(
-                f"a clip that follows the updates tells more than is accounted for, got quantile {self.quantile:g} and "
-                f"noise {self.noise:g}. Fix the clip with quantile 0."
-            )
         if self.least > 1:
             raise ConfigError(
                 f"under noise a round counts with whoever answers: least must be 1, got {self.least}. Leave it out."
@@ -141,11 +124,12 @@ class DeviceSettings(Settings):
                 f"noise needs devices, the number among which a cohort of {self.cohort} is drawn, got {self.devices}. "
                 "Give it: the smaller a share of them a round draws, the less it costs."
             )
-        if self.delta * self.devices >= 1:
-            raise ConfigError(
-                f"delta must be below 1 / devices = {1 / self.devices:.3g}, got {self.delta:g}: a larger one allows to "
-                "publish a device's data whole. Lower it."
-            )
+        self.check_delta(self.devices)
+
+    def exploration(self) -> Exploration:
+        """Return the policy; FALCON's mu is a fifth of the arms, as published."""
+        known = parameters_of(self.policy)[-1:] if self.explore else ()
+        return exploration(self.policy, dict.fromkeys(known, self.explore))
 
     @property
     def most_drawn(self) -> int:

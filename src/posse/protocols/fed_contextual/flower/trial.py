@@ -26,11 +26,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from posse.core.errors import DataError, LinkError, PosseError
-from posse.protocols.fed_contextual.flower.identities import LinkFiles, NodeKeys, make_link, make_node
-from posse.protocols.fed_contextual.flower.places import FAILED, PROGRESS, RESULT, STATE
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
-from posse.protocols.fed_contextual.flower.project import write_project
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
+from posse.protocols.fed_contextual.flower.settings import FAILED, PROGRESS, RESULT, STATE, DeviceSettings
 from posse.runtime.local import to_toml
 
 HOST = "127.0.0.1"

@@ -1,0 +1,225 @@
+"""From what rounds showed to a record: curves, averages, what is earned without a model, privacy spent, remarks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.privacy.dp.sampled import Accountant
+from posse.protocols.fed_contextual.levels import leaks, level_of, not_covered, proved
+from posse.protocols.fed_contextual.remarks import (
+    baselines,
+    diverged,
+    large_inputs,
+    not_deployed,
+    squared_norm,
+    wide_clip,
+)
+from posse.protocols.fed_contextual.server import Measured
+from posse.protocols.fed_contextual.settings import FedSettings, Setup
+from posse.protocols.fed_contextual.training import joined
+from posse.results.record import Record, points_of
+from posse.results.values import JSON, plain_dict
+
+Floats = NDArray[np.float64]
+Summary = dict[str, str | float | int]
+
+KIND = "fed-contextual"
+WORDS = {"step": "round", "pull": "decision", "party": "device"}
+
+
+@dataclass
+class Outcome:
+    """What one run showed, up to where it came."""
+
+    seed: int
+    parts: list[Measured] = field(default_factory=list)
+    rounds: int = 0
+    """Rounds done."""
+    estimated: object = None
+    """What another policy would earn, or why that cannot be estimated."""
+
+    def add(self, some: Measured) -> None:
+        """Put further rounds behind those that were there."""
+        self.parts.append(some)
+        self.rounds += len(np.asarray(some.reward))
+
+    @property
+    def seen(self) -> Measured:
+        """What all rounds showed."""
+        self.parts[:] = [joined(self.parts)]
+        return self.parts[0]
+
+    def column(self, name: str) -> Floats:
+        """One number a round."""
+        return np.asarray(getattr(self.seen, name) if self.parts else [], np.float64)
+
+
+@dataclass
+class Clock:
+    """Time of rounds, without compiling and pre-training."""
+
+    rounds: int = 0
+    wall: float = 0.0
+
+
+def record_of(
+    settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float, status: str
+) -> Record:
+    """Make the record; of an interrupted one only the runs that came furthest count."""
+    kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
+    done = max((outcome.rounds for outcome in outcomes), default=0)
+    outcomes = [outcome for outcome in outcomes if outcome.rounds == done > 0]
+    points = points_of(setup.rounds, settings.points)
+    points = points[points <= done]
+    curves = [outcome.column("reward")[:done].cumsum()[points - 1] for outcome in outcomes]
+    config = _config(settings, setup)
+    return Record(
+        kind=KIND,
+        config=config,
+        problem={**plain_dict(setup.population.describe(), "problem"), "names": list(setup.population.arms),
+                 "words": dict(WORDS)},
+        level=level_of(settings.noise, settings.levels),
+        leaks=leaks(config),
+        seeds=tuple(outcome.seed for outcome in outcomes),
+        steps=points,
+        reward=np.array(curves).reshape(len(outcomes), len(points)),
+        total=tuple(float(outcome.column("reward").sum()) for outcome in outcomes),
+        pulls=_pulls(outcomes),
+        status=status,
+        privacy=_privacy(settings, setup, done),
+        seconds=seconds,
+        summary={
+            **_summary(settings, setup, outcomes, clock), **({"rounds_kept": kept} if kept else {}),
+        },
+    )  # fmt: skip
+
+
+def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
+    """How often each arm was chosen, (runs, arms); no arms where a run was taken up that had not counted."""
+    counts = [outcome.seen.pulls for outcome in outcomes]
+    known = [np.asarray(one, np.int64) for one in counts if one is not None]
+    return np.array(known) if known and len(known) == len(counts) else np.zeros((len(outcomes), 0), np.int64)
+
+
+def _privacy(settings: FedSettings, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
+    """Return what the rounds of a run prove: by the ledger's accountant, and by RDP where that is another."""
+    made = setup.mechanism
+    if made is None or not done:
+        return ()
+    accountants: tuple[Accountant, ...] = ("pld", "rdp") if made.sampling == "poisson" else ("rdp",)
+    entries = proved(made, done, settings.delta, accountants, more=not_covered(settings.resolved()))
+    return tuple(plain_dict(entry, "guarantee") for entry in entries)
+
+
+def _config(settings: FedSettings, setup: Setup) -> dict[str, JSON]:
+    """Every setting with the value that was used."""
+    chosen = settings.exploration()
+    parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))
+    return {
+        **settings.resolved(),
+        "clients": setup.population.clients,
+        "client_rate": setup.client_rate,
+        "pretraining_client_rate": setup.pretraining_client_rate,
+        "model": {"bag": "bag-of-words"}.get(setup.model, setup.model),
+        "sampling": setup.sampling,
+        "quantile": setup.quantile,
+        "pretrained": setup.world.pretrained,
+        "budget": setup.rounds,
+        "policy": {"name": chosen.name, **parameters},
+    }
+
+
+def _summary(settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock: Clock) -> Summary:
+    """Return averages over all runs, and why training stopped where it was before its time."""
+    samples = sum(float(outcome.column("samples").sum()) for outcome in outcomes)
+    summary: Summary = {
+        "rounds_done": sum(outcome.rounds for outcome in outcomes),
+        "steps_done": sum(outcome.rounds for outcome in outcomes),
+        "samples": int(samples),
+        "parameters": setup.parameters,
+        "bytes_an_update": 4 * setup.parameters,
+    }
+    if samples:
+        rewards, chances = (
+            sum(float(one.column(name).sum()) for one in outcomes) for name in ("reward", "probability")
+        )  # fmt: skip
+        summary["average_reward"] = rewards / samples
+        summary["average_probability"] = chances / samples
+        summary["average_reward_last_tenth"] = _last_tenth(outcomes)
+        summary |= _each_run(outcomes) | _without_model(settings, setup, outcomes)
+        summary["clip_norm"] = float(np.mean([one.column("limit")[-1] for one in outcomes]))
+        summary["within_clip"] = float(np.mean([one.column("within").mean() for one in outcomes]))
+    if clock.wall:
+        summary["rounds_a_second"] = clock.rounds / clock.wall
+    if setup.rounds < settings.rounds and all(one.rounds == setup.rounds for one in outcomes):
+        budget = f"({settings.limit:g}, {settings.delta:g})"
+        summary["stopped"] = f"privacy budget {budget} spent after {setup.rounds} of {settings.rounds} rounds"
+    return {**summary, **_remarks(settings, setup, outcomes), **_estimates(settings, outcomes)}
+
+
+def _each_run(outcomes: list[Outcome]) -> Summary:
+    """Return the smallest and the largest average reward of several runs: a mean hides one that did not learn."""
+    if len(outcomes) < 2:
+        return {}
+    each = [float(one.column("reward").sum() / max(1.0, one.column("samples").sum())) for one in outcomes]
+    return {"average_reward_smallest": min(each), "average_reward_largest": max(each)}
+
+
+def _without_model(settings: FedSettings, setup: Setup, outcomes: list[Outcome]) -> Summary:
+    """Return what is earned without a model; rewards of a user's own are known for chosen arms alone."""
+    if setup.own.pay is not None:
+        return {}
+    drift = settings.drifting(len(setup.population.arms))
+    found = baselines(setup.population, setup.world.rewards, drift, outcomes[0].rounds)
+    return {"chance_reward": found.chance, "best_fixed_reward": found.best, "best_fixed_arm": found.arm}
+
+
+def _remarks(settings: FedSettings, setup: Setup, outcomes: list[Outcome]) -> Summary:
+    """Return signs that runs did not do what was meant; of several runs, of the first that shows one."""
+    large = large_inputs(squared_norm(setup.population, setup.model), settings.optimiser)
+    summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
+    pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
+    if pretrained:
+        rates["pretraining_client_rate"] = setup.pretraining_client_rate
+    for one in outcomes:
+        limits, within, clients = (one.column(name) for name in ("limit", "within", "clients"))
+        for key, found in (
+            ("diverged", diverged(limits, within, setup.quantile, **rates)),
+            ("not_deployed", not_deployed(one.rounds, settings.deploy_every, pretrained=pretrained)),
+            ("wide_clip", wide_clip(within, clients, settings.noise)),
+        ):
+            if found is not None:
+                summary.setdefault(key, found)
+    return summary
+
+
+def _last_tenth(outcomes: list[Outcome]) -> float:
+    """Average reward of the last tenth of the rounds: where the model has come to."""
+    sums = np.zeros(2)
+    for one in outcomes:
+        last = max(1, one.rounds // 10)
+        sums += [one.column("reward")[-last:].sum(), one.column("samples")[-last:].sum()]
+    return float(sums[0] / max(1.0, sums[1]))
+
+
+def _estimates(settings: FedSettings, outcomes: list[Outcome]) -> Summary:
+    """Return what another policy would earn: the mean over runs, with the standard error of that mean."""
+    from posse.policies.evaluation.offline import Estimate
+
+    made = [one.estimated for one in outcomes if isinstance(one.estimated, Estimate)]
+    refused = [one.estimated for one in outcomes if isinstance(one.estimated, str)]
+    summary: Summary = {"evaluated": settings.evaluate} if settings.evaluate and (made or refused) else {}
+    if made:
+        summary["estimated_reward"] = float(np.mean([one.value for one in made]))
+        summary["estimated_reward_error"] = math.sqrt(sum(one.error**2 for one in made)) / len(made)
+        summary["estimated_decisions"] = sum(one.rows for one in made)
+        summary["estimated_devices"] = max(one.clients for one in made)
+        summary["estimated_effective"] = float(sum(one.effective for one in made))
+    if refused:
+        summary["estimate_refused"] = refused[0]
+    return summary
