@@ -96,7 +96,7 @@ def _running(action: Action) -> Any:
 def _carry_out(action: Action, settings: Any, json: bool) -> None:
     """Run an action and show what it gives as it comes; records are kept."""
     from posse.cli import tables
-    from posse.protocols.base import Section
+    from posse.results.sections import Section
 
     document: dict[str, Any] = {"settings": settings.resolved()}
     records = []
@@ -118,7 +118,7 @@ def _carry_out(action: Action, settings: Any, json: bool) -> None:
         elif isinstance(one, Section):
             document.update(one.data or {})
             if not json:
-                tables.section(one.plain())
+                tables.section(one)
         else:
             records.append(one)
     if json:

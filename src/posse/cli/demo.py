@@ -37,7 +37,7 @@ def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
     _make(out)
     say(known.story or known.summary)
     with keeper.on_interrupt(False):
-        pairs = list(_pairs(known))
+        pairs = list(_pairs(known, keeper))
     protected = [record for record, _ in pairs]
     records = [*protected, *([pairs[0][1]] if pairs[0][1] is not None else [])]
     with keeper.kept(records):
@@ -46,7 +46,7 @@ def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
     _end(known, records, page)
 
 
-def _pairs(known: System) -> Iterator[tuple[Record, Record | None]]:
+def _pairs(known: System, keeper: Keeper) -> Iterator[tuple[Record, Record | None]]:
     """Run the levels and the plain twin of each, saying what is being done."""
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
@@ -56,9 +56,9 @@ def _pairs(known: System) -> Iterator[tuple[Record, Record | None]]:
             return
         chosen = settings if level is None else settings.but(level=level)
         remark(f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is compiled) ...")
-        plain = go(chosen.plain())
+        plain = go(chosen.plain(), keeper)
         remark(f"{2 * number + 2}. {title(chosen)} ...")
-        yield go(chosen), plain
+        yield go(chosen, keeper), plain
 
 
 def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:

@@ -19,10 +19,33 @@ from posse.core.errors import ConfigError, DataError, StoreError
 
 if TYPE_CHECKING:
     from posse.results.record import Record
-    from posse.results.store import RunRow, Store
+    from posse.results.store import RunHandle, RunRow, Store
 
 
 _PICTURES = (".pdf", ".png", ".svg")
+
+
+class Listed:
+    """A run in progress, listed in the store where there is one."""
+
+    def __init__(self, handle: RunHandle | None) -> None:
+        self._handle = handle
+        self.id = "" if handle is None else handle.id
+
+    def beat(self, done: int, whole: int) -> None:
+        """Say how far it is."""
+        if self._handle is not None:
+            self._handle.beat(done, whole)
+
+    def end(self, record: Record) -> None:
+        """Put the record in its place."""
+        if self._handle is not None:
+            self._handle.end(record)
+
+    def fail(self) -> None:
+        """Take it off the list: it ended in an error, which is told."""
+        if self._handle is not None:
+            self._handle.drop()
 
 
 class Keeper:
@@ -42,6 +65,7 @@ class Keeper:
             _check_place(path)
         if report or figure:
             require("matplotlib", extra="plot")
+        self._listed: dict[str, Listed] = {}
         self.saves = save
         """Whether records are kept in the store."""
         if save and not late:
@@ -54,9 +78,24 @@ class Keeper:
 
         return Store() if self.saves else None
 
-    def name(self, record: Record) -> Record:
-        """Give a record the user's label."""
-        return record if self._label is None else replace(record, summary={**record.summary, "label": self._label})
+    def begin(self, head: Record) -> Listed:
+        """List a run that begins, where runs are saved."""
+        listed = Listed(None if self.store is None else self.store.begin(self.name(head)))
+        if listed.id:
+            self._listed[listed.id] = listed
+        return listed
+
+    def name(self, record: Record, listed: Listed | None = None) -> Record:
+        """Give a record the user's label, and the id under which its run is listed."""
+        label = {} if self._label is None else {"label": self._label}
+        id = listed.id if listed is not None and listed.id else record.id
+        return replace(record, id=id, run_id=id, summary={**record.summary, **label})
+
+    def _save(self, record: Record) -> None:
+        if record.id in self._listed:
+            self._listed.pop(record.id).end(record)
+        elif self.store is not None:
+            self.store.save(record)
 
     @contextmanager
     def kept(self, records: Sequence[Record]) -> Iterator[None]:
@@ -76,8 +115,8 @@ class Keeper:
     def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
         for record in reversed(records):
-            if self.store is not None:
-                self.store.save(record)
+            if self.saves:
+                self._save(record)
         self.draw(records)
 
     def draw(self, records: Sequence[Record]) -> None:
@@ -99,7 +138,7 @@ class Keeper:
         try:
             yield
         except Interrupted as stop:
-            record = self.name(stop.record)
+            record = stop.record
             if json and record.runs:
                 print_json({"interrupted": True, "to_store": self.saves, "records": [record_json(record)]})
             resume = str(record.show.get("resume", ""))
@@ -108,7 +147,7 @@ class Keeper:
             elif self.store is None:
                 remark(f"interrupted; {resume or 'nothing was saved (--no-save)'}.")
             else:
-                self.store.save(record)
+                self._save(record)
                 also = f"; {resume}" if resume else ""
                 remark(f"interrupted; what was done is saved as {record.id} (status: interrupted){also}.")
             raise typer.Exit(INTERRUPTED) from stop

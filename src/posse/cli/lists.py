@@ -33,7 +33,7 @@ def policies(check: Check = None, json: options.Json = False) -> None:
         print_json({name: listed.data or listed.plain() for name, listed in lists.items()})
         return
     for listed in lists.values():
-        section(listed.plain())
+        section(listed)
     say("\nYour own: subclass posse.policies.Policy, then: posse policies --check file.py:Class", style="dim")
 
 
@@ -65,4 +65,4 @@ def problems(folder: Folder = None, json: options.Json = False) -> None:
         print_json({name: listed.data or listed.plain() for name, listed in lists.items()})
         return
     for listed in lists.values():
-        section(listed.plain())
+        section(listed)

@@ -158,10 +158,10 @@ def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[
     from posse.results import identical
 
     with keeper.on_interrupt(json):
-        records = [keeper.name(go(settings))]
+        records = [go(settings, keeper)]
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
         with keeper.on_interrupt(json):
-            records.extend(keeper.name(go(other)) for other in beside)
+            records.extend(go(other, keeper) for other in beside)
         exact = known.exact and len(records) > 1 and beside[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
@@ -177,19 +177,30 @@ def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[
         tables.saved(records)
 
 
-def go(settings: RunSettings) -> Record:
-    """Run settings to the end, with progress shown."""
-    from posse.protocols.registry import run
+def go(settings: RunSettings, keeper: Keeper) -> Record:
+    """Run settings to the end, with progress shown on the screen and in the store."""
+    from posse.protocols.registry import start
+    from posse.results.record import Interrupted
 
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
+        going = start(settings, transcript=0)
+        listed = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
             first, last = progress.run + 1, progress.run + progress.together
             which = f"runs {first} to {last}" if last > first else f"run {first}"
             doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
+            listed.beat(going.time, going.horizon)
 
-        return run(settings, watch=watch)
+        try:
+            going.finish(watch)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
+        except BaseException:
+            listed.fail()
+            raise
+        return keeper.name(going.record(), listed)
 
 
 def title(settings: RunSettings) -> str:
@@ -215,8 +226,8 @@ def _show(known: System, records: Sequence[Record], exact: bool) -> None:
     if exact:
         say(f"\n{tables.sameness(*records[:2])}", style="bold")
     for section in known.remarks(records):
-        tables.section(section.plain())
-    tables.details(first, [one for one in records if one is first or not one.federated])
+        tables.section(section)
+    tables.details(first, records[1:])
 
 
 # Several configurations ---------------------------------------------------------------------------------------------
@@ -249,7 +260,7 @@ def compare_command(name: str) -> Any:
         made = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         with keeper.on_interrupt(json):
-            records = [keeper.name(go(settings.plain())) for settings in made]
+            records = [go(settings.plain(), keeper) for settings in made]
         _show_comparison(records, keeper, json)
 
     summary = "Compare policies on the same worlds, by their plain twins."

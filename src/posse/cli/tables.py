@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posse.cli.screen import bullets, heading, say, table
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from posse.results.compare import Comparison
     from posse.results.joining import Joining
     from posse.results.record import Record
+    from posse.results.sections import Section
 
 
 def describe(record: Record) -> str:
@@ -114,21 +115,23 @@ def shown(record: Record, what: str) -> Sequence[Any]:
     return given if isinstance(given, list) else ()
 
 
-def section(made: Mapping[str, Any]) -> None:
+def section(made: Section) -> None:
     """Print a table and notes that a system gives as data."""
-    if made.get("title"):
-        heading(str(made["title"]))
-    if made.get("rows"):
-        table(made["columns"], made["rows"], numeric=made.get("numeric", ()))
-    for note in made.get("notes", ()):
-        say(str(note), style="dim" if made.get("rows") else "")
+    if made.title:
+        heading(f"{made.title} ({made.label})" if made.label else made.title)
+    if made.rows:
+        table(made.columns, made.rows, numeric=made.numeric)
+    for note in made.notes:
+        say(note, style="dim" if made.rows else "")
 
 
 def details(record: Record, beside: Sequence[Record] = ()) -> None:
     """Print the rest of one record: its sections, what parties earned, protection."""
-    for made in shown(record, "sections"):
+    from posse.results.sections import sections
+
+    for made in sections([record, *beside]):
         section(made)
-    joining([record, *(other for other in beside if other is not record)])
+    joining([record, *(other for other in beside if not other.federated)])
     protection(record)
 
 

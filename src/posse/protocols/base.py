@@ -28,6 +28,7 @@ from posse.core.roles import Ask, Message, Note, Role, View
 from posse.core.settings import Settings
 from posse.protocols.registry import system_of
 from posse.results.record import Progress, Record, Watch
+from posse.results.sections import Section
 from posse.runtime.memory import MemoryRun, World, fork
 from posse.version import __version__
 
@@ -110,27 +111,6 @@ class Level:
     summary: str
     learns: Callable[[Any], tuple[str, ...]]
     not_protected: Callable[[Any], tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table with notes, printed as it is by the command line and in reports."""
-
-    title: str
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    notes: tuple[str, ...] = ()
-    numeric: tuple[int, ...] = ()
-    """Columns that are aligned to the right."""
-    data: Mapping[str, Any] | None = None
-    """The same for programs (`--json`)."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as a record keeps it."""
-        return {
-            "title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows],
-            "notes": list(self.notes), "numeric": list(self.numeric),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)

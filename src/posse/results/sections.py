@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ Named = Sequence[tuple[Record, str]]
 
 @dataclass(frozen=True)
 class Section:
-    """A table with notes, printed as it is."""
+    """A table with notes, printed as it is by the command line and in reports."""
 
     title: str
     columns: tuple[str, ...] = ()
@@ -31,6 +31,15 @@ class Section:
     """Columns that are aligned to the right."""
     label: str = ""
     """The record it is of, where others have none or another one."""
+    data: Mapping[str, Any] | None = None
+    """The same for programs."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as a record keeps it."""
+        return {
+            "title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows],
+            "notes": list(self.notes), "numeric": list(self.numeric),
+        }  # fmt: skip
 
 
 def sections(records: Record | Iterable[Record], names: Sequence[str] | None = None) -> list[Section]:

@@ -17,8 +17,9 @@ from posse.core.roles import Ask, Message, Note, Pull, Reward, Role, View
 from posse.core.settings import Settings
 from posse.privacy.leakage.attack import Attack
 from posse.problems.arms.rewards import BernoulliArms
-from posse.protocols.base import Action, Level, Parties, RoleKind, RolesRun, Run, RunSettings, Section, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, RolesRun, Run, RunSettings, System
 from posse.results.record import Record, Traffic, points_of
+from posse.results.sections import Section
 from posse.runtime.local import Layout, enrol_all, write_party
 from posse.runtime.network.deployment import Deployment, Place
 from posse.runtime.network.engine import Vocabulary

@@ -107,4 +107,8 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
-        return {"name": self.data if self.means is None else "means given", **self.load().arms.describe()}
+        return {
+            "name": self.data if self.means is None else "means given",
+            **self.load().arms.describe(),
+            "words": {"party": "owner"},
+        }

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.errors import DataError
-from posse.protocols.base import Action, Level, Parties, RoleKind, Run, Section, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, Run, System
 from posse.results import words
+from posse.results.sections import Section
 
 if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey
