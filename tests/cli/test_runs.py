@@ -79,9 +79,9 @@ def test_export_and_report(posse: Call, tmp_path: Path) -> None:
 def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call) -> None:
     made = "2026-01-01T00:00:0{}+00:00"
     twin = example_record(id="0d", level="plain", created=made.format(2), summary={"twin_of": "paper"})
-    config = {"policy": "ucb", "budget": 200, "runs": 9, "aes": False, "mask": False}
+    off = {"config": {"policy": "ucb", "budget": 200, "runs": 9}, "show": {"off": ["aes", "mask"]}}
     Store().save(twin)
-    Store().save(example_record(id="0c", level="paper", config=config, status="interrupted", created=made.format(1)))
+    Store().save(example_record(id="0c", level="paper", **off, status="interrupted", created=made.format(1)))
     out = posse("runs", "list", COLUMNS="200").out
     assert out.index("0d") < out.index("0c")
     for words in ("plain, twin of paper", "paper, aes and mask off (interrupted after 800 of 1,800 steps)"):
@@ -91,6 +91,28 @@ def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call)
     assert "three clinics" not in posse("runs", "list", COLUMNS="60").out
     assert "interrupted after 800 of 1,800 steps" in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
     assert Store().get("last").id == "0c"
+
+
+def test_a_list_shows_what_differs_and_what_is_running(posse: Call) -> None:
+    store = Store()
+    for tau in (0.1, 0.5):
+        store.save(example_record(id=f"0t-{tau * 10:.0f}", config={"policy": {"name": "softmax", "tau": tau}}))
+    nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None}
+    config = {"policy": {"name": "softmax", "tau": 0.9}, "horizon": 800}
+    handle = store.begin(example_record(id="0run", config=config, party="customer", **nothing))
+    handle.beat(120, 800)
+    out = posse("runs", "list", COLUMNS="200").out
+    head, *lines = out.splitlines()
+    assert "tau" in head
+    assert "party" in head
+    shown = {id: next(line for line in lines if id in line) for id in ("0run", "0t-1", "0t-5")}
+    assert "standard (running, 120 of 800)" in shown["0run"]
+    assert "customer" in shown["0run"]
+    assert ("0.1" in shown["0t-1"], "0.5" in shown["0t-5"]) == (True, True)
+    rows = {row["id"]: row for row in json.loads(posse("runs", "list", "--json").out)}
+    assert (rows["0run"]["status"], rows["0run"]["time"], rows["0run"]["whole"]) == ("running", 120, 800)
+    assert rows["0t-5"]["settings"] == {"policy": "softmax", "policy.tau": 0.5}
+    assert "running: 120 of 800 steps" in posse("runs", "show", "0run", COLUMNS="200").out
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import typer
 from posse.cli.options import INTERRUPTED
 from posse.cli.screen import print_json, record_json, remark
 from posse.core.check import require
-from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from posse.results.record import Record
-    from posse.results.store import RunHandle, RunRow, Store
+    from posse.results.store import RunHandle, Store
 
 
 _PICTURES = (".pdf", ".png", ".svg")
@@ -162,23 +162,6 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     figure = regret_curves(records) if known else reward_curves(records)
     with whole(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())
-
-
-def label_of(record: Record) -> str:
-    """Give the user's label, or an empty string."""
-    label = record.summary.get("label", "")
-    return label if isinstance(label, str) else ""
-
-
-def told_of(row: RunRow) -> dict[str, str]:
-    """Give what a line of the list does not hold; a damaged record says little, and `posse runs show` says why."""
-    from posse.results.store import Store
-
-    try:
-        record = Store().get(row.id)
-    except StoreError:
-        return {"label": "", "protection": row.level, "state": row.status}
-    return {"label": label_of(record), "protection": record.protection, "state": record.state}
 
 
 def _check_place(path: Path | None) -> None:

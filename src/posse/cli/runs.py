@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import options
-from posse.cli.keep import label_of, told_of
 from posse.cli.screen import heading, print_json, record_json, remark, say, table
-from posse.core.errors import ConfigError, StoreError
+from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from posse.results.store import Store
-    from posse.results.words import Vocabulary
+    from posse.results.record import Record
+    from posse.results.store import RunRow
 
 app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
 
@@ -27,54 +26,68 @@ Parties = Annotated[bool, typer.Option("--parties", help="What each party earned
 Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
 Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.", metavar="FILE")]
 
+LISTED = ("system", "policy", "level", "horizon", "runs", "data", "party", "version", "status", "seeds")
+"""What a list shows in columns of its own, or not at all."""
+MOST = 4
+"""Further settings that it shows at most, where they differ."""
+QUIET = 10.0
+"""Seconds without a heartbeat after which it says so."""
+
 
 @app.command("list")
 def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) -> None:
-    """List the runs, the last one first."""
-    from posse.results import words
+    """List the runs, the last one first; those that are running too, and settings in which they differ."""
+    from posse.results import differences, words
     from posse.results.store import Store
-    from posse.results.words import common
+    from posse.results.words import Vocabulary, common
 
     store = Store()
     # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
-    found = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
-    told = {row.id: told_of(row) for row in found}
+    rows = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
+    heads = store.heads(row.id for row in rows)  # without damaged ones, of which `posse runs show` says more
     if json:
-        print_json([{**asdict(row), **told[row.id]} for row in found])
+        print_json([_facts(row, heads.get(row.id)) for row in rows])
         return
-    if not found:
+    if not rows:
         say(f"No runs yet in {store.path}. Make one with: posse demo")
         return
-    spoken = {row.id: _words(store, row.id) for row in found}
-    said = common(spoken.values())
-    labelled = any(one["label"] for one in told.values())
-    rows = [
-        (
-            row.id, row.policy, _level(row.status, **told[row.id]), f"{row.arms}", f"{row.horizon:,}", f"{row.runs}",
-            spoken[row.id].priced(words.number(row.total_mean)), *([told[row.id]["label"]] if labelled else []),
-            row.problem, row.created[:16].replace("T", " "),
-        )
-        for row in found
-    ]  # fmt: skip
-    columns = ["id", "policy", "level", words.plural(said.arm), words.plural(said.step), "runs", "earned"]
-    columns += ["label"] if labelled else []
-    table([*columns, "data", "made (UTC)"], rows, numeric=(3, 4, 5, 6), optional=2)
-    if len(found) == limit < len(store):
+    settings = dict(zip(heads, differences(heads.values()), strict=True))
+    names = [name for name in dict.fromkeys(name for one in settings.values() for name in one) if name not in LISTED]
+    nouns = {row.id: heads[row.id].words if row.id in heads else Vocabulary() for row in rows}
+    also = [what for what in ("party", "label") if any(_facts(row, heads.get(row.id))[what] for row in rows)]
+    lines = []
+    for row in rows:
+        facts, own = _facts(row, heads.get(row.id)), settings.get(row.id, {})
+        lines.append((
+            row.id, row.policy, _level(row, str(facts["protection"]), str(facts["state"])), f"{row.arms}",
+            f"{row.horizon:,}", f"{row.runs}", nouns[row.id].priced(words.number(row.total_mean)),
+            *(str(facts[what]) for what in also), *(own.get(name, "") for name in names[:MOST]), row.problem,
+            row.created[:16].replace("T", " "),
+        ))  # fmt: skip
+    shared = common(nouns.values())
+    columns = ["id", "policy", "level", words.plural(shared.arm), words.plural(shared.step), "runs", "earned", *also]
+    columns += [name.removeprefix("policy.") for name in names[:MOST]]
+    table([*columns, "data", "made (UTC)"], lines, numeric=(3, 4, 5, 6), optional=2 + len(names[:MOST]))
+    if len(rows) == limit < len(store):
         remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
 
 
-def _words(store: Store, id: str) -> Vocabulary:
-    """Give the words of a record; a damaged one has the default words, and `posse runs show` says why."""
-    from posse.results.words import Vocabulary
+def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
+    """Give a row with what its record adds; a damaged one adds nothing."""
+    if head is None:
+        return {**asdict(row), "label": "", "protection": row.level, "state": row.status, "settings": {}}
+    state = head.state if row.time is None else f"{row.status}, {row.progress}"
+    names = {"label": head.own_label, "protection": head.protection, "state": state}
+    return {**asdict(row), **names, "settings": head.settings()}
 
-    try:
-        return store.get(id).words
-    except StoreError:
-        return Vocabulary()
 
+def _level(row: RunRow, protection: str, state: str) -> str:
+    from posse.results.words import seconds
 
-def _level(status: str, *, protection: str, state: str, label: str) -> str:
-    return protection if status == "finished" else f"{protection} ({state})"
+    if row.status == "finished":
+        return protection
+    quiet = f", last heartbeat {seconds(row.age)} ago" if row.age is not None and row.age > QUIET else ""
+    return f"{protection} ({state}{quiet})"
 
 
 @app.command()
@@ -89,7 +102,7 @@ def show(id: options.One, json: options.Json = False) -> None:
         print_json(record_json(record))
         return
     heading(f"{record.id}: {tables.describe(record)}")
-    facts = [("label", label_of(record)), ("kind", record.kind), ("status", record.state), ("made", record.created)]
+    facts = [("label", record.own_label), ("kind", record.kind), ("status", record.state), ("made", record.created)]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.earned_and_cost([record])
     if record.arms:

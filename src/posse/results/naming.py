@@ -159,6 +159,13 @@ class Named:
         """Name of the problem, or its source, or "unnamed"."""
         return next((str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)), "unnamed")
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences of its system: why the run stopped early, and signs that it did not do what was meant."""
+        stopped, given = self.show.get("stopped"), self.show.get("warnings")
+        sentences = given if isinstance(given, Sequence) and not isinstance(given, str) else ()
+        return tuple(str(one) for one in ((stopped,) if stopped else ()) + tuple(sentences))
+
     def role_label(self, kind: str) -> str:
         """What the system calls a kind of role."""
         return str(self._role(kind).get("label") or kind)

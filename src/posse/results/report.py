@@ -52,7 +52,7 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
         raise DataError("a report needs at least one record.")
     named = list(zip(chosen, labels(chosen), strict=True))
     colours = list(role_colours(chosen, {kind for record in chosen for kind in record.role_seconds}).values())
-    parts = [_headline(named), bullets(notes) if notes else Safe("")]
+    parts = [_headline(named), _warnings(named), bullets(notes) if notes else Safe("")]
     if len(chosen) > 1:
         parts.append(comparison(compare(chosen)))
     parts += [parties(chosen), systems(named), _figures(named, colours), protection(chosen)]
@@ -104,6 +104,11 @@ def _lead(named: Named) -> str:
     what = f"Same {words.plural(first.words.pull)} and same {first.words.reward}"
     more = f"; and {len(same) - NAMED} more" if len(same) > NAMED else ""
     return sentence(first, label) + (f" {what}, bit for bit: {'; '.join(same[:NAMED])}{more}." if same else "")
+
+
+def _warnings(named: Named) -> Safe:
+    pairs = [(f"{label}: " if len(named) > 1 else "", one) for record, label in named for one in record.warnings]
+    return join([tag("p", tag("b", "Warning: "), whose, one, cls="alert") for whose, one in pairs])
 
 
 def _cards(record: Record) -> list[Safe]:
@@ -223,6 +228,7 @@ def card(record: Record) -> str:
     parts = [
         tag("p", tag("b", label), " ", tag("code", record.id)),
         tag("p", sentence(record, label)),
+        *(tag("p", tag("b", "Warning: "), one) for one in record.warnings),
         table(("", ""), [(name, value) for name, value in facts.items() if value]),
     ]
     if record.leaks:

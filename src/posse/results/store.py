@@ -144,15 +144,15 @@ class Store:
         return [_row(row[: len(COLUMNS)], row[len(COLUMNS) :]) for row in rows]
 
     def heads(self, ids: Iterable[str]) -> dict[str, Record]:
-        """Load records without their arrays, by whole ids; a damaged one is left out. A list needs no curves."""
-        found: dict[str, Record] = {}
+        """Load records without their curves, by whole ids, for a list; damaged ones are left out."""
+        query = "SELECT fields, data FROM runs LEFT JOIN arrays ON run = id AND name = 'pulls' WHERE id = ?"
+        records: dict[str, Record] = {}
         with self._open() as db:
             for id in ids:
-                row = db.execute("SELECT fields FROM runs WHERE id = ?", (id,)).fetchone()
-                if row is not None:
+                for text, pulls in db.execute(query, (id,)):
                     with suppress(StoreError):
-                        found[id] = build(row[0], {}, id)
-        return found
+                        records[id] = build(text, {"pulls": pulls} if pulls else {}, id)
+        return records
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete runs by id or unique prefix and return how many; one unknown id, and none is deleted."""
