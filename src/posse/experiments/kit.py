@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import require
+from posse.experiments.executors import finished
 from posse.results import theme
 from posse.results.statistics import t_quantile
 from posse.results.theme import DASHES, INK, SERIES
@@ -142,15 +144,12 @@ def write_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def progress(
-    items: Sequence[Job], words: Callable[[Job], str], watch: Watch, begin: float = 0.0, end: float = 1.0,
-    weight: Callable[[Job], float] = lambda item: 1.0,
-) -> Iterator[Job]:  # fmt: skip
+    items: Sequence[Job], words: Callable[[Job], str], watch: Watch, begin: float = 0.0, end: float = 1.0
+) -> Iterator[Job]:
     """Give one item after the other, and say before each what comes; `watch` gets fractions from `begin` to `end`."""
-    total, done = sum(map(weight, items)), 0.0
-    for item in items:
-        watch(words(item), begin + (end - begin) * done / total)
+    for number, item in enumerate(items):
+        watch(words(item), begin + (end - begin) * number / len(items))
         yield item
-        done += weight(item)
 
 
 def run_jobs(
@@ -164,16 +163,15 @@ def run_jobs(
     >>> run_jobs([1, 2, 3], lambda job: job * job, str, lambda what, fraction: None)
     [1, 4, 9]
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [pool.submit(work, job) for job in jobs]
-        try:
-            return [
-                future.result()
-                for _, future in zip(progress(jobs, words, watch, begin, end, weight), futures, strict=True)
-            ]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    results: dict[int, Result] = {}
+    total, done = sum(map(weight, jobs)), 0.0
+    watch(words(jobs[0]), begin)
+    with ThreadPoolExecutor(os.cpu_count()) as pool, closing(finished(pool, work, jobs)) as ended:
+        for number, future in ended:
+            results[number] = future.result()
+            done += weight(jobs[number])
+            watch(words(jobs[number]), begin + (end - begin) * done / total)
+    return [results[number] for number in range(len(jobs))]
 
 
 def seeds_of(runs: int) -> tuple[int, ...]:

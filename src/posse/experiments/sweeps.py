@@ -1,0 +1,294 @@
+"""Sweeps: many settings, each run once, on processes, on any executor, or on a Dask cluster.
+
+>>> from posse.protocols.samba.settings import Samba
+>>> grid = grid_of(Samba, {"owners": 3}, {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]})
+>>> [(one.policy, one.tau) for one in grid]
+[('ucb', None), ('ucb', None), ('softmax', 0.05), ('softmax', 0.1)]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError, PosseError
+from posse.experiments.executors import each_done
+from posse.protocols.base import RunSettings
+from posse.protocols.registry import run as run_settings
+from posse.results import theme, words
+from posse.results.plots import draw_band
+from posse.results.record import Record
+from posse.results.statistics import Band, band
+from posse.results.store import Store
+from posse.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+S = TypeVar("S", bound=RunSettings)
+Run = Callable[[Any], Record]
+"""What a worker does with settings; it must be importable there."""
+Over = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+"""A grid, of which every combination is run, or a list of changes."""
+Watch = Callable[[int, int], None]
+"""Called with the number of settings that are done, and of how many."""
+
+DIGEST = "digest"
+"""Under this key of its summary a record keeps the digest of its settings, by which it is found again."""
+MEASURED = ("seed", "total", "regret", "seconds")
+"""What a row of a sweep says of one run, beside the parameters."""
+
+
+class SweepError(PosseError):
+    """Some settings of a sweep failed; `sweep` holds the others."""
+
+    code = "P120"
+
+    def __init__(self, message: str, sweep: Sweep) -> None:
+        super().__init__(message)
+        self.sweep = sweep
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Ctrl-C; `sweep` holds the records of what was done."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__("interrupted")
+        self.sweep = sweep
+
+
+def sweep(
+    settings: RunSettings | Iterable[RunSettings], over: Over | None = None, runs: int | None = None, *,
+    executor: Executor | str | None = None, store: Store | str | Path | None = None, workers: int | None = None,
+    watch: Watch | None = None, errors: Literal["raise", "keep"] = "raise", run: Run = run_settings,
+) -> Sweep:  # fmt: skip
+    """Run settings, varied by `over`, and return what came out.
+
+    `over` is a grid, such as `{"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}`, or a list of changes. A parameter
+    that a policy lacks is left out, and equal settings run once. `runs` is the number of runs of each.
+
+    They run on `workers` processes (as many as there are cores; 1 is this process), on any
+    `concurrent.futures.Executor`, or on a Dask cluster by the address of its scheduler, such as "tcp://10.0.0.1:8786".
+    With a `store` every record is saved as soon as it is there, and settings of which it holds a finished record (same
+    settings, data, seeds and version of Posse) are not run again. Ctrl-C raises `SweepInterrupted`, which holds what
+    was done. A setting that fails does not end the others; at the end it raises `SweepError`, or with `errors="keep"`
+    stands in `Sweep.errors`. A script that uses processes calls this under `if __name__ == "__main__":`.
+    """
+    check.one_of(("raise", "keep"), errors=errors)
+    if executor is not None and workers is not None:
+        raise ConfigError("workers are the processes that a sweep starts itself, got an executor too. Give one.")
+    if workers is not None:
+        check.at_least(1, workers=workers)
+    varied = {one.digest(): one for one in _varied(settings, over, runs)}
+    if not varied:
+        raise ConfigError("a sweep needs at least one setting, got none.")
+    result = Sweep(varied, _parameters(list(varied.values()), over))
+    keeper = store if store is None or isinstance(store, Store) else Store(store)
+    if keeper is not None:
+        result.found = _stored(keeper, varied)
+        result.kept = len(result.found)
+    tell = watch or (lambda done, whole: None)
+    tell(result.kept, len(varied))
+    todo = [(digest, one, run) for digest, one in varied.items() if digest not in result.found]
+    try:
+        with closing(each_done(_run_one, todo, executor=executor, workers=workers)) as ended:
+            for number, future in ended:
+                digest, error = todo[number][0], future.exception()
+                if isinstance(error, Exception):
+                    result.failed[digest] = error
+                else:
+                    result.found[digest] = record = future.result()
+                    result.run += 1
+                    if keeper is not None:
+                        keeper.save(record)
+                tell(len(result.found) + len(result.failed), len(varied))
+    except KeyboardInterrupt as stop:
+        raise SweepInterrupted(result) from stop
+    if result.failed and errors == "raise":
+        raise SweepError(result.complaint, result) from next(iter(result.failed.values()))
+    return result
+
+
+# What came out.
+
+
+@dataclass(eq=False)
+class Sweep:
+    """Settings and, by the same digests, records of those that were run and errors of those that failed."""
+
+    settings: dict[str, RunSettings]
+    """By digest, in order; equal ones once."""
+    parameters: tuple[str, ...]
+    """Names of the settings that vary."""
+    found: dict[str, Record] = field(default_factory=dict)
+    failed: dict[str, Exception] = field(default_factory=dict)
+    run: int = 0
+    """Settings that were run now."""
+    kept: int = 0
+    """Settings whose record was in the store."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Records in the order of the settings, without those that failed or were not begun."""
+        return tuple(self.found[digest] for digest in self.settings if digest in self.found)
+
+    @property
+    def errors(self) -> tuple[tuple[RunSettings, Exception], ...]:
+        """Settings that failed, each with its error."""
+        return tuple((one, self.failed[digest]) for digest, one in self.settings.items() if digest in self.failed)
+
+    @property
+    def complaint(self) -> str:
+        """What failed, in one line."""
+        first, error = self.errors[0]
+        said = ", ".join(f"{name} {value}" for name, value in self.values(first).items() if value is not None)
+        why = error.text if isinstance(error, PosseError) else f"{type(error).__name__}: {error}"
+        count = f"{len(self.errors)} of {words.count(len(self.settings), 'setting')} failed"
+        return f"{count}, {'first' if len(self.errors) > 1 else 'with'} {said}: {' '.join(why.split())}"
+
+    def values(self, settings: RunSettings) -> dict[str, Any]:
+        """What settings have for the parameters that vary; None where they have no such parameter."""
+        resolved = {"system": settings.system, **settings.resolved()}
+        return {name: _scalar(resolved.get(name)) for name in self.parameters}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a run: a column for each parameter, and seed, total, regret and CPU seconds of the run."""
+        rows = []
+        for digest, record in ((digest, self.found[digest]) for digest in self.settings if digest in self.found):
+            values = self.values(self.settings[digest])
+            for number, total in enumerate(record.total):
+                seed = record.seeds[number] if record.seeds else None
+                regret = None if record.regret is None else float(record.regret[number, -1])
+                measured = (seed, total, regret, record.seconds / record.runs)
+                rows.append(values | dict(zip(MEASURED, measured, strict=True)))
+        return rows
+
+    def frame(self) -> Any:
+        """The rows as a pandas frame, or as they are where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            return self.rows()
+        return pandas.DataFrame(self.rows(), columns=list(dict.fromkeys((*self.parameters, *MEASURED))))
+
+    def write(self, path: str | Path) -> Path:
+        """Write the rows as CSV."""
+        from posse.experiments.kit import write_rows
+
+        rows = self.rows()
+        if not rows:
+            raise DataError(f"there is nothing to write to {path}: no setting was run.")
+        return write_rows(Path(path), rows)
+
+    def figure(self, x: str | None = None, y: str = "total") -> Figure:
+        """Draw a measure against a parameter, a line for each combination of the others, with 95 % t intervals."""
+        rows = self.rows()
+        if not rows:
+            raise DataError("a figure needs at least one run, and no setting was run.")
+        x = x or next((name for name in self.parameters if _numeric(row[name] for row in rows)), self.parameters[0])
+        check.one_of(self.parameters, x=x)
+        check.one_of(MEASURED[1:], y=y)
+        rows = [row for row in rows if row[x] is not None and row[y] is not None]
+        places = sorted({row[x] for row in rows}) if _numeric(row[x] for row in rows) else None
+        names = list(dict.fromkeys(row[x] for row in rows)) if places is None else places
+        figure = theme.blank()
+        ax = theme.axes(figure, x=x, y=y)
+        lines: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            others = [f"{name} {row[name]}" for name in self.parameters if name != x and row[name] is not None]
+            lines.setdefault(", ".join(others) or y, []).append(row)
+        for number, (label, own) in enumerate(lines.items()):
+            at = [name for name in names if any(row[x] == name for row in own)]
+            bands = [band([row[y] for row in own if row[x] == name]) for name in at]
+            means, lows, highs = (np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high"))
+            where = np.array(at if places is not None else [names.index(name) for name in at])
+            drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
+            draw_band(ax, where, drawn, number, theme.text(label, theme.LABEL))
+            ax.plot(where, means, "o", markersize=4, color=theme.SERIES[number % len(theme.SERIES)])
+        if places is None:
+            ax.set_xticks(range(len(names)), [theme.text(str(name)) for name in names])
+        theme.legend(figure, ax, f"band: {bands[0].what}")
+        return figure
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, Mapping) and "name" in value:
+        return value["name"]
+    return value if value is None or isinstance(value, str | int | float) else json.dumps(value, default=str)
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+
+
+# Which settings.
+
+
+def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
+    """Make the settings of a grid, or of a list of changes, beside what is given for all.
+
+    A parameter that a policy lacks is left out, where another policy of the sweep has it.
+    """
+    cells = (
+        [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        if isinstance(grid, Mapping)
+        else [dict(one) for one in grid]
+    )
+    registry = getattr(kind, "registry", None)
+    parameters = set() if registry is None else set(registry.settings_fields())
+    policies = [table["policy"] for table in ({**given, **cell} for cell in (*cells, {})) if "policy" in table]
+    shared = {name for policy in policies for name in registry.parameters_of(policy)} if registry else set()
+    for cell in cells:
+        table = {**given, **cell}
+        if registry is not None and "policy" in table:
+            named, stated, _ = registry.parts(table["policy"])
+            own = registry.parameters_of(table["policy"])
+            lacking = (parameters & shared) - set(own)
+            if "policy" in cell and (stated or isinstance(named, registry.base)):
+                lacking |= parameters - set(cell)
+            table = {name: value for name, value in table.items() if name not in lacking}
+        yield kind(**table)
+
+
+def _varied(
+    settings: RunSettings | Iterable[RunSettings], over: Over | None, runs: int | None
+) -> Iterator[RunSettings]:
+    bases = [settings] if isinstance(settings, RunSettings) else list(settings)
+    for base in bases:
+        given = {name: getattr(base, name) for name in base.model_fields_set}
+        yield from grid_of(type(base), given | ({} if runs is None else {"runs": runs}), [{}] if over is None else over)
+
+
+def _parameters(settings: Sequence[RunSettings], over: Over | None) -> tuple[str, ...]:
+    """Names of what is varied: what `over` names, and what differs."""
+    resolved = [{"system": one.system, **one.resolved()} for one in settings]
+    stated = [name for one in ([over] if isinstance(over, Mapping) else over or ()) for name in one]
+    named = [type(settings[0]).aliases.get(name, name).partition(".")[0] for name in stated]
+    every = dict.fromkeys(name for one in resolved for name in one)
+    differ = [name for name in every if any(one.get(name) != resolved[0].get(name) for one in resolved)]
+    return tuple(dict.fromkeys((*named, *differ)))
+
+
+def _stored(store: Store, varied: Mapping[str, RunSettings]) -> dict[str, Record]:
+    """Finished records of these settings that a store holds, by digest."""
+    systems = {one.system for one in varied.values()}
+    rows = [row for row in store.list() if (row.status, row.version) == ("finished", __version__)]
+    heads = (store.get(row.id) for row in rows if row.kind in systems)
+    return {str(digest): one for one in heads if (digest := one.summary.get(DIGEST)) in varied}
+
+
+def _run_one(task: tuple[str, RunSettings, Run]) -> Record:
+    """Run settings, in a worker; the record keeps their digest."""
+    digest, settings, run = task
+    record = run(settings)
+    return replace(record, summary={**record.summary, DIGEST: digest})

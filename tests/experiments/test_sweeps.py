@@ -1,0 +1,287 @@
+"""Sweeps: which settings are run, where, and what is kept when something goes wrong."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import posse.experiments.executors
+from posse.core.errors import ConfigError, DataError
+from posse.experiments.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
+from posse.policies.arms.greedy import Softmax
+from posse.protocols.samba.settings import Samba
+from posse.results.store import Store
+from tests.experiments.toy import Mine, Toy, run
+
+GRID = {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}
+
+
+def quick(settings: object, over: object = None, **options: object) -> Sweep:
+    """A sweep of toys in this process."""
+    return sweep(settings, over, **{"run": run, "workers": 1, **options})  # type: ignore[arg-type]
+
+
+def seen(log: Path) -> int:
+    return len(list(log.iterdir()))
+
+
+# Which settings.
+
+
+def test_a_grid_leaves_out_what_a_policy_lacks_and_runs_equal_settings_once() -> None:
+    result = quick(Toy(), GRID, runs=3)
+    assert [(one.policy, one.tau) for one in result.settings.values()] == [  # type: ignore[attr-defined]
+        ("ucb", None), ("softmax", 0.05), ("softmax", 0.1)
+    ]  # fmt: skip
+    assert (result.run, result.kept, len(result.records)) == (3, 0, 3)
+    assert all(record.runs == 3 for record in result.records)
+    assert result.parameters == ("policy", "tau")
+
+
+def test_a_list_of_changes_and_a_list_of_settings() -> None:
+    changes = [{"policy": "ucb"}, {"policy": "softmax", "tau": 0.2}, {"slope": 2.0}]
+    listed = quick(Toy(policy="ucb"), changes)
+    assert [record.total for record in listed.records] == [(1.0,), (1.0,), (2.0,)]
+    assert [record.total for record in quick([Toy(slope=3.0), Toy(slope=4.0), Toy(slope=3.0)]).records] == [(3,), (4,)]
+    assert quick([Toy(slope=3.0), Toy(slope=4.0)]).parameters == ("slope",)
+
+
+def test_parameters_of_the_first_policy_go_with_it() -> None:
+    base = Toy(policy="softmax", tau=0.3)
+    made = list(grid_of(Toy, {"policy": "softmax", "tau": 0.3}, {"policy": ["ucb", "softmax", Softmax(0.25)]}))
+    assert [(one.policy, one.tau) for one in made] == [("ucb", None), ("softmax", 0.3), ("softmax", 0.25)]
+    assert len(quick(base, {"policy": ["ucb", "softmax"]}).records) == 2
+
+
+def test_a_parameter_that_no_policy_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="policy 'ucb' has no parameter 'tau'"):
+        quick(Toy(), {"policy": ["ucb", "thompson"], "tau": [0.1]})
+    with pytest.raises(ConfigError, match="unknown setting 'slop'"):
+        quick(Toy(), {"slop": [1.0]})
+    with pytest.raises(ConfigError, match="at least one setting"):
+        quick([])
+    with pytest.raises(ConfigError, match="at least one setting"):
+        quick(Toy(), {"slope": []})
+
+
+def test_words_from_a_command_line_are_read_as_numbers() -> None:
+    made = list(grid_of(Samba, {"owners": "3"}, {"policy": ["softmax"], "tau": ["0.1", "0.2"], "budget": ["100"]}))
+    assert [(one.tau, one.horizon, one.owners) for one in made] == [(0.1, 100, 3), (0.2, 100, 3)]
+
+
+# What was run before.
+
+
+def test_what_a_store_holds_is_not_run_again(tmp_path: Path) -> None:
+    log, store = tmp_path / "log", Store(tmp_path / "runs.sqlite")
+    log.mkdir()
+    base = Toy(log=str(log))
+    first = quick(base, GRID, store=store)
+    assert (first.run, first.kept, seen(log)) == (3, 0, 3)
+    for file in log.iterdir():
+        file.unlink()
+    more = quick(base, {**GRID, "tau": [0.05, 0.1, 0.2]}, store=tmp_path / "runs.sqlite")
+    assert (more.run, more.kept, seen(log)) == (1, 3, 1)
+    assert [record.id for record in more.records[:3]] == [record.id for record in first.records]
+    # Other seeds, other runs, other settings: nothing is found.
+    assert quick(base.but(seed=9), GRID, store=store).kept == 0
+    assert quick(base, GRID, runs=2, store=store).kept == 0
+    assert len(store) == 3 + 1 + 3 + 3
+
+
+def test_another_version_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "runs.sqlite")
+    quick(Toy(), {"slope": [1.0, 2.0]}, store=store)
+    monkeypatch.setattr("posse.experiments.sweeps.__version__", "0.0.1")
+    assert quick(Toy(), {"slope": [1.0, 2.0]}, store=store).run == 2
+
+
+# Where.
+
+
+def test_processes(tmp_path: Path) -> None:
+    counted: list[tuple[int, int]] = []
+    result = quick(
+        Toy(log=str(tmp_path)), {"slope": [1.0, 2.0, 3.0]}, workers=2,
+        watch=lambda done, whole: counted.append((done, whole)),
+    )  # fmt: skip
+    assert [record.total for record in result.records] == [(1.0,), (2.0,), (3.0,)]
+    assert str(os.getpid()) not in {file.name.split("-")[1] for file in tmp_path.iterdir()}
+    assert counted == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_executors_of_the_caller(tmp_path: Path) -> None:
+    over = {"slope": [1.0, 2.0, 3.0]}
+    with ThreadPoolExecutor(2) as threads:
+        # What stays in this process need not travel.
+        local = quick(Toy(), over, executor=threads, workers=None, run=lambda settings: run(settings))
+        assert threads.submit(int).result() == 0
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
+        remote = quick(Toy(), over, executor=processes, workers=None)
+    for made in (local, remote):
+        assert [record.total for record in made.records] == [(1.0,), (2.0,), (3.0,)]
+    with pytest.raises(ConfigError, match="got an executor too"):
+        quick(Toy(), over, executor=threads, workers=2)
+    with pytest.raises(ConfigError, match="address of a Dask scheduler"):
+        quick(Toy(), over, executor="dask", workers=None)
+
+
+def test_a_policy_of_ones_own_travels_and_a_lambda_is_told() -> None:
+    made = quick(Toy(), {"policy": [Mine(), "ucb"]}, workers=2)
+    assert made.rows()[0]["policy"] == "mine"
+    with pytest.raises(ConfigError, match="cannot travel to another process") as told:
+        quick(Toy(), {"slope": [1.0, 2.0]}, workers=2, run=lambda settings: run(settings))
+    assert "\n" not in str(told.value)
+
+
+def test_a_real_system() -> None:
+    base = Samba(owners=3, horizon=60, seed=5).plain()
+    made = sweep(base, {"policy": ["ucb", "thompson"]}, runs=4, workers=1)
+    assert [record.policy for record in made.records] == ["ucb", "thompson"]
+    assert all(record.seeds == (5, 6, 7, 8) for record in made.records)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tcp://")
+        over = {"slope": [1.0, 2.0, 3.0, 4.0], "horizon": [10, 13]}
+        made = quick(Toy(log=str(tmp_path)), over, executor=address, workers=None, errors="keep")
+    assert [record.total for record in made.records] == [(1.0,), (2.0,), (3.0,), (4.0,)]
+    assert len(made.errors) == 4
+    assert isinstance(made.errors[0][1], DataError)
+    assert str(os.getpid()) not in {file.name.split("-")[1] for file in tmp_path.iterdir()}
+    monkeypatch.setattr(posse.experiments.executors, "CLUSTER_SECONDS", 1)
+    with pytest.raises(ConfigError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"):
+        quick(Toy(), over, executor="tcp://127.0.0.1:1", workers=None)
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_that_fails_does_not_lose_the_others(workers: int, tmp_path: Path) -> None:
+    over, store = {"horizon": [10, 13, 14, 12]}, Store(tmp_path / "runs.sqlite")
+    with pytest.raises(SweepError) as told:
+        quick(Toy(), over, workers=workers, store=store)
+    assert told.value.text == "2 of 4 settings failed, first horizon 13: thirteen is no horizon."
+    assert [record.config["horizon"] for record in told.value.sweep.records] == [10, 12]
+    assert len(store) == 2
+    kept = quick(Toy(), over, workers=workers, errors="keep")
+    assert [settings.horizon for settings, _ in kept.errors] == [13, 14]  # type: ignore[attr-defined]
+    assert "odd" in str(kept.errors[1][1])
+
+
+def test_a_process_that_ends_takes_no_other_setting_along() -> None:
+    made = quick(Toy(), {"horizon": [15, 10, 11, 12]}, workers=2, errors="keep")
+    assert [record.config["horizon"] for record in made.records] == [10, 11, 12]
+    ((settings, error),) = made.errors
+    assert settings.horizon == 15  # type: ignore[attr-defined]
+    assert "its process ended before the work was done" in str(error)
+
+
+def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
+    over, store = {"horizon": [10, 11, 16, 12]}, Store(tmp_path / "runs.sqlite")
+    with pytest.raises(SweepInterrupted) as stopped:
+        quick(Toy(), over, store=store)
+    assert [record.config["horizon"] for record in stopped.value.sweep.records] == [10, 11]
+    assert len(store) == 2
+    again = quick(Toy(), {"horizon": [10, 11, 12]}, store=store)
+    assert (again.run, again.kept) == (1, 2)
+
+
+def test_ctrl_c_ends_the_processes() -> None:
+    before = set(multiprocessing.active_children())
+
+    def interrupt(done: int, whole: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(SweepInterrupted) as stopped:
+        quick(Toy(), {"horizon": list(range(20, 60))}, workers=2, watch=interrupt)
+    assert len(stopped.value.sweep.records) == 1
+    assert set(multiprocessing.active_children()) <= before
+
+
+SCRIPT = """
+import sys
+from posse.experiments.sweeps import SweepInterrupted, sweep
+from tests.experiments.toy import Toy, run
+
+if __name__ == "__main__":
+    try:
+        sweep(Toy(), {"horizon": [10, 11, 12, 17]}, workers=2, run=run, watch=lambda *n: print(*n, flush=True))
+    except SweepInterrupted as stopped:
+        print("kept", len(stopped.sweep.records), flush=True)
+        sys.exit(7)
+"""
+
+
+def test_ctrl_c_at_a_terminal_reaches_all_processes_and_leaves_no_traceback(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("3 "):
+                os.killpg(process.pid, signal.SIGINT)
+                break
+        out, errors = process.communicate(timeout=120)
+    assert process.returncode == 7
+    assert out.split("kept ")[1] == "3\n"
+    assert "Traceback" not in errors
+
+
+# What comes out.
+
+
+def test_a_tidy_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = quick(Toy(), GRID, runs=2)
+    rows = made.rows()
+    assert rows[0] == {"policy": "ucb", "tau": None, "seed": 1, "total": 1.0, "regret": 0.5, "seconds": 0.5}
+    assert [(row["policy"], row["tau"], row["seed"]) for row in rows[2:]] == [
+        ("softmax", 0.05, 1), ("softmax", 0.05, 2), ("softmax", 0.1, 1), ("softmax", 0.1, 2)
+    ]  # fmt: skip
+    frame = made.frame()
+    assert list(frame.columns) == ["policy", "tau", "seed", "total", "regret", "seconds"]
+    assert len(frame) == 6
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert made.frame() == rows
+
+
+def test_a_table_and_a_figure(tmp_path: Path) -> None:
+    made = quick(Toy(), {"policy": ["ucb", "softmax"], "slope": [1.0, 2.0, 4.0]}, runs=3)
+    table = made.write(tmp_path / "sweep.csv").read_text().splitlines()
+    assert table[0] == "policy,slope,seed,total,regret,seconds"
+    assert len(table) == 1 + 18
+    (ax,) = made.figure().axes
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("slope", "total")
+    lines = {line.get_label(): line for line in ax.lines if not str(line.get_label()).startswith("_")}
+    assert list(lines) == ["policy ucb", "policy softmax"]
+    assert lines["policy ucb"].get_ydata().tolist() == [2.0, 4.0, 8.0]  # type: ignore[union-attr]
+    (ax,) = made.figure(x="policy", y="regret").axes
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["ucb", "softmax"]
+    with pytest.raises(ConfigError, match="unknown x 'polcy'"):
+        made.figure(x="polcy")
+    with pytest.raises(ConfigError, match="unknown y"):
+        made.figure(y="reward")
+    nothing = quick(Toy(), {"horizon": [13]}, errors="keep")
+    for draw in (nothing.figure, lambda: nothing.write(tmp_path / "none.csv")):
+        with pytest.raises(DataError, match="no setting was run"):
+            draw()
