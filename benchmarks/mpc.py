@@ -27,8 +27,8 @@ from benchmarks.measure import cpu
 from benchmarks.network import cpu_of, disk, forked, free_port
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, lay_out
+from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime.memory import MemoryRun
 from posse.runtime.network.connection import Connection

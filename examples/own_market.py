@@ -11,9 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import posse
 from posse.problems import Market, binds
-from posse.protocols.dp_combinatorial.run import run_market
-from posse.protocols.dp_combinatorial.settings import MarketRunSettings
 from posse.results import words
 from posse.results.joining import joining
 
@@ -51,12 +50,12 @@ def show(market: Market) -> None:
 def main() -> None:
     """Run the market alone and together, on the same deliveries."""
     offers, deliveries = sys.argv[1:3] if len(sys.argv) > 2 else made_up(Path(tempfile.mkdtemp(prefix="posse-")))
-    together = MarketRunSettings(
+    together = posse.DpCombinatorial(
         offers=offers, records=deliveries, alpha=0.8, rho=0.25, currency="EUR", rounds=2_000, runs=3,
         margin=0.01, epsilon=1, delta="1/T", unit="entry",
     )  # fmt: skip
-    show(together.market(together.rounds))
-    records = [run_market(together.with_method(method)) for method in ("alone", "p-fcb")]
+    show(together.load().market)
+    records = [posse.run(together.instead(policy=method)) for method in ("alone", "p-fcb")]
     (joined,) = joining(records)
     for share in joined.shares:
         print(f"{share.party}: {words.plus_minus(share.difference, share.error)} EUR by joining ({share.verdict})")

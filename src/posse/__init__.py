@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from posse import problems as problems
     from posse.core.errors import PosseError as PosseError
     from posse.policies.arms.checks import check as check
+    from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
+    from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
     from posse.protocols.registry import run as run
     from posse.protocols.registry import start as start
     from posse.protocols.registry import systems as systems
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from posse.results.store import Store as Store
 
 _HOMES = {
+    "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
+    "MpcContextual": "posse.protocols.mpc_contextual.settings",
     "PosseError": "posse.core.errors",
     "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",

@@ -39,18 +39,18 @@ def samba(settings: Mapping[str, Any], twin: str | None) -> Any:
 
 def dp_combinatorial(settings: Mapping[str, Any], twin: str | None) -> Any:
     """Run a market."""
-    from posse.protocols.dp_combinatorial.run import run_market
-    from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+    from posse.protocols.dp_combinatorial.settings import DpCombinatorial
+    from posse.protocols.registry import run
 
-    return run_market(MarketRunSettings(**settings))
+    return run(DpCombinatorial(**settings))
 
 
 def mpc_contextual(settings: Mapping[str, Any], twin: str | None) -> Any:
     """Run a contextual bandit on shares, or one of its twins, which `path` names."""
-    from posse.protocols.mpc_contextual.run import run_contextual
-    from posse.protocols.mpc_contextual.settings import ContextualSettings
+    from posse.protocols.mpc_contextual.settings import MpcContextual
+    from posse.protocols.registry import run
 
-    return run_contextual(ContextualSettings(**settings))
+    return run(MpcContextual(**settings))
 
 
 def fed_contextual(settings: Mapping[str, Any], twin: str | None) -> Any:

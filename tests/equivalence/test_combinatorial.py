@@ -7,7 +7,7 @@ import pytest
 
 from posse.problems.markets.instances import market_instance
 from posse.problems.markets.market import make_market
-from posse.protocols.dp_combinatorial.run import SimulatedMarket, agents_of, federation
+from posse.protocols.dp_combinatorial.federation import SimulatedMarket, agents_of, federation
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import run_once, truth_of
 from posse.runtime.memory import MemoryRun
@@ -73,7 +73,7 @@ def test_agents_and_simulation_are_the_same_run(name, talk, seed):
     market = MARKETS[name]
     terms = Terms(market.agents, market.producers, ROUNDS, **TALK[talk])
     (known, curves), (agents, world, run) = both(market, terms, seed)
-    assert (run._world.trace == curves.trace).all()  # every purchase of every agent in every round
+    assert (run.world.trace == curves.trace).all()  # every purchase of every agent in every round
     for j, agent in enumerate(agents):
         for field in known._fields:
             assert getattr(agent.knowledge, field).tobytes() == getattr(known, field)[j].tobytes(), field

@@ -13,12 +13,12 @@ from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Role
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys
+from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
-from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
+from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed, seeded
 from posse.runtime.memory import MemoryRun
@@ -48,8 +48,8 @@ CASES = {
 }
 
 
-def settings_of(**given: object) -> ContextualSettings:
-    return ContextualSettings(**{"steps": 150, "seed": SEED, **given})
+def settings_of(**given: object) -> MpcContextual:
+    return MpcContextual(**{"steps": 150, "seed": SEED, **given})
 
 
 def twin_of(setup: Setup, seed: int = SEED) -> FixedRun:
@@ -82,20 +82,20 @@ def check_same(run: MemoryRun, terms: Terms, twin: FixedRun) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_private_run_is_the_fixed_point_twin(case: str) -> None:
-    setup = settings_of(**CASES[case]).check()
+    setup = settings_of(**CASES[case]).load()
     run = MemoryRun(roles_of(setup), world_of(setup))
     run.finish()
     check_same(run, setup.terms, twin_of(setup))
 
 
 def test_other_secrets_give_other_shares_and_coins() -> None:
-    setup = settings_of(steps=100).check()
+    setup = settings_of(steps=100).load()
     assert (twin_of(setup, 1).arms != twin_of(setup, 2).arms).any()
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_role_saved_at_any_message_goes_on_as_if_it_never_stopped(batch: int) -> None:
-    setup = settings_of(steps=24, components=6, batch=batch).check()
+    setup = settings_of(steps=24, components=6, batch=batch).load()
     twin, draw = twin_of(setup), random.Random(3)
     run = MemoryRun(roles_of(setup), world_of(setup))
     restored = 0
@@ -125,7 +125,7 @@ def replay(setup: Setup, twin: FixedRun, seed: int = SEED) -> floats.Run:
 def test_the_float_twin_differs_only_where_scores_are_closer_than_the_fixed_point_error(
     bits: int, error: float, batch: int
 ) -> None:
-    setup = settings_of(steps=1792, bits=bits, batch=batch).check()
+    setup = settings_of(steps=1792, bits=bits, batch=batch).load()
     twin = twin_of(setup)
     followed = replay(setup, twin)
     weights = twin.model[:, -setup.terms.dimension :] / 2.0**bits
@@ -136,14 +136,14 @@ def test_the_float_twin_differs_only_where_scores_are_closer_than_the_fixed_poin
 
 
 def test_the_intermediates_stay_within_their_ranges_and_come_near_them() -> None:
-    twin = twin_of(settings_of(steps=1000).check())
+    twin = twin_of(settings_of(steps=1000).load())
     assert twin.largest["variance"] > 0.99
     assert twin.largest["inverse"] > 0.99
     assert twin.largest["scores"] > 0.5
 
 
 def test_contexts_above_norm_1_are_caught_by_the_ranges() -> None:
-    setup = settings_of(steps=200).check()
+    setup = settings_of(steps=200).load()
     terms, rows = setup.terms, setup.order(SEED)
     keys = list(DealerKeys(terms, seeded(SEED, DEALER)).tapes.values())
     with pytest.raises(Exception, match="must stay within"):
@@ -154,7 +154,7 @@ def test_contexts_above_norm_1_are_caught_by_the_ranges() -> None:
 
 def test_a_batch_learns_what_single_steps_would_along_the_same_arms() -> None:
     """Woodbury is Sherman and Morrison many times: replayed in floats one by one, the weights agree."""
-    setup = settings_of(steps=400, batch=8).check()
+    setup = settings_of(steps=400, batch=8).load()
     twin = twin_of(setup)
     alone = floats.replay(
         setup.features(setup.order(SEED)), twin.arms, twin.rewards / REWARD_ONE, coins_of(setup.terms, SEED).ties
@@ -164,7 +164,7 @@ def test_a_batch_learns_what_single_steps_would_along_the_same_arms() -> None:
 
 
 def test_exploration_coins_have_their_rate_and_all_arms_alike() -> None:
-    setup = settings_of(steps=1797, epsilon="1/7").check()
+    setup = settings_of(steps=1797, epsilon="1/7").load()
     terms = setup.terms
     coins = coins_of(msgspec.structs.replace(terms, steps=50_000), SEED)
     spread = 4 * np.sqrt(50_000 * (1 / 7) * (6 / 7))  # chance of a false alarm below 1e-4
@@ -180,7 +180,7 @@ def test_exploration_coins_have_their_rate_and_all_arms_alike() -> None:
 @pytest.mark.parametrize("bits", [20, 26])
 def test_sixty_thousand_rows_of_mnist(bits: int, data_dir: object) -> None:
     settings = settings_of(problem="mnist", data_dir=data_dir, bits=bits, steps=60_000)
-    setup = settings.check()
+    setup = settings.load()
     twin = twin_of(setup)
     run = MemoryRun(roles_of(setup), world_of(setup))
     run.finish()
@@ -201,7 +201,7 @@ def test_sixty_thousand_rows_of_mnist(bits: int, data_dir: object) -> None:
 
 
 def test_the_dealer_deals_each_chunk_once_and_waits_to_be_asked() -> None:
-    setup = settings_of(steps=60).check()
+    setup = settings_of(steps=60).load()
     run = MemoryRun(roles_of(setup), world_of(setup), transcript=100_000)
     run.finish()
     assert run.transcript is not None

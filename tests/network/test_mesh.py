@@ -9,7 +9,7 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError
 from posse.protocols.dp_combinatorial.deploy import MarketFederation, build, lay_out
-from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.twin import run_once
 from posse.runtime.network.deployment import make_party, open_place
 from tests.network.federations import QUICK, free_port, run_all
@@ -27,7 +27,7 @@ def opened(path):
 
 
 def expected(**values):
-    setup = MarketRunSettings.make({**MARKET, **values}).check()
+    setup = DpCombinatorial.make({**MARKET, **values}).load()
     return run_once(setup.market, setup.terms, MARKET["seed"])
 
 

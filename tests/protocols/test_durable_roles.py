@@ -20,9 +20,9 @@ from posse.privacy.dp import Budget, Ledger, SecretNoise, SeededNoise, plan
 from posse.problems import BernoulliArms
 from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent
+from posse.protocols.dp_combinatorial.federation import SimulatedMarket
+from posse.protocols.dp_combinatorial.federation import federation as agents_of_market
 from posse.protocols.dp_combinatorial.messages import Delivered, Report
-from posse.protocols.dp_combinatorial.run import SimulatedMarket
-from posse.protocols.dp_combinatorial.run import federation as agents_of_market
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Close

@@ -555,20 +555,20 @@ class RolesRun(Run):
         secrets = {party: self.memory.roles[party].save() for party in parties}
         return View(tuple(parties), kept.view(*parties), secrets, self.public, kept.forgotten)
 
-    def traffic(self) -> dict[tuple[str, str], list[int]]:
-        """Messages and bytes between kinds of role, over all seeds."""
+    def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
+        """Messages and bytes between kinds of role, over all seeds, or over the first ones."""
         hops: dict[tuple[str, str], list[int]] = {}
-        for memory in self.memories:
+        for memory in self.memories[:seeds]:
             for hop, moved in memory.hops.items():
                 sums = hops.setdefault(hop, [0, 0])
                 sums[0] += moved.messages
                 sums[1] += moved.bytes
         return hops
 
-    def role_seconds(self) -> dict[str, float]:
-        """CPU seconds by kind of role, over all seeds."""
+    def role_seconds(self, seeds: int | None = None) -> dict[str, float]:
+        """CPU seconds by kind of role, over all seeds, or over the first ones."""
         spent: dict[str, float] = {}
-        for memory in self.memories:
+        for memory in self.memories[:seeds]:
             for kind, seconds in memory.seconds.items():
                 spent[kind] = spent.get(kind, 0.0) + seconds
         return spent

@@ -9,11 +9,11 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.markets.instances import market_instance
-from posse.protocols.dp_combinatorial import run as run_module
-from posse.protocols.dp_combinatorial.run import run_market
-from posse.protocols.dp_combinatorial.settings import MarketRunSettings
+from posse.protocols.dp_combinatorial.federation import warm_up
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import run_once, truth_of
+from posse.protocols.registry import run
 from posse.results import Store, identical
 from posse.results.joining import joining
 from posse.results.record import Interrupted
@@ -25,8 +25,8 @@ SMALL = {"agents": 3, "producers": 8, "rounds": 900, "runs": 2, "start": 100}
 def records():
     made = {}
     for method in ("p-fcb", "fcb", "alone", "placebo"):
-        settings = MarketRunSettings(**SMALL).with_method(method)
-        made[method] = (run_market(settings), run_market(settings.model_copy(update={"path": "compiled"})))
+        settings = DpCombinatorial(**SMALL).instead(policy=method)
+        made[method] = (run(settings), run(settings.model_copy(update={"path": "compiled"})))
     return made
 
 
@@ -74,7 +74,7 @@ def test_levels_say_what_they_are(records):
         "alone",
         "placebo",
     ]
-    assert run_market(MarketRunSettings(**SMALL, noise="none", path="compiled")).level == "plain"
+    assert run(DpCombinatorial(**SMALL, noise="none", path="compiled")).level == "plain"
     assert "no noise" in " ".join(records["fcb"][0].leaks)
 
 
@@ -97,7 +97,7 @@ def interrupted(at, **settings):
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        run_market(MarketRunSettings(**{**SMALL, **settings}), watch=stop)
+        run(DpCombinatorial(**{**SMALL, **settings}), watch=stop)
     return caught.value.record
 
 
@@ -111,24 +111,28 @@ def test_an_interrupted_run_keeps_what_was_done():
     assert second.steps[-1] == second.summary["steps_done"] == 900
 
 
-def test_an_interrupted_simulation_keeps_its_finished_runs_and_stops_soon():
-    record = interrupted(0.3, runs=4, path="compiled", rounds=200_000)
+def test_an_interrupted_simulation_keeps_every_run_as_far_as_it_came_and_stops_soon():
+    settings = {"runs": 4, "path": "compiled", "rounds": 200_000}
+    record, whole = interrupted(0.3, **settings), run(DpCombinatorial(**{**SMALL, **settings}))
     assert record.status == "interrupted"
-    assert 2 <= record.runs < 4
-    assert record.seeds == tuple(range(1, 1 + record.runs))
+    assert record.seeds == whole.seeds == (1, 2, 3, 4)
+    reached = len(record.steps)
+    assert 0.3 * 200_000 <= record.steps[-1] < 200_000
+    for name in ("reward", "regret"):
+        assert getattr(record, name).tobytes() == getattr(whole, name)[:, :reached].tobytes()
 
 
 def test_exact_oracle_runs_in_agents():
-    settings = MarketRunSettings(agents=2, producers=5, rounds=60, start=20, instance_seed=5, alpha=0.3, oracle="exact")
-    record = run_market(settings)
-    greedy = run_market(settings.model_copy(update={"oracle": "greedy"}))
+    settings = DpCombinatorial(agents=2, producers=5, rounds=60, start=20, instance_seed=5, alpha=0.3, oracle="exact")
+    record = run(settings)
+    greedy = run(settings.model_copy(update={"oracle": "greedy"}))
     assert record.total_mean == pytest.approx(greedy.total_mean, rel=0.05)
 
 
 def test_memory_does_not_grow_with_the_rounds():
     market = market_instance(1, agents=3, producers=8)
     truth = truth_of(market)
-    run_module.warm_up()
+    warm_up()
 
     def peak(rounds):
         tracemalloc.start()
@@ -159,7 +163,7 @@ def test_memory_does_not_grow_with_the_rounds():
         ({"agents": 1}, "at least 2 agents"),
         ({"agents": 0}, "agents must be"),
         ({"producers": 0}, "producers must be"),
-        ({"rounds": 0, "method": "alone"}, "rounds must be at least 1"),
+        ({"rounds": 0, "method": "alone"}, "horizon must be at least 1"),
         ({"width": -1}, "width must be"),
         ({"weight": 0}, "weight must be"),
         ({"margin": -0.1}, "margin must be"),
@@ -174,19 +178,19 @@ def test_memory_does_not_grow_with_the_rounds():
 )
 def test_refuses_in_one_line(values, what):
     with pytest.raises((ConfigError, DataError)) as caught:
-        MarketRunSettings.make(values).check()
+        DpCombinatorial.make(values).load()
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_delta_can_be_told_by_agents_or_rounds():
-    settings = MarketRunSettings(agents=4, rounds=1000, delta="1/T")
-    assert settings.check().plan.delta == 1e-3
-    assert settings.model_copy(update={"delta": "1/n"}).check().plan.delta == 0.25
-    assert settings.model_copy(update={"delta": "1/50"}).check().plan.delta == 0.02
+    settings = DpCombinatorial(agents=4, rounds=1000, delta="1/T")
+    assert settings.load().plan.delta == 1e-3
+    assert settings.model_copy(update={"delta": "1/n"}).load().plan.delta == 0.25
+    assert settings.model_copy(update={"delta": "1/50"}).load().plan.delta == 0.02
 
 
 def test_fewer_producers_a_agent_need_less_noise_for_a_round():
-    wide = MarketRunSettings(unit="round").check().plan.multipliers[0]
-    narrow = MarketRunSettings(unit="round", overlap=0.2, alpha=0.2).check().plan.multipliers[0]
+    wide = DpCombinatorial(unit="round").load().plan.multipliers[0]
+    narrow = DpCombinatorial(unit="round", overlap=0.2, alpha=0.2).load().plan.multipliers[0]
     assert wide / narrow == pytest.approx(np.sqrt(30 / 6), rel=1e-3)

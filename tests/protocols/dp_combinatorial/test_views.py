@@ -13,8 +13,8 @@ from posse.privacy.dp.plans import plan_of_noise
 from posse.problems.markets.instances import market_instance
 from posse.problems.markets.market import make_market
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
+from posse.protocols.dp_combinatorial.federation import SimulatedMarket, federation
 from posse.protocols.dp_combinatorial.messages import Delivered, Hello, Report
-from posse.protocols.dp_combinatorial.run import SimulatedMarket, federation
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms
 from posse.runtime.memory import MemoryRun
 

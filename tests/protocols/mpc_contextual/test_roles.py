@@ -12,6 +12,7 @@ from posse.core.errors import ConfigError, DisagreementError, JournalError, Poss
 from posse.core.roles import Message, Role
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.coins import PartyCoins
+from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.messages import (
     Acted,
     Choice,
@@ -26,7 +27,6 @@ from posse.protocols.mpc_contextual.messages import (
     Want,
 )
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.terms import Terms, largest_steps
 from posse.runtime.memory import MemoryRun
 

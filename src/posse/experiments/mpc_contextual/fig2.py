@@ -58,7 +58,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 
 def curve(place: Place, epsilon: float, seed: int) -> Floats:
     """Return the average reward so far after every step: what `posse run mpc-contextual --path float` does."""
-    setup = place.settings(epsilon=str(epsilon)).check()
+    setup = place.settings(epsilon=str(epsilon)).load()
     rows = setup.order(seed)
     run = floats.run(setup.features(rows), setup.units(seed, rows) / REWARD_ONE, coins_of(setup.terms, seed))
     average: Floats = run.rewards.cumsum() / np.arange(1, place.steps + 1)

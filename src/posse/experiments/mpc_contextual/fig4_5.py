@@ -21,9 +21,9 @@ import numpy as np
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Row, Table, Watch, exponent, progress, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import REFERENCE, Place, private_run, world_of
+from posse.protocols.mpc_contextual.federation import warm_up
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import Costs, costs, plan
-from posse.protocols.mpc_contextual.run import warm_up
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
 from posse.results import role_colour, theme, words
 from posse.results.theme import INK
@@ -75,7 +75,7 @@ class Timed:
 def measure(parties: int, arms: int, steps: int, runs: int) -> Timed:
     """Run real roles for so many steps, a few times."""
     place = Place("digits", steps + WARM, arms)
-    setup = place.settings(parties=parties, epsilon="0.1").check()
+    setup = place.settings(parties=parties, epsilon="0.1").load()
     warm_up()
     times = [_once(place, parties, seed) for seed in seeds_of(runs)]
     roles = {kind: statistics.median(one[kind] for one in times) for kind in KINDS}
@@ -83,7 +83,7 @@ def measure(parties: int, arms: int, steps: int, runs: int) -> Timed:
 
 
 def _once(place: Place, parties: int, seed: int) -> dict[str, float]:
-    setup = place.settings(parties=parties, epsilon="0.1").check()
+    setup = place.settings(parties=parties, epsilon="0.1").load()
     run = private_run(setup, seed)
     payee = run.roles[PAYEE]
     assert isinstance(payee, Payee)

@@ -127,7 +127,7 @@ def run(job: Job) -> Result:
 def _protocol(job: Job) -> np.ndarray:
     world = world_of(job.place, job.seed)
     settings = job.place.settings(epsilon=str(EPSILON), bits=job.bits, newton=job.newton)
-    terms = settings.check().terms
+    terms = settings.load().terms
     keys = list(DealerKeys(terms, seeded(job.seed, DEALER)).tapes.values())
     units = np.rint(world.rewards * REWARD_ONE).astype(np.int64)
     features = FixedPoint(job.bits, most=1.0).encode(world.features)

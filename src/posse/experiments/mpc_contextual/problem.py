@@ -25,11 +25,11 @@ from posse.problems.contexts.images import digits, mnist
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.dealer import DealerKeys
+from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
-from posse.protocols.mpc_contextual.run import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.settings import ContextualSettings, Setup
+from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.mpc_contextual.twin import coins_of, run_fixed, seeded
 from posse.runtime.memory import MemoryRun
@@ -55,16 +55,16 @@ class Place:
     rows: int | None = None
     """Use the first rows only, so that others are held out."""
 
-    def settings(self, **more: Any) -> ContextualSettings:
+    def settings(self, **more: Any) -> MpcContextual:
         """Return the settings of a run here.
 
-        >>> Place("digits", 500, clusters=5).settings(epsilon="0.1").check().terms.arms
+        >>> Place("digits", 500, clusters=5).settings(epsilon="0.1").load().terms.arms
         5
         """
         common = {"steps": self.steps, "rows": self.rows, **more}
         if self.clusters is None:
-            return ContextualSettings(problem=self.base, **common)
-        return ContextualSettings(problem="clusters", base=self.base, arms=self.clusters, **common)
+            return MpcContextual(problem=self.base, **common)
+        return MpcContextual(problem="clusters", base=self.base, arms=self.clusters, **common)
 
     def contexts(self) -> Contexts:
         """Return the contexts, made once."""
@@ -160,9 +160,9 @@ def private_run(setup: Setup, seed: int) -> MemoryRun:
     return MemoryRun(federation(setup.terms, setup.encoded(rows), seed), world)
 
 
-def check(settings: ContextualSettings, what: str, steps: int, seed: int = 1) -> Check:
+def check(settings: MpcContextual, what: str, steps: int, seed: int = 1) -> Check:
     """Run real roles in memory for the first `steps` of a run; about 5 ms a step at 10 arms and two parties."""
-    setup = settings.check()
+    setup = settings.load()
     rows, terms = setup.order(seed), setup.terms
     units, encoded, coins = setup.units(seed, rows), setup.encoded(rows), coins_of(terms, seed)
     run = private_run(setup, seed)

@@ -25,11 +25,12 @@ from posse.problems.datasets.files import read_document
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
-from posse.protocols.dp_combinatorial.settings import MarketRunSettings, Setup
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial, Setup
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
-from posse.runtime.local import enrol_all, write_party
-from posse.runtime.network.deployment import Deployment, Place
+from posse.runtime.certificates.names import check_name
+from posse.runtime.local import AUTHORITY, Layout, beside, check_member, each, enrol_all, write_party
+from posse.runtime.network.deployment import Deployment, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import load_function
@@ -37,7 +38,7 @@ from posse.runtime.sources import load_function
 VOCABULARY = Vocabulary((Hello, Report, Delivered), (Buy,))
 
 
-class AgentOptions(MarketRunSettings):
+class AgentOptions(DpCombinatorial):
     """The table [options] of an agent: the terms, the same for everyone, and where its own offers are.
 
     `roster` and `suppliers` name agents and producers in the order that all agree on. `own` is a CSV file with columns
@@ -72,7 +73,7 @@ def build(place: Place) -> Deployment:
 
 def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
     """An agent of a simulated market: everything, its noise included, follows from the world seed."""
-    setup = options.check()
+    setup = options.load()
     j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
     buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
     agent = Agent(name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name))
@@ -97,7 +98,7 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     cost, capacity = _read_own(place.folder / options.own, options.suppliers)
     plan, terms = options.plan_and_terms(options.roster, options.suppliers)
     buyer = Buyer(cost, capacity, options.alpha + options.margin, options.rho, options.coefficient)
-    ledger = None if plan is None or options.method == "placebo" else Ledger(plan, name)
+    ledger = None if plan is None or options.policy == "placebo" else Ledger(plan, name)
     agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.identity.run)
     return Deployment(agent, VOCABULARY, _others(terms, name), _source(place, options))
 
@@ -177,17 +178,47 @@ class MarketFederation(AgentOptions):
     """The agents ([[agent]] with a name, an address, own offers and a source)."""
 
 
+def layout(values: dict[str, Any], here: Path) -> Layout:
+    """Read a federation's file and say what is wrong with it, before anything is written."""
+    federation = MarketFederation.make(each(values, "agent", lambda agent: beside(agent, here, "own")))
+    _check(federation)
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.horizon, "agent", ("agent",),
+        lambda name: "agent", None, ("sync",),
+    )  # fmt: skip
+
+
+def _check(federation: MarketFederation) -> None:
+    check_name(run=federation.run)
+    names = [member.name for member in federation.members]
+    if len(names) < 2:
+        raise ConfigError(f"a mesh needs at least 2 agents, got {len(names)}. Give [[agent]] with a name and listen.")
+    for member in federation.members:
+        check_member(member.name, names, "agent", (AUTHORITY,))
+        address(member.listen)
+        if member.own is not None:
+            DeliverySettings.make(member.source)
+    options = AgentOptions(**_shared(federation))
+    if any(member.own is not None for member in federation.members):
+        options.plan_and_terms(tuple(names), options.suppliers)
+        return
+    agents = options.load().market.agents
+    if sorted(agents) != sorted(names):
+        raise ConfigError(f"the simulated market has agents {', '.join(agents)}, got {', '.join(names)}. Rename them.")
+
+
+def _shared(federation: MarketFederation) -> dict[str, Any]:
+    """The options that a federation's file gives to all agents."""
+    given = federation.model_fields_set & set(AgentOptions.model_fields)
+    return {name: getattr(federation, name) for name in AgentOptions.model_fields if name in given}
+
+
 def lay_out(federation: MarketFederation, folder: Path) -> list[Path]:
     """Make identities and files for all agents; what exists is kept, so that a run can go on."""
     members = federation.members
-    if len(members) < 2:
-        raise ConfigError(f"a mesh needs at least 2 agents, got {len(members)}. Give [[agent]] with a name and listen.")
     enrol_all(folder, federation.run, {member.name: "agent" for member in members})
-    shared = {
-        name: value
-        for name, value in federation.model_dump(mode="json", exclude_none=True).items()
-        if name in AgentOptions.model_fields and name in federation.model_fields_set and name != "roster"
-    }
+    wanted = set(_shared(federation)) - {"roster"}
+    shared = federation.model_dump(mode="json", exclude_none=True, include=wanted)
     if any(member.own is not None for member in members):
         shared["roster"] = [member.name for member in members]
     paths = []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -13,10 +17,17 @@ from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
-from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, Terms, check_noise, level_of
+from posse.protocols.base import RunSettings
+from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, METHODS, Terms, check_noise
+from posse.protocols.registry import system_of
+from posse.results.values import JSON
+
+if TYPE_CHECKING:
+    from posse.protocols.dp_combinatorial.twin import Truth
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""
+_TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,26 +37,41 @@ class Setup:
     market: Market
     terms: Terms
     plan: Plan | None
-    level: str
 
 
-class MarketRunSettings(MarketSettings):
-    """Everything a run of dp-combinatorial needs to know."""
+class DpCombinatorial(RunSettings, MarketSettings):
+    """Everything a run of dp-combinatorial needs to know.
 
-    method: Literal["p-fcb", "fcb", "alone", "placebo"] = "p-fcb"
-    """p-fcb: noisy reports at a few rounds; fcb: everything after every round, in the clear; alone: no federation;
-    placebo: reports of noise alone, a control."""
+    >>> DpCombinatorial(agents=3, rounds=1000).horizon
+    1000
+    """
+
+    system: ClassVar[str] = "dp-combinatorial"
+    aliases: ClassVar[Mapping[str, str]] = {
+        **MarketSettings.aliases,
+        "rounds": "horizon",
+        "steps": "horizon",
+        "budget": "horizon",
+        "method": "policy",
+    }
+    panels: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("policy", "noise", "epsilon", "delta", "unit", "start", "stop"), "Who may learn what"
+    )
+
+    policy: Literal["p-fcb", "fcb", "alone", "placebo"] = "p-fcb"
+    """How agents learn together (the paper's method). p-fcb: noisy reports at a few rounds; fcb: everything after every
+    round, in the clear; alone: no federation; placebo: reports of noise alone, a control."""
+    horizon: int = 20_000
+    """Number of rounds T."""
     noise: Literal["tight", "paper", "equal", "none"] = "tight"
     """Noise of p-fcb: the least that proves epsilon and delta; as published; the least without using that windows are
     disjoint; none, for the same reports in the clear."""
     epsilon: float = 1.0
-    """Privacy asked for, together with delta and unit."""
+    """Privacy epsilon asked for, together with delta and unit."""
     delta: str = "0.01"
     """A number, 1/n (agents) or 1/T (rounds); at most 1/n."""
     unit: Literal["entry", "round", "history"] = "entry"
     """What is protected: one agent's purchase from one producer in one round; all of a round; or its whole history."""
-    rounds: int = 20_000
-    """Number of rounds T."""
     start: int = 200
     """Round of the first report; each later one comes after twice as many rounds."""
     stop: int = 40_000
@@ -64,115 +90,161 @@ class MarketRunSettings(MarketSettings):
     """How an agent chooses: greedy in closed form, or exact by HiGHS, which is thousands of times slower."""
     path: Literal["agents", "compiled"] = "agents"
     """agents: real agents that exchange messages; compiled: the same run simulated in one place, fifty times faster."""
-    seed: int = 1
-    """World seed: deliveries, and in a simulation the noise; kept in the record."""
-    runs: int = 1
-    """Number of runs, with seeds seed, seed + 1, ..."""
-    points: int = 200
-    """Points of a curve."""
 
-    def check(self) -> Setup:
-        """Check everything before anything starts, and return what it makes."""
-        self._check_numbers()
-        self._check_heard()
-        if self.offers is None:
-            self._plan_of(self.producers, self.agents)  # what is wrong with it is told before a market is made
-        market = self.market(self.rounds)
+    @model_validator(mode="before")
+    @classmethod
+    def _shipped(cls, values: Any) -> Any:
+        """Read a policy given as a table with its parameter; refuse one of the user's own, with the reason."""
+        given = values.get("policy") if isinstance(values, Mapping) else None
+        table = dict(given) if isinstance(given, Mapping) else {"name": given}
+        name = table.pop("name", None)
+        if given is None:
+            return values
+        if not isinstance(name, str) or ":" in name:
+            raise ConfigError(
+                f"dp-combinatorial takes the policies {', '.join(METHODS)}, got {name!r}: what agents send is what its "
+                "noise is planned for, and a policy of yours could send more. Choose one of them."
+            )
+        for parameter in table:
+            check.one_of(("coefficient",), parameter=parameter)
+        return {**values, **table, "policy": name}
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        check.at_least(1, horizon=self.horizon)
+        check.between(0, LARGEST_WEIGHT, width=self.width)
+        check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
+        check.at_least(0, coefficient=self.coefficient)
+        check.between(0, 1, margin=self.margin)
+        if self.oracle == "exact" and (self.path == "compiled" or self.horizon > EXACT_ROUNDS):
+            raise ConfigError(
+                f"the exact oracle runs in agents and for up to {EXACT_ROUNDS:,} rounds, got path '{self.path}' and "
+                f"{self.horizon:,} rounds. Use the greedy oracle."
+            )
+        self._check_used()
+        if self.talks:
+            self._reports()
+        return self
+
+    @property
+    def talks(self) -> bool:
+        """Whether agents send reports at a few rounds."""
+        return self.policy in ("p-fcb", "placebo")
+
+    @property
+    def noisy(self) -> bool:
+        """Whether reports carry noise."""
+        return self.talks and self.noise != "none"
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Settings that have no effect with this policy; a record leaves them out."""
+        if not self.talks:
+            return _TALK
+        without = () if self.noisy else ("epsilon", "delta", "unit")
+        return (*without, "width", "weight") if self.rule == "fuse" else without
+
+    def _check_used(self) -> None:
+        """Raise if a given setting has no effect."""
+        if self.policy == "placebo" and self.noise == "none":
+            raise ConfigError("a placebo is noise alone, got noise 'none'. Choose tight, paper or equal.")
+        for name in self.unused:
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default:
+                why = f"noise '{self.noise}'" if self.talks else f"method '{self.policy}'"
+                why = f"rule '{self.rule}'" if name in ("width", "weight") and self.rule == "fuse" else why
+                raise ConfigError(f"{name} has no meaning with {why}, got {getattr(self, name)}. Leave {name} out.")
+
+    def instead(self, **changes: Any) -> Self:
+        """Return the same market and seeds with changes; settings that then have no effect are left out."""
+        given = {name: getattr(self, name) for name in self.model_fields_set} | changes
+        blank = self.model_construct(**{**self.__dict__, **changes})
+        return type(self)(**{name: value for name, value in given.items() if name not in blank.unused})
+
+    # What the settings make -------------------------------------------------------------------------------------------
+
+    def load(self) -> Setup:
+        """Make the market, the terms and the plan of the noise, and check what needs them; once."""
+        return self.once("setup", self._load)
+
+    def _load(self) -> Setup:
+        if self.noisy and not self.files():
+            self._plan_of(self.producers, self.agents)  # what is wrong with it is said before a market is made
+        market = self.market(self.horizon)
         plan_ = self._plan_of(int((market.capacity > 0).sum(axis=1).max()), len(market.agents))
         if plan_ is not None:
             check_noise(plan_, market.capacity)
-        terms = self._terms(market.agents, market.producers, plan_)
-        return Setup(market, terms, plan_, level_of(terms, self.noise))
+        return Setup(market, self._terms(market.agents, market.producers, plan_), plan_)
 
-    @property
-    def unheard(self) -> tuple[str, ...]:
-        """Settings that say nothing about this method; a record leaves them out."""
-        talk = ("noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
-        if self.method in ("alone", "fcb"):
-            return talk
-        unused = ("epsilon", "delta", "unit") if self.noise == "none" else ()
-        return (*unused, "width", "weight") if self.rule == "fuse" else unused
+    def best_purchases(self) -> Truth:
+        """Solve for what regret is measured against; once."""
+        from posse.protocols.dp_combinatorial.twin import truth_of
 
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """One world seed a run."""
-        return tuple(range(self.seed, self.seed + self.runs))
+        return self.once("truth", lambda: truth_of(self.load().market))
 
-    def budget(self, agents: int) -> Budget:
-        """Return the privacy asked for; delta may be told as 1/n or 1/T."""
-        text = {"1/n": f"1/{agents}", "1/t": f"1/{self.rounds}"}.get(self.delta.strip().lower(), self.delta)
+    def plan_and_terms(self, agents: tuple[str, ...], producers: tuple[str, ...]) -> tuple[Plan | None, Terms]:
+        """Make what agents of a market of their own agree on; noise is planned for who deals with every producer."""
+        plan_ = self._plan_of(len(producers), len(agents))
+        return plan_, self._terms(agents, producers, plan_)
+
+    def _plan_of(self, producers: int, agents: int) -> Plan | None:
+        """Plan the noise; None where there is none."""
+        if not self.noisy:
+            return None
+        return plan(
+            self._asked(agents), self.unit, self.noise, rounds=self._reports(), producers=producers,
+            horizon=self.horizon, stop=self.stop,
+        )  # fmt: skip
+
+    def _asked(self, agents: int) -> Budget:
+        """Return the privacy asked for; delta may be 1/n or 1/T."""
+        text = {"1/n": f"1/{agents}", "1/t": f"1/{self.horizon}"}.get(self.delta.strip().lower(), self.delta)
         try:
             delta = float(Fraction(text)) if "/" in text else float(text)
         except (ValueError, ZeroDivisionError):
             raise ConfigError(f"delta must be a number, 1/n or 1/T, got '{self.delta}'.") from None
         return Budget(self.epsilon, delta)
 
-    def _check_numbers(self) -> None:
-        check.at_least(1, rounds=self.rounds)
-        check.between(0, LARGEST_WEIGHT, width=self.width)
-        check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
-        check.at_least(0, coefficient=self.coefficient)
-        check.between(0, 1, margin=self.margin)
-        check.at_least(1, runs=self.runs)
-        check.at_least(2, points=self.points)
-        if not 0 <= self.seed < 2**63 - self.runs:
-            raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}.")
-        if self.oracle == "exact" and (self.path == "compiled" or self.rounds > EXACT_ROUNDS):
-            raise ConfigError(
-                f"the exact oracle runs in agents and for up to {EXACT_ROUNDS:,} rounds, got path '{self.path}' and "
-                f"{self.rounds:,} rounds. Use the greedy oracle."
-            )
-
     def _reports(self) -> tuple[int, ...]:
-        return communication_rounds(self.start, self.stop, self.rounds)
-
-    def _check_heard(self) -> None:
-        """Refuse settings that were given and say nothing, for their reader would think they did."""
-        if self.method == "placebo" and self.noise == "none":
-            raise ConfigError("a placebo is noise alone, got noise 'none'. Choose tight, paper or equal.")
-        for name in self.unheard:
-            default = type(self).model_fields[name].default
-            if getattr(self, name) != default:
-                why = f"noise '{self.noise}'" if self.method in ("p-fcb", "placebo") else f"method '{self.method}'"
-                why = f"rule '{self.rule}'" if name in ("width", "weight") and self.rule == "fuse" else why
-                raise ConfigError(f"{name} has no meaning with {why}, got {getattr(self, name)}. Leave {name} out.")
-
-    def with_method(self, method: str) -> MarketRunSettings:
-        """The same market, seeds and buyers with another method, and nothing set that it does not hear."""
-        other = self.model_copy(update={"method": method})
-        return other.model_copy(update={name: type(self).model_fields[name].default for name in other.unheard})
-
-    def _plan_of(self, producers: int, agents: int) -> Plan | None:
-        """Plan the noise; none for methods that have none."""
-        if self.method in ("alone", "fcb") or self.noise == "none":
-            return None
-        budget = self.budget(agents)
-        return plan(
-            budget, self.unit, self.noise, rounds=self._reports(), producers=producers, horizon=self.rounds,
-            stop=self.stop,
-        )  # fmt: skip
-
-    def plan_and_terms(self, agents: tuple[str, ...], producers: tuple[str, ...]) -> tuple[Plan | None, Terms]:
-        """Make what agents of a market of their own agree on; noise is planned for who deals with every producer."""
-        self._check_numbers()
-        self._check_heard()
-        plan_ = self._plan_of(len(producers), len(agents))
-        return plan_, self._terms(agents, producers, plan_)
+        return communication_rounds(self.start, self.stop, self.horizon)
 
     def _terms(self, agents: tuple[str, ...], producers: tuple[str, ...], plan_: Plan | None) -> Terms:
-        if self.method in ("alone", "fcb"):
-            return Terms(agents, producers, self.rounds, self.method)
-        if plan_ is not None:
-            self._check_delta(plan_.delta, len(agents))
+        if not self.talks:
+            return Terms(agents, producers, self.horizon, self.policy)
+        if plan_ is not None and plan_.delta > 1 / len(agents):
+            raise ConfigError(
+                f"delta must be at most 1/n = {1 / len(agents):g} for {len(agents)} agents, got {plan_.delta:g}: a "
+                "larger one would allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
+            )
         reports = self._reports()
         return Terms(
-            agents, producers, self.rounds, self.method, reports,
+            agents, producers, self.horizon, self.policy, reports,
             (0.0,) * len(reports) if plan_ is None else plan_.multipliers, self.rule, self.width, self.weight,
         )  # fmt: skip
 
-    def _check_delta(self, delta: float, agents: int) -> None:
-        if delta > 1 / agents:
-            raise ConfigError(
-                f"delta must be at most 1/n = {1 / agents:g} for {agents} agents, got {delta:g}: a larger one would "
-                "allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
-            )
+    # What a record keeps ----------------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> str:
+        """The protection: the noise schedule, `plain`, `alone` or `placebo`.
+
+        >>> DpCombinatorial(method="fcb").level, DpCombinatorial(noise="paper").level
+        ('plain', 'paper')
+        """
+        return self.policy if self.policy in ("alone", "placebo") else self.noise if self.noisy else "plain"
+
+    def files(self) -> Sequence[Path]:
+        """The user's own files of offers, qualities or records."""
+        return tuple(path for path in (self.offers, self.qualities, self.records) if path is not None)
+
+    def config(self) -> dict[str, JSON]:
+        """Every setting that has an effect, with the value that was used."""
+        given = {name: value for name, value in self.resolved().items() if name not in self.unused}
+        policy: JSON = {"name": self.policy, "coefficient": self.coefficient}
+        return {**given, **self.used(self.load().market), "policy": policy}
+
+    def problem(self) -> dict[str, JSON]:
+        """What is learnt, as a record keeps it."""
+        name = f"{self.instance} market" if self.offers is None else self.offers.name
+        money = {"money": self.currency} if self.currency else {}
+        return {"name": name, **self.load().market.describe(), "words": {**system_of(self).words, **money}}

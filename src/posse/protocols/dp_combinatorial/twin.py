@@ -1,4 +1,4 @@
-"""The plain twin: the whole market in one place, compiled, for one seed after another on every core.
+"""The compiled twin: the whole market in one place.
 
 It makes the same purchases as the agents, bit for bit, in about .4 microseconds a round and agent at 30 producers, and
 in memory that does not depend on the number of rounds.
@@ -13,9 +13,7 @@ in memory that does not depend on the number of rounds.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -65,54 +63,10 @@ class Outcome:
     """(runs, agents) entries of reports that were learnt from."""
 
 
-def simulate(
-    market: Market,
-    terms: Terms,
-    seeds: Sequence[int],
-    *,
-    coefficient: float = 1.0,
-    margin: float = 0.0,
-    points: int = 200,
-    truth: Truth | None = None,
-    watch: Callable[[int], None] | None = None,
-    threads: int | None = None,
-) -> Outcome:
-    """Run the market once a seed; `watch` is called with the number of runs that are done.
-
-    The best purchases that regret needs (`truth`) can be given where several calls share a market.
-    """
-    truth, stop = truth_of(market) if truth is None else truth, np.zeros(1, np.int64)
-
-    def one(seed: int) -> tuple[Knowledge, Curves]:
-        run = Simulation(market, terms, seed, coefficient=coefficient, margin=margin, points=points, truth=truth)
-        run.advance(terms.rounds, stop)
-        return run.known, run.curves
-
-    def outcome() -> Outcome:
-        return gather(tuple(seeds), points_of(terms.rounds, points), done)
-
-    done: list[tuple[Knowledge, Curves]] = []
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        try:
-            for result in pool.map(one, seeds):
-                done.append(result)
-                if watch is not None:
-                    watch(len(done))
-        except BaseException as error:
-            stop[0] = 1
-            pool.shutdown(cancel_futures=True)
-            if isinstance(error, KeyboardInterrupt):
-                raise Stopped(outcome()) from error
-            raise
-    return outcome()
-
-
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C, with the runs that were finished."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__("stopped")
-        self.outcome = outcome
+def simulate(market: Market, terms: Terms, seeds: Sequence[int], *, points: int = 200, **options: Any) -> Outcome:
+    """Run the market once a seed, with the options of `Simulation`."""
+    runs = [run_once(market, terms, seed, points=points, **options) for seed in seeds]
+    return gather(tuple(seeds), points_of(terms.rounds, points), runs)
 
 
 class Simulation:

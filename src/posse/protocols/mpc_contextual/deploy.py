@@ -27,12 +27,13 @@ from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated, write_share
 from posse.protocols.mpc_contextual.party import CHECKPOINT, STEP_OVER, Party
 from posse.protocols.mpc_contextual.payee import Payee
-from posse.protocols.mpc_contextual.program import Layout, plan
+from posse.protocols.mpc_contextual.program import Layout as ModelLayout
+from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_parties
 from posse.runtime.certificates.names import check_name
-from posse.runtime.local import AUTHORITY, enrol_all, write_party
+from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, write_party
 from posse.runtime.network.deployment import Deployment, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
@@ -145,7 +146,7 @@ def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
 
 def checked_plan(terms: Terms) -> Plan:
     """Make the plan; refuse terms whose messages no party would take, as far as can be told before making it."""
-    _check_size(8 * terms.arms * Layout(terms.dimension).size)
+    _check_size(8 * terms.arms * ModelLayout(terms.dimension).size)
     planned = plan(terms)
     rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
     _check_size(max(*rounds, planned.passes * planned.sizes.dealt_bytes) + _HEAD)
@@ -272,6 +273,30 @@ class ContextualFederation(ContextualOptions):
     """Where arms go ([puller.source]); not in a simulated world."""
     payee: OutsideEntry | None = None
     """Where rewards come from ([payee.source]); not in a simulated world."""
+
+
+def layout(values: dict[str, Any], here: Path) -> Layout:
+    """Read a federation's file and say what is wrong with it, before anything is written."""
+    values = each(values, "party", lambda party: beside(party, here, "features"))
+    for name in (PULLER, PAYEE):
+        if isinstance(values.get(name), dict):
+            values = {**values, name: source_beside(values[name], here)}
+    if isinstance(values.get("world"), dict):
+        values = {**values, "world": _world_beside(values["world"], here)}
+    federation = ContextualFederation.make(values)
+    options = check_federation(federation)
+    return Layout(
+        federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, ("party", *OUTSIDE),
+        lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
+        arm_figures(options, options.terms(federation.run)),
+    )  # fmt: skip
+
+
+def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
+    made = beside(world, here, "data_dir", "rewards")
+    if isinstance(made.get("features"), dict):
+        made["features"] = beside(made["features"], here, *made["features"])
+    return made
 
 
 def check_federation(federation: ContextualFederation) -> ContextualOptions:

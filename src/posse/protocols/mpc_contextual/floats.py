@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,8 @@ Wholes = NDArray[np.int64]
 
 EXPLORATIONS = ("greedy", "ucb", "thompson")
 GREEDY, UCB, THOMPSON = range(3)
+FREE = np.empty(0, np.int64)
+"""No arms to follow."""
 
 
 class Rule(NamedTuple):
@@ -134,15 +136,19 @@ def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats)
 
 @loops
 def _simulate(
-    features: Floats, rewards: Floats, coins: Coins, followed: Wholes, rule: Rule, batch: int, points: Wholes, run: Run
-) -> None:
-    """Run all steps, or follow the arms of `followed` where it has any; `rewards` then has one column."""
+    first: int, last: int, features: Floats, rewards: Floats, coins: Coins, followed: Wholes, rule: Rule, batch: int,
+    points: Wholes, run: Run,
+) -> None:  # fmt: skip
+    """Run steps `first` to `last` - 1, or follow the arms of `followed` where it has any: `rewards` has one column.
+
+    A step between two batches goes on from what `run` holds.
+    """
     steps, size = features.shape
     given = followed.shape[0] > 0
     scores, k = np.zeros(run.weights.shape[0]), np.zeros(size)
-    point = 0
-    for start in range(0, steps, batch):
-        end = min(start + batch, steps)
+    point = np.searchsorted(points, first)
+    for start in range(first, last, batch):
+        end = min(start + batch, last)
         for t in range(start, end):
             while point < points.shape[0] and points[point] == t:
                 run.kept[point] = run.weights
@@ -158,79 +164,75 @@ def _simulate(
         for t in range(start, end):
             arm = run.arms[t]
             learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k)
-    for left in range(point, points.shape[0]):
-        run.kept[left] = run.weights
+    if last == steps:
+        for left in range(point, points.shape[0]):
+            run.kept[left] = run.weights
 
 
-def run(
-    features: Floats,
-    rewards: Floats,
-    coins: Coins,
-    *,
-    batch: int = 1,
-    exploration: str = "greedy",
-    width: float = 1.0,
-    normals: Floats | None = None,
-    checkpoints: Sequence[int] = (),
-) -> Run:
-    """Run the bandit over (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
-
-    The model stands still for `batch` contexts and then learns from them one after the other. `normals` (steps,
-    arms) belong to `thompson`. A checkpoint c holds the weights that meet context c, counted from 0.
-    """
-    steps, arms, _ = check_inputs(features, rewards, coins)
-    rule = _rule(exploration, width, normals, steps, arms)
-    return _launch(features, rewards, coins, np.empty(0, np.int64), rule, batch, checkpoints, arms)
+def run(features: Floats, rewards: Floats, coins: Coins, **options: Any) -> Run:
+    """Run the bandit over (steps, features) contexts to the end; `options` are those of `FloatTwin`."""
+    twin = FloatTwin(features, rewards, coins, **options)
+    twin.advance(len(features))
+    return twin.run
 
 
-def replay(
-    features: Floats,
-    arms: Wholes,
-    rewards: Floats,
-    ties: Wholes,
-    *,
-    batch: int = 1,
-    exploration: str = "greedy",
-    width: float = 1.0,
-    normals: Floats | None = None,
-    checkpoints: Sequence[int] = (),
-) -> Run:
+class FloatTwin:
+    """The bandit of one seed, which goes forward by whole batches."""
+
+    def __init__(
+        self,
+        features: Floats,
+        rewards: Floats,
+        coins: Coins,
+        *,
+        batch: int = 1,
+        exploration: str = "greedy",
+        width: float = 1.0,
+        normals: Floats | None = None,
+        checkpoints: Sequence[int] = (),
+        followed: Wholes | None = None,
+    ) -> None:
+        """Take (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
+
+        The model stands still for `batch` contexts and then learns from them one after the other. `normals` (steps,
+        arms) belong to `thompson`. A checkpoint c holds the weights that meet context c, counted from 0. Where arms
+        are `followed`, `rewards` (steps, 1) are theirs.
+        """
+        steps, arms, size = check_inputs(features, rewards, coins, one_column=followed is not None)
+        check.at_least(1, batch=batch)
+        points = np.sort(np.asarray(checkpoints, np.int64))
+        if points.size and not 0 <= points[0] <= points[-1] <= steps:
+            raise ConfigError(f"checkpoints must be in [0, {steps}], got {points[0]} to {points[-1]}.")
+        rule = _rule(exploration, width, normals, steps, arms)
+        self.time, self._steps, self._batch = 0, steps, batch
+        self._fixed = (plain(features), plain(rewards), tidy(coins), FREE if followed is None else followed, rule)
+        self._points = points
+        self.run = Run(
+            np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps), np.empty(steps), np.empty(steps),
+            np.zeros((arms, size)), np.tile(np.eye(size), (arms, 1, 1)), np.empty((len(points), arms, size)),
+        )  # fmt: skip
+
+    @property
+    def arms(self) -> Wholes:
+        """The arms that were pulled, in the first `time` places."""
+        return self.run.arms
+
+    def advance(self, steps: int) -> None:
+        """Take so many contexts more, up to the end of a batch."""
+        first, self.time = self.time, min(self._steps, self.time - (-steps // self._batch) * self._batch)
+        _simulate(first, self.time, *self._fixed, self._batch, self._points, self.run)
+
+
+def replay(features: Floats, arms: Wholes, rewards: Floats, ties: Wholes, **options: Any) -> Run:
     """Follow the arms and rewards (steps,) of another run, and tell which arm was the best at every step.
 
     Where a private run pulled another arm than `greedy` and did not explore, `gaps` is how far apart the two scores
-    were: at most twice the error of its scores.
+    were: at most twice the error of its scores. `options` are those of `FloatTwin`.
     """
-    steps, count = _table(ties=ties).shape
     followed = np.ascontiguousarray(arms, np.int64)
-    coins = Coins(np.zeros(steps, np.bool_), followed, ties)
-    _check_coins(coins, steps, count)
-    _shape((steps,), rewards=rewards)
-    _shape((steps, _table(features=features).shape[1]), features=features)
-    rule = _rule(exploration, width, normals, steps, count)
-    return _launch(features, np.reshape(rewards, (steps, 1)), coins, followed, rule, batch, checkpoints, count)
-
-
-def _launch(
-    features: Floats,
-    rewards: Floats,
-    coins: Coins,
-    followed: Wholes,
-    rule: Rule,
-    batch: int,
-    checkpoints: Sequence[int],
-    arms: int,
-) -> Run:
-    steps, size = features.shape
-    check.at_least(1, batch=batch)
-    points = np.sort(np.asarray(checkpoints, np.int64))
-    if points.size and not 0 <= points[0] <= points[-1] <= steps:
-        raise ConfigError(f"checkpoints must be in [0, {steps}], got {points[0]} to {points[-1]}.")
-    out = Run(
-        np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps), np.empty(steps), np.empty(steps),
-        np.zeros((arms, size)), np.tile(np.eye(size), (arms, 1, 1)), np.empty((len(points), arms, size)),
-    )  # fmt: skip
-    _simulate(plain(features), plain(rewards), tidy(coins), followed, rule, batch, points, out)
-    return out
+    coins = Coins(np.zeros(len(_table(ties=ties)), np.bool_), followed, ties)
+    _shape(followed.shape, rewards=rewards)
+    return run(features, np.reshape(rewards, (-1, 1)), coins, followed=followed, **options)
 
 
 def _rule(exploration: str, width: float, normals: Floats | None, steps: int, arms: int) -> Rule:
@@ -259,23 +261,21 @@ def tidy(coins: Coins) -> Coins:
     )
 
 
-def check_inputs(features: Floats, rewards: Floats, coins: Coins) -> tuple[int, int, int]:
+def check_inputs(features: Floats, rewards: Floats, coins: Coins, *, one_column: bool = False) -> tuple[int, int, int]:
     """Return the numbers of steps, arms and features; refuse arrays that do not agree on them.
 
-    Compiled loops do not look where they read.
+    Compiled loops do not look where they read. With `one_column` rewards are those of the arms that were pulled.
     """
     (steps, arms), size = _table(rewards=rewards).shape, _table(features=features).shape[1]
+    if one_column:
+        arms = _table(ties=coins.ties).shape[1]
     _shape((steps, size), features=features)
-    _check_coins(coins, steps, arms)
-    return steps, arms, size
-
-
-def _check_coins(coins: Coins, steps: int, arms: int) -> None:
     _shape((steps,), explore=coins.explore)
     _shape((steps,), arms=coins.arms)
     _shape((steps, arms), ties=coins.ties)
     if steps and not 0 <= np.min(coins.arms) <= np.max(coins.arms) < arms:
         raise ConfigError(f"arms must be in 0 to {arms - 1}, got {np.min(coins.arms)} to {np.max(coins.arms)}.")
+    return steps, arms, size
 
 
 def _shape(shape: tuple[int, ...], **arrays: NDArray[np.generic]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -20,10 +21,28 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
-from posse.protocols.mpc_contextual.terms import MOST_BATCH, WIDTH_BITS, Terms, check_parties, check_ranges, exploration
+from posse.protocols.base import RunSettings
+from posse.protocols.mpc_contextual.terms import (
+    FEWEST_BITS,
+    MOST_BATCH,
+    MOST_BITS,
+    WIDTH_BITS,
+    Terms,
+    check_parties,
+    check_ranges,
+    exploration,
+)
+from posse.protocols.registry import system_of
+from posse.results.values import JSON, plain_dict
 
 BONUS = {"epsilon-greedy": "", "linucb": "ucb", "thompson": "thompson"}
 """What each policy adds to a score."""
+PROTECTION, CHOICE = "Who may learn what", "How to choose"
+
+
+def _as_written(given: Any) -> Any:
+    """Take a number as it was written, so that 0.1 is one tenth."""
+    return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +72,12 @@ class Setup:
 
 
 class MethodSettings(Settings):
-    """How a bandit on shares chooses, learns and computes; a simulation and a federation say it alike."""
+    """How a bandit on shares chooses, learns and computes; a run in one process and a federation share them."""
+
+    panels: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("without_guarantee", "delta", "limit"), PROTECTION),
+        **dict.fromkeys(("policy", "width", "batch"), CHOICE),
+    }
 
     without_guarantee: bool = False
     """Say that epsilon 0 is meant: without exploration the arm has no differential privacy."""
@@ -71,7 +95,25 @@ class MethodSettings(Settings):
     delta: float = 1e-5
     """Delta of the figure for all steps together."""
     limit: float | None = None
-    """Largest epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
+    """Largest privacy epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shipped(cls, values: Any) -> Any:
+        """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
+        given = values.get("policy") if isinstance(values, Mapping) else None
+        table = dict(given) if isinstance(given, Mapping) else {"name": given}
+        name = table.pop("name", None)
+        if given is None:
+            return values
+        if not isinstance(name, str) or ":" in name:
+            raise ConfigError(
+                f"mpc-contextual takes the policies {', '.join(BONUS)}, got {name!r}: an arm is chosen by a program on "
+                "shares, which cannot call a function of yours. Choose one of them."
+            )
+        for parameter in table:
+            check.one_of(("epsilon", "width"), parameter=parameter)
+        return {**values, **table, "policy": name}
 
     def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
         """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
@@ -81,59 +123,62 @@ class MethodSettings(Settings):
         return ledger
 
 
-class ContextualSettings(MethodSettings, ContextSettings):
-    """Everything a run of mpc-contextual needs to know."""
+class MpcContextual(RunSettings, MethodSettings, ContextSettings):
+    """Everything a run of mpc-contextual needs to know.
 
+    >>> MpcContextual(rows=100, steps=60).horizon
+    60
+    """
+
+    system: ClassVar[str] = "mpc-contextual"
+    aliases: ClassVar[Mapping[str, str]] = {**ContextSettings.aliases, "steps": "horizon", "budget": "horizon"}
+    panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": PROTECTION}
+
+    horizon: int | None = None
+    """Number of contexts T (the paper's steps); one sweep over the rows, of whole batches, if left out."""
     epsilon: str = "0.1"
     """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It is also what hides
-    the arm."""
-    steps: int | None = None
-    """Number of contexts T; one sweep over the rows, of whole batches, if left out."""
+    the arm, and no privacy epsilon."""
     path: Literal["parties", "fixed", "float"] = "parties"
     """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
     latency: float | None = None
     """Milliseconds of one way between any two roles, to estimate the time of a step elsewhere."""
     bandwidth: float = 100.0
     """Megabits a second of each role, for the same estimate."""
-    seed: int = 1
-    """World seed: order of rows, rewards, and in a simulation all secrets; kept in the record."""
-    runs: int = 1
-    """Number of runs, with seeds seed, seed + 1, ..."""
-    points: int = 200
-    """Points of a curve."""
 
-    @field_validator("epsilon", mode="before")
-    @classmethod
-    def _text(cls, given: Any) -> Any:
-        """Take numbers as they were written."""
-        return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+    _text = field_validator("epsilon", mode="before")(_as_written)
 
-    def check(self) -> Setup:
-        """Check everything before anything starts, and return what it makes."""
-        check.at_least(1, runs=self.runs)
-        check.at_least(2, points=self.points)
+    @model_validator(mode="after")
+    def _check_numbers(self) -> MpcContextual:
         check_delta(self.delta)
+        if self.horizon is not None:
+            check.at_least(1, horizon=self.horizon)
         if self.latency is not None:
             check.at_least(0, latency=self.latency)
         check.positive(bandwidth=self.bandwidth)
-        if not 0 <= self.seed < 2**63 - self.runs:
-            raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}.")
         check.between(1, MOST_BATCH, batch=self.batch)
+        check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
         if self.policy == "epsilon-greedy" and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         if self.batch > 1 and "newton" in self.model_fields_set:
             raise ConfigError(f"newton belongs to runs without a batch, got {self.newton} for {self.batch} together.")
-        rate = exploration(self.epsilon)
-        check_guarantee(rate, self.without_guarantee)
+        check_guarantee(exploration(self.epsilon), self.without_guarantee)
+        return self
+
+    def load(self) -> Setup:
+        """Make contexts and terms, and check what needs them; once."""
+        return self.once("setup", self._load)
+
+    def _load(self) -> Setup:
         contexts = self.contexts()
         terms = Terms(
             run="simulation",
             parties=contexts.parties,
             features=tuple(len(block.columns) for block in contexts.blocks),
             arms=len(contexts.arms),
-            steps=len(contexts) // self.batch * self.batch if self.steps is None else self.steps,
-            explore=rate,
+            steps=len(contexts) // self.batch * self.batch if self.horizon is None else self.horizon,
+            explore=exploration(self.epsilon),
             bits=self.bits,
             newton=self.newton,
             batch=self.batch,
@@ -145,9 +190,79 @@ class ContextualSettings(MethodSettings, ContextSettings):
         return Setup(contexts, terms)
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """One world seed a run."""
-        return tuple(range(self.seed, self.seed + self.runs))
+    def protection(self) -> str:
+        """The level in a few words, or whose twin it is."""
+        return {
+            "parties": "shared",
+            "fixed": "plain, fixed-point twin of shared",
+            "float": "plain, float twin of shared",
+        }[self.path]
+
+    def config(self) -> dict[str, JSON]:
+        """Every setting with the value that was used."""
+        setup = self.load()
+        width = {"width": self.width} if setup.terms.bonus else {}
+        return {
+            **self.resolved(),
+            **self.used(setup.contexts),
+            "arms": setup.terms.arms,
+            "horizon": setup.terms.steps,
+            "policy": {"name": self.policy, "epsilon": setup.terms.rate, **width},
+        }
+
+    def problem_of(self) -> dict[str, JSON]:
+        """What is learnt, as a record keeps it."""
+        contexts = self.load().contexts
+        named = {"names": list(contexts.arms), "words": dict(system_of(self).words)}
+        return {**plain_dict(contexts.describe(), "problem"), **named}
+
+
+class ArmSettings(Settings):
+    """How many arms, how often one is drawn at random, and of how many steps the puller sees the arm."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"horizon": "steps"}
+
+    arms: int = 10
+    """Number of arms."""
+    epsilon: str = "0.1"
+    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random."""
+    steps: int = 1
+    """Steps whose arm the puller sees."""
+    delta: float = 1e-5
+    """Delta of the figure for all steps together."""
+    limit: float | None = None
+    """Largest privacy epsilon (with delta) that one context may cost: tells how many steps that allows."""
+
+    _text = field_validator("epsilon", mode="before")(_as_written)
+
+    def ledger(self) -> Ledger[Arms]:
+        """Return a ledger with the steps paid for."""
+        check.at_least(1, steps=self.steps)
+        ledger = Ledger(Arms(self._choice, delta=self.delta))
+        ledger.spend(times=self.steps)
+        return ledger
+
+    def most_steps(self) -> int | None:
+        """Return the steps that the limit allows; None for any number, or without a limit."""
+        return None if self.limit is None else self._choice.most_rounds(Budget(self.limit, self.delta))
+
+    @property
+    def _choice(self) -> ArmChoice:
+        few, many = exploration(self.epsilon)
+        return ArmChoice(self.arms, few / many)
+
+
+def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:
+    """Refuse epsilon 0 unless it is said aloud that it guarantees nothing."""
+    if rate[0] == 0 and not without_guarantee:
+        raise ConfigError(
+            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, or say that it is "
+            "meant with without_guarantee (--without-guarantee)."
+        )
+    if rate[0] and without_guarantee:
+        raise ConfigError(
+            "without_guarantee belongs to epsilon 0, got an epsilon above it. Leave without_guarantee out."
+        )
 
 
 # Between organisations -----------------------------------------------------------------------------------------------
@@ -166,6 +281,8 @@ class ContextualOptions(MethodSettings):
     step t is the t-th. Without it the contexts are those of a simulated [options.world]: for trying and testing.
     """
 
+    aliases: ClassVar[Mapping[str, str]] = {"horizon": "steps"}
+
     parties: tuple[str, ...] = ()
     """Names of the parties, in the order of their features in a context."""
     columns: tuple[int, ...] = ()
@@ -176,7 +293,7 @@ class ContextualOptions(MethodSettings):
     arms: int = 0
     """Number of arms."""
     steps: int = 0
-    """Number of steps."""
+    """Number of steps T."""
     epsilon: float | str = 0.1
     """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
     rows: str = ""
@@ -226,16 +343,3 @@ class ContextualOptions(MethodSettings):
         contexts = self.world.contexts()
         sizes = tuple(len(block.columns) for block in contexts.blocks)
         return self.model_copy(update={"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms)})
-
-
-def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:
-    """Refuse epsilon 0 unless it is said aloud that it guarantees nothing."""
-    if rate[0] == 0 and not without_guarantee:
-        raise ConfigError(
-            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, or say that it is "
-            "meant with without_guarantee (--without-guarantee)."
-        )
-    if rate[0] and without_guarantee:
-        raise ConfigError(
-            "without_guarantee belongs to epsilon 0, got an epsilon above it. Leave without_guarantee out."
-        )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import msgspec
 
@@ -287,17 +286,12 @@ def check_ranges(terms: Terms) -> tuple[Range, ...]:
 # What is protected ---------------------------------------------------------------------------------------------------
 
 
-def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What each role learns in a run of this configuration, one sentence each.
-
-    >>> learns({})[0]
-    'A party learns nothing but its own features and the public terms.'
-    """
-    return (
-        "A party learns nothing but its own features and the public terms.",
-        "The puller learns the arm of every step, the payee the reward of every step, and neither anything else.",
-        "The dealer sees no data; it learns neither when the bandit explores nor which arm it explores.",
-    )
+LEARNS = (
+    "A party learns nothing but its own features and the public terms.",
+    "The puller learns the arm of every step, the payee the reward of every step, and neither anything else.",
+    "The dealer sees no data; it learns neither when the bandit explores nor which arm it explores.",
+)
+"""What each role learns."""
 
 
 def leaks(terms: Terms) -> tuple[str, ...]:

@@ -95,40 +95,70 @@ class FixedRun:
     """Largest magnitude that every intermediate of `ranges` had, in its own unit of 1."""
 
 
-def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, keys: list[bytes]) -> FixedRun:
-    """Run the twin: `units` (steps, arms) are the rewards in units of 2^-24, `keys` the seeds of the parties' tapes.
+class FixedTwin:
+    """The twin of one seed, which goes forward by whole batches."""
 
-    Raises where an intermediate leaves its declared range. About 50 microseconds a step with 10 arms and 20 features,
-    most of it for the masks.
-    """
-    layout, bounds = Layout(terms.dimension), check_ranges(terms)
-    model = layout.start(terms.arms, terms.bits).view(np.int64)
-    numbers, places = _numbers(terms), _places(terms, plan)
-    shape = Shape(layout.rows, layout.left, layout.right)
-    root = root_table(terms) if terms.bonus else np.zeros(1)
-    arms, greedy = np.zeros(terms.steps, np.int64), np.zeros(terms.steps, np.int64)
-    largest = np.zeros(len(bounds))
-    world = _world(terms, features, units, coins)
-    chunk = max(1, _CHUNK // terms.batch)
-    for first in range(0, terms.passes, chunk):
-        last = min(first + chunk, terms.passes)
-        masks = np.stack([plan.free(keys, number) for number in range(first, last)])
-        steps = slice(first * terms.batch, last * terms.batch)
-        met = _cut_out(world, steps)
-        out = (model, arms[steps], greedy[steps], largest)
-        if terms.batch == 1:
-            _steps(met, masks, numbers, places, shape, root, *out)
+    def __init__(
+        self, terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, keys: list[bytes]
+    ) -> None:
+        """Prepare: `units` (steps, arms) are the rewards in units of 2^-24, `keys` the seeds of the parties' tapes."""
+        layout = Layout(terms.dimension)
+        self._terms, self._plan, self._keys, self._bounds = terms, plan, keys, check_ranges(terms)
+        self._world = _world(features, units, coins)
+        self._fixed = (
+            _numbers(terms), _places(terms, plan), Shape(layout.rows, layout.left, layout.right),
+            root_table(terms) if terms.bonus else np.zeros(1),
+        )  # fmt: skip
+        self._passes = 0
+        self.model = layout.start(terms.arms, terms.bits).view(np.int64)
+        self.arms, self.greedy = np.zeros(terms.steps, np.int64), np.zeros(terms.steps, np.int64)
+        self.largest = np.zeros(len(self._bounds))
+
+    @property
+    def time(self) -> int:
+        """Steps that are over."""
+        return self._passes * self._terms.batch
+
+    def advance(self, steps: int) -> None:
+        """Make so many steps more, up to the end of a batch; raises where an intermediate leaves its declared range.
+
+        About 50 microseconds a step with 10 arms and 20 features, most of it for the masks.
+        """
+        batch = self._terms.batch
+        end, chunk = min(self._passes - (-steps // batch), self._terms.passes), max(1, _CHUNK // batch)
+        while self._passes < end:
+            self._run(self._passes, min(self._passes + chunk, end))
+
+    def _run(self, first: int, last: int) -> None:
+        batch = self._terms.batch
+        masks = np.stack([self._plan.free(self._keys, number) for number in range(first, last)])
+        steps = slice(first * batch, last * batch)
+        met, out = _cut_out(self._world, steps), (self.model, self.arms[steps], self.greedy[steps], self.largest)
+        if batch == 1:
+            _steps(met, masks, *self._fixed, *out)
         else:
-            _batches(met, masks, numbers, places, shape, root, terms.batch, *out)
-        for bound, found in zip(bounds, largest, strict=True):
-            if found > bound.largest:
+            _batches(met, masks, *self._fixed, batch, *out)
+        self._passes = last
+        for bound, size in zip(self._bounds, self.largest, strict=True):
+            if size > bound.largest:
                 raise DataError(
-                    f"{bound.name} reached {found:g} by step {steps.stop}, and must stay within {bound.largest:g} "
+                    f"{bound.name} reached {size:g} by step {steps.stop}, and must stay within {bound.largest:g} "
                     f"({bound.why}). Check that contexts have norm at most 1; with few bits take fewer steps."
                 )
-    rewards = units[np.arange(terms.steps), arms]
-    told = {bound.name: float(found) for bound, found in zip(bounds, largest, strict=True)}
-    return FixedRun(arms, greedy, rewards, model, told)
+
+    @property
+    def outcome(self) -> FixedRun:
+        """What came out so far."""
+        done, arms = self.time, self.arms[: self.time]
+        largest = {bound.name: float(size) for bound, size in zip(self._bounds, self.largest, strict=True)}
+        return FixedRun(arms, self.greedy[:done], self._world.units[np.arange(done), arms], self.model, largest)
+
+
+def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, keys: list[bytes]) -> FixedRun:
+    """Run the twin to the end; the arguments are those of `FixedTwin`."""
+    twin = FixedTwin(terms, plan, features, units, coins, keys)
+    twin.advance(terms.steps)
+    return twin.outcome
 
 
 def coins_of(terms: Terms, seed: int) -> Coins:
@@ -149,7 +179,7 @@ def seeded(seed: int, name: str) -> Secrets:
     return Secrets(sha256(f"posse simulation {seed} {name}".encode()).digest())
 
 
-def _world(terms: Terms, features: Words, units: Wholes, coins: Coins) -> World:
+def _world(features: Words, units: Wholes, coins: Coins) -> World:
     normals = np.ones(coins.ties.shape) if coins.normals is None else coins.normals
     return World(
         np.ascontiguousarray(features.view(np.int64)), np.ascontiguousarray(units), coins.explore, coins.arms,
@@ -158,10 +188,7 @@ def _world(terms: Terms, features: Words, units: Wholes, coins: Coins) -> World:
 
 
 def _cut_out(world: World, steps: slice) -> World:
-    return World(
-        world.features[steps], world.units[steps], world.explore[steps], world.explored[steps], world.ties[steps],
-        world.normals[steps],
-    )  # fmt: skip
+    return World(*(part[steps] for part in world))
 
 
 def _numbers(terms: Terms) -> Numbers:
