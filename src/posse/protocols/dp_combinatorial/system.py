@@ -253,7 +253,7 @@ def _noise(plan: Plan, data: dict[str, Any]) -> Section:
     return Section(
         f"Noise of {words.count(len(plan.rounds), 'message')}: {made}",
         ("round", "about rounds", "sigma / k", "sigma / sensitivity"), rows,
-        ("k: capacity of the agent at the producer; sensitivity: of the unit below.",), (0, 1, 2, 3), data,
+        ("k: capacity of the agent at the producer; sensitivity: of the unit below.",), (0, 1, 2, 3), data=data,
     )  # fmt: skip
 
 

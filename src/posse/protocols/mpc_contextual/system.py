@@ -88,7 +88,7 @@ class MpcContextualSystem(System):
         transcript: int = 0, **options: Any,
     ) -> Run:  # fmt: skip
         """Begin a run on real roles, or one of its twins."""
-        from posse.protocols.mpc_contextual.deploy import ContextualRun, TwinRun
+        from posse.protocols.mpc_contextual.federation import ContextualRun, TwinRun
 
         if settings.path != "parties":
             return TwinRun(self, settings, seeds)
@@ -117,7 +117,7 @@ class MpcContextualSystem(System):
         differences = [] if floats is None else [a - b for a, b in zip(each[0], _a_step(floats), strict=False)]
         notes = () if floats is None else (_against_floats(records[0], floats, differences),)
         columns = ("", "earned a step", "CPU time a step, all roles")
-        return (Section("A step", columns, rows, notes, (1, 2), {"more_a_step_than_floats": _mean(differences)}),)
+        return (Section("A step", columns, rows, notes, (1, 2), data={"more_a_step_than_floats": _mean(differences)}),)
 
     def policies(self) -> Section:
         """The policies on shares."""
@@ -268,7 +268,7 @@ def show_ranges(settings: MpcContextual) -> Iterator[Section]:
     yield Section(
         f"How large everything can become: {steps}, {arms}, {terms.bits} fraction bits",
         ("intermediate", "at most", "unit", f"bits of {LIMIT}", "why"), rows, notes, (1, 2, 3),
-        {"limit_log2": LIMIT, "fraction_bits": terms.bits, "steps": terms.steps, "ranges": facts},
+        data={"limit_log2": LIMIT, "fraction_bits": terms.bits, "steps": terms.steps, "ranges": facts},
     )  # fmt: skip
 
 
