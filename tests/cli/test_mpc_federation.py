@@ -238,6 +238,6 @@ def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> No
     assert json.loads(out)["parties"] == ["agent-1", "agent-2"]
     assert "the parts of all 2 parties are over" in posse("up", str(file)).out
     file.write_text(head.replace("rounds = 40", "rounds = 50") + agents)
-    assert "began with rounds = 40" in one_line(posse("up", str(file)))
+    assert "began with horizon = 40" in one_line(posse("up", str(file)))
     file.write_text(head + agents.replace("agent-2", "agent-7"))
     assert "the simulated market has agents agent-1, agent-2" in one_line(posse("up", str(file), "--folder", "other"))

@@ -110,7 +110,7 @@ def test_agents_with_offers_and_deliveries_of_their_own(tmp_path):
 def test_files_that_do_not_fit(tmp_path):
     paths = federation(tmp_path)
     text = paths[0].read_text()
-    for change, what in (("agents = 4", "agents = 1"), ("rounds = 120", "rounds = 5")):
+    for change, what in (("agents = 4", "agents = 1"), ("horizon = 120", "horizon = 5")):
         paths[0].write_text(text.replace(change, what))
         with pytest.raises((ConfigError, DataError)) as caught:
             opened(paths[0])
