@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -13,6 +15,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(REPOSITORY / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+# A busy machine is slow at everything: no test fails for the time it took.
+hypothesis_settings.register_profile("posse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("posse")
 
 
 @pytest.fixture(scope="session")

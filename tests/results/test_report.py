@@ -206,7 +206,7 @@ def test_who_loses_by_joining_is_said_before_the_table(market: list[Record]) -> 
 def test_one_run_tells_nobody_that_it_loses() -> None:
     text = render_report([example_market_record(level=level, runs=1) for level in ("alone", "tight")])
     said = Page(text).text
-    assert "One run cannot tell who is worse off joined." in said
+    assert "One run does not show who is worse off joined." in said
     assert "Earned less in this one run, which may be chance: isles." in said
     assert '<span class="tag ">less in this one run</span>' in text
     assert "Worse off joined" not in said

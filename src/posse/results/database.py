@@ -175,7 +175,7 @@ def this_host() -> str:
 
 
 def process_start(pid: int) -> str | None:
-    """Return a mark that no other process of this number has; None where there is none, "" where nobody can tell.
+    """Return a mark that no other process of this number has; None where there is none, "" where that is not known.
 
     >>> process_start(os.getpid()) is not None
     True

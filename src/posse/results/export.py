@@ -172,15 +172,15 @@ def _parameters(records: Sequence[Record], columns: Sequence[str]) -> list[Row]:
     texts |= {name for name in names for table in tables if isinstance(x := table.get(name), int) and abs(x) >= 2**63}
 
     def value(table: Row, name: str) -> Scalar:
-        given = table.get(name)
-        return words_of(given) if name in texts and given is not None else given
+        one = table.get(name)
+        return words_of(one) if name in texts and one is not None else one
 
     return [{name: value(table, name) for name in names} for table in tables]
 
 
-def _renamed(values: Mapping[str, object], taken: Iterable[str], prefix: str) -> Row:
-    """Return values as scalars, under names that are not taken."""
-    reserved = set(taken)
+def _renamed(values: Mapping[str, object], others: Iterable[str], prefix: str) -> Row:
+    """Return values as scalars, with a prefix where one of the other columns has the name."""
+    reserved = set(others)
     return {
         f"{prefix}.{name}" if name in reserved else name: one
         if one is None or isinstance(one, str | int | float)

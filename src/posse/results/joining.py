@@ -183,9 +183,9 @@ def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     >>> joined.losers, [share.party for share in joined.shares], joined.whole.difference > 0
     (('isles',), ['north', 'south', 'harbour', 'isles'], True)
     """
-    given = several(records)
-    named = dict(zip(map(id, given), labels(given), strict=True))
-    chosen = [record for record in given if record.parties and record.runs and record.party_total is not None]
+    shown = several(records)
+    named = dict(zip(map(id, shown), labels(shown), strict=True))
+    chosen = [record for record in shown if record.parties and record.runs and record.party_total is not None]
     bases = {id(record): _baseline(record, chosen) for record in chosen}
     serving = {id(base) for base in bases.values() if base is not None}
     others = (record for record in chosen if id(record) not in serving)
@@ -312,7 +312,7 @@ def _head(joined: Joining) -> Safe:
 def _verdict(joined: Joining, nouns: Vocabulary) -> Safe:
     losers, everyone = joined.losers, words.count(len(joined.shares), nouns.party)
     worse = f"Worse off joined, in {nouns.reward} or regret: {words.listed(losers)}"
-    one = "One run cannot tell who is worse off joined."
+    one = "One run does not show who is worse off joined."
     parts = [tag("p", one if joined.record.runs < 2 else f"None of {everyone} is clearly worse off joined.")]
     if losers:
         parts = [tag("p", tag("b", worse), f" ({len(losers)} of {everyone}).", cls="alert")]

@@ -24,7 +24,7 @@ HORIZON = ("horizon", "budget", "steps", "rounds")
 """Settings that say how many steps a run has; the first one given counts."""
 
 MOST = 8
-"""Settings that a label names at most; of more that differ it names those that tell the records apart."""
+"""Settings that a label names at most; of more that differ it names those that separate records."""
 
 LONG = 32
 """Letters of one value in a label; a longer one is cut in the middle."""
@@ -120,9 +120,9 @@ class Named:
         """Protections of the level that were switched off (`show["off"]`); none in a plain record, which has none."""
         if self.level == PLAIN:
             return ()
-        given = self.show.get("off")
-        if isinstance(given, Sequence) and not isinstance(given, str):
-            return tuple(str(name) for name in given)
+        names = self.show.get("off")
+        if isinstance(names, Sequence) and not isinstance(names, str):
+            return tuple(str(name) for name in names)
         return tuple(name for name in SWITCHES if self.config.get(name) is False)
 
     @property
@@ -141,8 +141,8 @@ class Named:
 
         The system's own words (`show["protection"]`) where it has some.
         """
-        if given := self.show.get("protection"):
-            return str(given)
+        if own := self.show.get("protection"):
+            return str(own)
         if self.off:
             return f"{self.level}, {words.listed(self.off)} off"
         if self.twin_of in ("", "standard"):
@@ -162,9 +162,9 @@ class Named:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences of its system: why the run stopped early, and signs that it did not do what was meant."""
-        stopped, given = self.show.get("stopped"), self.show.get("warnings")
-        sentences = given if isinstance(given, Sequence) and not isinstance(given, str) else ()
-        return tuple(str(one) for one in ((stopped,) if stopped else ()) + tuple(sentences))
+        stopped, signs = self.show.get("stopped"), self.show.get("warnings")
+        sentences = signs if isinstance(signs, Sequence) and not isinstance(signs, str) else ()
+        return tuple(str(one) for one in (*((stopped,) if stopped else ()), *sentences))
 
     def role_label(self, kind: str) -> str:
         """What the system calls a kind of role."""
@@ -224,7 +224,7 @@ def labels(records: Iterable[Named]) -> list[str]:
     """Name records that are shown together, so that no two are called the same.
 
     A user's own label comes first, then policy and protection, then whatever else differs. Records that differ in
-    nothing are told apart by their ids.
+    nothing get their ids.
 
     >>> from posse.results.example import example_record
     >>> labels([example_record(level="plain"), example_record(summary={"label": "with masks"})])
@@ -267,7 +267,7 @@ def _facts(record: Named) -> dict[str, str]:
     last = {"party": record.party, "version": record.version, "status": status}
     for name, value in record.settings().items():
         text = _text(value)
-        # The policy stands there, and the level that was asked for as a part of the protection.
+        # The policy stands there already, and the level is a part of the protection.
         if name != "policy" and not (name == "level" and text in record.protection):
             facts[f"config.{name}" if name in facts or name in last else name] = text
     facts.setdefault("data", record.problem_name)
@@ -287,13 +287,13 @@ def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, s
 
 
 def _named(names: Iterable[str], tables: Sequence[Mapping[str, str]]) -> list[str]:
-    """Choose the names that labels give; of too many those that tell further records apart, in their order."""
-    given = list(names)
-    if len(given) <= MOST:
-        return given
+    """Choose the names that labels give; of too many those that separate further records, in their order."""
+    differing = list(names)
+    if len(differing) <= MOST:
+        return differing
     chosen: list[str] = []
     parts = 1
-    for name in given:
+    for name in differing:
         now = len({tuple(table.get(one) for one in (*chosen, name)) for table in tables})
         if now > parts:
             chosen, parts = [*chosen, name], now
@@ -301,13 +301,13 @@ def _named(names: Iterable[str], tables: Sequence[Mapping[str, str]]) -> list[st
 
 
 def _label(record: Named, table: Mapping[str, str], named: Sequence[str]) -> str:
-    given = {name: table[name] for name in named if table.get(name)}
+    facts = {name: table[name] for name in named if table.get(name)}
     parts = [record.own_label] if record.own_label else []
-    if not record.own_label or given.keys() & {"policy", "level", "party"}:
+    if not record.own_label or facts.keys() & {"policy", "level", "party"}:
         parts.append(record.label)
-    system = f"{given['system']}: " if "system" in given else ""
-    last = [name.rpartition(".")[2] for name in given]
-    for name, value in given.items():
+    system = f"{facts['system']}: " if "system" in facts else ""
+    last = [name.rpartition(".")[2] for name in facts]
+    for name, value in facts.items():
         short = name.rpartition(".")[2]
         if name == "horizon" and value.isdecimal():
             parts.append(words.count(int(value), record.words.step))

@@ -29,8 +29,8 @@ def tag(name: str, *content: object, cls: str = "", **attributes: str) -> Safe:
     >>> tag("p", title='"')
     '<p title="&quot;"></p>'
     """
-    given = {"class": cls, **attributes} if cls else attributes
-    head = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in given.items())
+    pairs = {"class": cls, **attributes} if cls else attributes
+    head = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in pairs.items())
     return Safe(f"<{name}{head}>{''.join(esc(item) for item in content)}</{name}>")
 
 

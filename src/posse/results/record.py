@@ -218,13 +218,13 @@ class Record(Named):
     @property
     def horizon(self) -> int:
         """Steps a run: `config["horizon"]`, or in its place "budget", "steps", "rounds"; else the last step sampled."""
-        given = (self.config.get(name) for name in HORIZON)
+        spelled = (self.config.get(name) for name in HORIZON)
         last = int(self.steps[-1]) if self.steps.size else 0
-        return next((steps for steps in given if isinstance(steps, int) and not isinstance(steps, bool)), last)
+        return next((steps for steps in spelled if isinstance(steps, int) and not isinstance(steps, bool)), last)
 
     @property
     def steps_planned(self) -> int:
-        """Steps of all runs together, as they were asked for."""
+        """Steps that all runs together have when they finish."""
         runs = self.config.get("runs")
         return self.horizon * (runs if isinstance(runs, int) else max(1, self.runs))
 

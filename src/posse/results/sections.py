@@ -62,7 +62,7 @@ def sections(records: Record | Iterable[Record], names: Sequence[str] | None = N
 
 
 def _own(record: Record, label: str) -> list[Section]:
-    given: Any = record.show.get("sections", ())  # its shape was checked when the record was made
+    tables: Any = record.show.get("sections", ())  # its shape was checked when the record was made
 
     def texts(values: Iterable[JSON]) -> tuple[str, ...]:
         return tuple(words_of(value) for value in values)
@@ -76,7 +76,7 @@ def _own(record: Record, label: str) -> list[Section]:
             tuple(one.get("numeric", ())),
             label,
         )
-        for one in given
+        for one in tables
     ]
 
 
@@ -127,7 +127,7 @@ def _same(row: ComparedRun, *, first: bool) -> Safe | str:
 
 def protection(records: Sequence[Record]) -> Safe:
     """Say what each role learns at each protection, and what is not protected."""
-    learns = {name: given for name, given in _by_protection(records, "learns").items() if given}
+    learns = {name: learnt for name, learnt in _by_protection(records, "learns").items() if learnt}
     parts = [tag("h2", "What each role learns")] if learns else []
     for name, sentences in learns.items():
         parts += [tag("h3", level(name)), bullets(sentences)]
@@ -146,9 +146,9 @@ def _by_protection(records: Sequence[Record], what: str) -> dict[str, list[str]]
     """Collect sentences by protection, each once."""
     sentences: dict[str, list[str]] = {}
     for record in records:
-        given: Any = record.leaks if what == "leaks" else record.show.get(what, ())
+        own: Any = record.leaks if what == "leaks" else record.show.get(what, ())
         known = sentences.setdefault(record.protection, [])
-        known += [str(one) for one in given if one not in known]
+        known += [str(one) for one in own if one not in known]
     return sentences
 
 

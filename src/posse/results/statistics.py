@@ -15,6 +15,73 @@ from posse.results import words
 
 Floats = npt.NDArray[np.float64]
 
+Statistic = Callable[..., object]
+"""A function of an array and `axis`, such as `np.median` or `np.mean`."""
+
+_BLOCK = 1_000_000
+"""Numbers that are resampled at a time, so that the memory does not grow with the instances."""
+
+FEWEST_RUNS = 3
+"""Runs of one instance below which a ratio has no interval: of two it would be a dozen standard errors wide."""
+
+FEW = 8
+"""Instances below which a bootstrap covers less than was asked, and says so."""
+
+SHORT = 0.03
+"""How far an interval may fall short of the level asked for before the number itself says so."""
+
+
+def t_p_value(t: float, df: int) -> float:
+    r"""Return the two-sided $P(|T| \ge |t|)$ of Student's t with `df` degrees of freedom.
+
+    With $\theta = \arctan(|t| / \sqrt\nu)$ the probability of the inside is a finite sum of powers of $\cos\theta$
+    (Abramowitz and Stegun 26.7.3 and 26.7.4): O(df) operations, right to about 1e-14.
+
+    >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
+    (0.05, 0.05002, 1.0)
+    """
+    theta = math.atan(abs(t) / math.sqrt(df))
+    cos, odd = math.cos(theta), df % 2
+    term = cos if odd else 1.0
+    terms = term if df > 1 else 0.0
+    for k in range(2 + odd, df, 2):
+        term *= (k - 1) / k * cos * cos
+        terms += term
+    inside = math.sin(theta) * terms
+    return max(0.0, 1 - (2 / math.pi * (theta + inside) if odd else inside))
+
+
+def t_quantile(level: float, df: int) -> float:
+    r"""Return the t with $P(|T| \le t)$ = `level` (below 1), by bisection.
+
+    >>> [round(t_quantile(0.95, df), 3) for df in (1, 2, 4, 9)]
+    [12.706, 4.303, 2.776, 2.262]
+    """
+    low, high = 0.0, 1.0
+    while t_p_value(high, df) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_p_value(middle, df) > 1 - level else (low, middle)
+    return high
+
+
+def holm(p_values: Sequence[float | None]) -> list[float]:
+    r"""Return p-values adjusted by Holm (1979), in the order given; a test that was not made (None) stays out, at 1.
+
+    The i-th smallest of m is multiplied by $m - i + 1$ and is never below one before it. What is then at most
+    $\alpha$ holds together: with probability $1 - \alpha$ none of it is chance, however the tests hang together.
+
+    >>> holm([0.04, 0.01, None])
+    [0.04, 0.02, 1.0]
+    """
+    made = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, (p, i) in enumerate(made):
+        largest = max(largest, min(1.0, (len(made) - rank) * p))
+        adjusted[i] = largest
+    return adjusted
+
 
 @dataclass(frozen=True)
 class Band:
@@ -49,9 +116,13 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
         if not 0 <= low_q <= high_q <= 1:
             raise DataError(f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}.")
         low, high = np.quantile(x, low_q, axis=0), np.quantile(x, high_q, axis=0)
-        return Band(mean, np.asarray(low), np.asarray(high), n, f"{low_q:g} to {high_q:g} quantiles of {_runs(n)}")
+        return Band(
+            mean, np.asarray(low), np.asarray(high), n, f"{low_q:g} to {high_q:g} quantiles of {words.count(n, 'run')}"
+        )
     half = t_quantile(0.95, n - 1) * np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n) if n > 1 else np.zeros_like(mean)
-    return Band(mean, mean - half, mean + half, n, f"95 % interval of the mean, {_runs(n)}" if n > 1 else "1 run")
+    return Band(
+        mean, mean - half, mean + half, n, f"95 % interval of the mean, {words.count(n, 'run')}" if n > 1 else "1 run"
+    )
 
 
 def standard_error(values: npt.ArrayLike) -> float | None:
@@ -64,23 +135,100 @@ def standard_error(values: npt.ArrayLike) -> float | None:
     return float(x.std(ddof=1) / math.sqrt(x.size)) if x.size > 1 else None
 
 
-def _runs(n: int) -> str:
-    return "1 run" if n == 1 else f"{n} runs"
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its interval; `low` and `high` are NaN where there are too few numbers for one.
+
+    >>> print(Interval(0.6934, 0.6128, 0.7811, level=0.95, resamples=4000, over="instances"))
+    0.69 [0.61, 0.78]
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    """Coverage that was asked for."""
+    resamples: int
+    """0 where nothing was resampled."""
+    over: str
+    """What it is over: "instances", or "runs" of the only instance."""
+    how: str = ""
+    """How it was made; empty for a bootstrap."""
+    covers: float | None = None
+    """Coverage that it has, where that is not `level`."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval at all."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def what(self) -> str:
+        """Say what the interval is; a dash where there is none.
+
+        >>> Interval(0.69, 0.61, 0.78, level=0.95, resamples=4000, over="instances").what
+        '95 % bootstrap interval over instances, 4,000 resamples'
+        """
+        if not self.known:
+            return words.UNKNOWN
+        how = self.how or f"bootstrap interval over {self.over}, {self.resamples:,} resamples"
+        return f"{self._percent} {how}"
+
+    @property
+    def _percent(self) -> str:
+        return f"{100 * (self.level if self.covers is None else self.covers):.4g} %"
+
+    def __str__(self) -> str:
+        """Write both; an interval that covers clearly less often than was asked says so.
+
+        >>> print(Interval(0.65, 0.5, 0.7, level=0.95, resamples=0, over="instances", covers=0.75))
+        0.65 [0.50, 0.70] (75 %)
+        """
+        text = words.interval(self.estimate, self.low, self.high)
+        short = self.known and self.covers is not None and self.covers < self.level - SHORT
+        return f"{text} ({self._percent})" if short else text
 
 
-__all__ = ["Interval", "Statistic", "bootstrap", "regret_ratio"]
+def ranks(n: int, level: float) -> tuple[int, float]:
+    r"""Return the rank k such that the k-th smallest to the k-th largest of n hold the median, and how often they do.
 
-Statistic = Callable[..., object]
-"""A function of an array and `axis`, such as `np.median` or `np.mean`."""
+    They hold it with probability $1 - 2 P(\mathrm{Bin}(n, 1/2) < k)$; k is the largest for which that is at least
+    `level`, or 1 where nothing is.
 
-_BLOCK = 1_000_000
-"""Numbers that are resampled at a time, so that the memory does not grow with the instances."""
+    >>> [(n, *ranks(n, 0.95)) for n in (5, 6, 9)]
+    [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
+    """
+    k, tail, each = 1, 1, 1
+    while True:
+        each = each * (n - k + 1) // k
+        if 2 * k >= n or 1 - 2 * ((tail + each) / 2**n) < level:
+            return k, 1 - 2 * (tail / 2**n)
+        k, tail = k + 1, tail + each
 
-FEWEST_RUNS = 3
-"""Runs of one instance below which a ratio has no interval: of two it would be a dozen standard errors wide."""
 
-FEW = 8
-"""Instances below which a bootstrap covers less than was asked, and says so."""
+def median_interval(x: Floats, level: float) -> Interval:
+    """Return the median of instances, between order statistics; one instance has no interval.
+
+    >>> median_interval(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), 0.95).what
+    '93.75 % interval, smallest to largest of 5 instances'
+    """
+    estimate, n = float(np.median(x)), x.size
+    if n < 2:
+        return Interval(estimate, math.nan, math.nan, level, 0, "instances")
+    k, covers = ranks(n, level)
+    low, high = np.sort(x)[[k - 1, n - k]]
+    ends = "smallest to largest" if k == 1 else f"{_ordinal(k)} smallest to {_ordinal(k)} largest"
+    how = f"interval, {ends} of {n} instances"
+    return Interval(estimate, float(low), float(high), level, 0, "instances", how, covers)
+
+
+def _ordinal(k: int) -> str:
+    """Write a rank.
+
+    >>> [_ordinal(k) for k in (1, 2, 3, 4, 11, 12, 21, 102)]
+    ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd']
+    """
+    return f"{k}{'th' if k % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(k % 10, 'th')}"
 
 
 def bootstrap(
@@ -202,155 +350,3 @@ def _percentiles(
         return made
     how = f"at best: bootstrap interval over {n} instances, {resamples:,} resamples"
     return replace(made, how=how, covers=min(level, 1 - 2 ** (1 - n)))
-
-
-SHORT = 0.03
-"""How far an interval may fall short of the level asked for before the number itself says so."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its interval; `low` and `high` are NaN where there are too few numbers for one.
-
-    >>> print(Interval(0.6934, 0.6128, 0.7811, level=0.95, resamples=4000, over="instances"))
-    0.69 [0.61, 0.78]
-    """
-
-    estimate: float
-    low: float
-    high: float
-    level: float
-    """Coverage that was asked for."""
-    resamples: int
-    """0 where nothing was resampled."""
-    over: str
-    """What it is over: "instances", or "runs" of the only instance."""
-    how: str = ""
-    """How it was made; empty for a bootstrap."""
-    covers: float | None = None
-    """Coverage that it has, where that is not `level`."""
-
-    @property
-    def known(self) -> bool:
-        """Whether there is an interval at all."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-    @property
-    def what(self) -> str:
-        """Say what the interval is; a dash where there is none.
-
-        >>> Interval(0.69, 0.61, 0.78, level=0.95, resamples=4000, over="instances").what
-        '95 % bootstrap interval over instances, 4,000 resamples'
-        """
-        if not self.known:
-            return words.UNKNOWN
-        how = self.how or f"bootstrap interval over {self.over}, {self.resamples:,} resamples"
-        return f"{self._percent} {how}"
-
-    @property
-    def _percent(self) -> str:
-        return f"{100 * (self.level if self.covers is None else self.covers):.4g} %"
-
-    def __str__(self) -> str:
-        """Write both; an interval that covers clearly less often than was asked says so.
-
-        >>> print(Interval(0.65, 0.5, 0.7, level=0.95, resamples=0, over="instances", covers=0.75))
-        0.65 [0.50, 0.70] (75 %)
-        """
-        text = words.interval(self.estimate, self.low, self.high)
-        short = self.known and self.covers is not None and self.covers < self.level - SHORT
-        return f"{text} ({self._percent})" if short else text
-
-
-def ranks(n: int, level: float) -> tuple[int, float]:
-    r"""Return the rank k such that the k-th smallest to the k-th largest of n hold the median, and how often they do.
-
-    They hold it with probability $1 - 2 P(\mathrm{Bin}(n, 1/2) < k)$; k is the largest for which that is at least
-    `level`, or 1 where nothing is.
-
-    >>> [(n, *ranks(n, 0.95)) for n in (5, 6, 9)]
-    [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
-    """
-    k, tail, each = 1, 1, 1
-    while True:
-        each = each * (n - k + 1) // k
-        if 2 * k >= n or 1 - 2 * ((tail + each) / 2**n) < level:
-            return k, 1 - 2 * (tail / 2**n)
-        k, tail = k + 1, tail + each
-
-
-def median_interval(x: Floats, level: float) -> Interval:
-    """Return the median of instances, between order statistics; one instance has no interval.
-
-    >>> median_interval(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), 0.95).what
-    '93.75 % interval, smallest to largest of 5 instances'
-    """
-    estimate, n = float(np.median(x)), x.size
-    if n < 2:
-        return Interval(estimate, math.nan, math.nan, level, 0, "instances")
-    k, covers = ranks(n, level)
-    low, high = np.sort(x)[[k - 1, n - k]]
-    ends = "smallest to largest" if k == 1 else f"{_ordinal(k)} smallest to {_ordinal(k)} largest"
-    how = f"interval, {ends} of {n} instances"
-    return Interval(estimate, float(low), float(high), level, 0, "instances", how, covers)
-
-
-def _ordinal(k: int) -> str:
-    """Write a rank.
-
-    >>> [_ordinal(k) for k in (1, 2, 3, 4, 11, 12, 21, 102)]
-    ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd']
-    """
-    return f"{k}{'th' if k % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(k % 10, 'th')}"
-
-
-def holm(p_values: Sequence[float | None]) -> list[float]:
-    r"""Return p-values adjusted by Holm (1979), in the order given; a test that was not made (None) stays out, at 1.
-
-    The i-th smallest of m is multiplied by $m - i + 1$ and is never below one before it. What is then at most
-    $\alpha$ holds together: with probability $1 - \alpha$ none of it is chance, however the tests hang together.
-
-    >>> holm([0.04, 0.01, None])
-    [0.04, 0.02, 1.0]
-    """
-    made = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
-    adjusted, largest = [1.0] * len(p_values), 0.0
-    for rank, (p, i) in enumerate(made):
-        largest = max(largest, min(1.0, (len(made) - rank) * p))
-        adjusted[i] = largest
-    return adjusted
-
-
-def t_p_value(t: float, df: int) -> float:
-    r"""Return the two-sided $P(|T| \ge |t|)$ of Student's t with `df` degrees of freedom.
-
-    With $\theta = \arctan(|t| / \sqrt\nu)$ the probability of the inside is a finite sum of powers of $\cos\theta$
-    (Abramowitz and Stegun 26.7.3 and 26.7.4): O(df) operations, right to about 1e-14.
-
-    >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
-    (0.05, 0.05002, 1.0)
-    """
-    theta = math.atan(abs(t) / math.sqrt(df))
-    cos, odd = math.cos(theta), df % 2
-    term = cos if odd else 1.0
-    terms = term if df > 1 else 0.0
-    for k in range(2 + odd, df, 2):
-        term *= (k - 1) / k * cos * cos
-        terms += term
-    inside = math.sin(theta) * terms
-    return max(0.0, 1 - (2 / math.pi * (theta + inside) if odd else inside))
-
-
-def t_quantile(level: float, df: int) -> float:
-    r"""Return the t with $P(|T| \le t)$ = `level` (below 1), by bisection.
-
-    >>> [round(t_quantile(0.95, df), 3) for df in (1, 2, 4, 9)]
-    [12.706, 4.303, 2.776, 2.262]
-    """
-    low, high = 0.0, 1.0
-    while t_p_value(high, df) > 1 - level:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_p_value(middle, df) > 1 - level else (low, middle)
-    return high

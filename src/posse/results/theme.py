@@ -73,12 +73,12 @@ def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tu
     A kind without one gets the next colour of `SERIES` that no other has.
     """
     chosen = tuple(records)
-    given = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
-    given |= {kind: (ROLES[kind],) * 2 for kind, pair in given.items() if pair is None and kind in ROLES}
-    free = [colour for colour in SERIES if (colour, colour) not in given.values()] or [INK]
-    unnamed = [kind for kind, pair in given.items() if pair is None]
-    given |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
-    return {kind: pair for kind, pair in given.items() if pair is not None}
+    colours = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
+    colours |= {kind: (ROLES[kind],) * 2 for kind, pair in colours.items() if pair is None and kind in ROLES}
+    free = [colour for colour in SERIES if (colour, colour) not in colours.values()] or [INK]
+    unnamed = [kind for kind, pair in colours.items() if pair is None]
+    colours |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
+    return {kind: pair for kind, pair in colours.items() if pair is not None}
 
 
 def page_colour(colours: tuple[str, str]) -> str:
@@ -160,14 +160,14 @@ def text(value: str, limit: int = 36) -> str:
     return shown.replace("$", r"\$")
 
 
-def legend_labels(records: Sequence[Named], given: Sequence[str] | None = None) -> list[str]:
+def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
     """Name each record for a legend, in short lines; no two are called the same."""
 
     def lines(label: str) -> str:
         parts = textwrap.wrap(label, LINE, max_lines=LINES, placeholder=" …", break_on_hyphens=False)
         return "\n".join(text(part, LINE) for part in parts) or text(label)
 
-    return distinct(labels(records) if given is None else given, records, lines)
+    return distinct(labels(records) if names is None else names, records, lines)
 
 
 _ROOT = re.compile(r"<svg\b[^>]*?(viewBox=\"[^\"]*\")[^>]*>", re.DOTALL)

@@ -102,10 +102,10 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
     """Copy into a read-only int64 array; a fraction is refused, not rounded."""
-    given = np.asarray(values)
-    if given.size and given.dtype.kind not in "iu":
-        raise DataError(f"{name} must hold integers, got {given.dtype}. Convert it with astype('int64').")
-    return _array(given, dimensions, name, np.int64)
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise DataError(f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').")
+    return _array(array, dimensions, name, np.int64)
 
 
 def _array(values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
