@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from posse.cli.flags import help_of
+from posse.cli import options
+from posse.cli.flags import help_of, settings_command, settings_of
 from posse.problems.arms.settings import ProblemSettings
+from posse.problems.markets.settings import MarketSettings
 from posse.protocols.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call
 
@@ -85,3 +89,27 @@ def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:
     shown = json.loads(posse("arms", "means.csv", "--owners", "2", "--json").out)
     assert shown["names"] == ["b", "c"]
     assert json.loads(posse("arms", "means.csv", "--json").out)["names"] == ["a", "b", "c"]
+
+
+def test_parts_of_data_have_flags_and_old_words_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[MarketSettings] = []
+    app = typer.Typer(add_completion=False)
+
+    @app.command(cls=settings_command(lambda: MarketSettings))
+    def make(context: typer.Context, config: options.Config = None) -> None:
+        seen.append(settings_of(MarketSettings, context, config))
+
+    Path("o.csv").write_text("agent,supplier,cost,capacity\nnorth,oak,2,4\n")
+    Path("q.csv").write_text("supplier,quality\noak,0.9\n")
+    Path("run.toml").write_text('[data]\noffers = "o.csv"\nqualities = "gone.csv"\n')
+    runner = CliRunner()
+    assert runner.invoke(app, ["--instance", "normal", "--sd", "0.2"]).exit_code == 0
+    assert runner.invoke(app, ["--data", "normal", "--sd", "0.2"]).exit_code == 0
+    assert runner.invoke(app, ["--offers", "o.csv", "--qualities", "q.csv"]).exit_code == 0
+    assert runner.invoke(app, ["--config", "run.toml", "--qualities", "q.csv"]).exit_code == 0
+    assert seen[0] == seen[1] == MarketSettings(data="normal", sd=0.2)
+    assert seen[2] == seen[3] == MarketSettings(data={"offers": "o.csv", "qualities": "q.csv"})
+    shown = runner.invoke(app, ["--help"]).output
+    assert "--offers" in shown
+    assert "supplier,quality" in shown

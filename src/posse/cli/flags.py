@@ -52,8 +52,8 @@ def _flagged(
         def get_params(self, ctx: Any) -> Any:
             if self._flags is None:
                 with held():  # what is imported may compile, and a compiler loses a Ctrl-C
-                    model = load()
-                    self._flags = tuple(name for name in model.model_fields if name not in skip)
+                    model: type[Settings] = load()
+                    self._flags = tuple(name for name in (*model.model_fields, *model.part_help) if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
@@ -94,6 +94,12 @@ def _options(
 
 
 def _parameter(model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]) -> inspect.Parameter:
+    if name in model.part_help:
+        owner = model.aliases[name].partition(".")[0]
+        option = typer.Option(
+            None, f"--{name}", help=model.part_help[name], metavar="PATH", rich_help_panel=panel_of(model, owner)
+        )
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
     default = defaults.get(name, field.default)
@@ -123,9 +129,9 @@ def help_of(model: type[Settings], name: str) -> str:
 
 def panel_of(model: type[Settings], name: str) -> str:
     """Give the heading under which a flag is listed: what it is about."""
+    # The last class that declares it: one that says more about a setting of another keeps its heading.
     owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
-    declared = {**getattr(owner, "panels", {}), **model.panels}
-    return str(declared.get(name, getattr(owner, "panel", model.panel)))
+    return str(model.panels.get(name, vars(owner).get("panel", Settings.panel)))
 
 
 def _shape(annotation: Any) -> tuple[Any, str]:

@@ -31,7 +31,17 @@ class Settings(BaseModel):
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
     """Headings of single settings, where they differ."""
+    part_help: ClassVar[Mapping[str, str]] = {}
+    """What words for parts of a setting mean."""
     _kept: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Other words and headings are those of the class and of all it derives from."""
+        super().__pydantic_init_subclass__(**options)
+        for name in ("aliases", "panels", "part_help"):
+            declared = [vars(base).get(name) or {} for base in reversed(cls.__mro__)]
+            setattr(cls, name, {word: meaning for words in declared for word, meaning in words.items()})
 
     def __init__(self, **values: Any) -> None:
         """Build from keywords; a mistake is one `ConfigError` of one line."""
@@ -45,43 +55,45 @@ class Settings(BaseModel):
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
-        given = dict(values or {})
-        if file is not None:
-            fields = cls._named(given)
-            given = {
-                **{word: value for word, value in read_toml(file).items() if cls._field(word) not in fields},
-                **given,
-            }
-        return cls(**given)
+        return cls(**cls._over(read_toml(file) if file is not None else {}, values or {}))
 
     @classmethod
-    def _field(cls, word: str) -> str:
-        """The field that a word stands for; a part stands for itself."""
-        field = cls.aliases.get(word, word)
-        return word if "." in field else field
+    def _over(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+        """Put values over others, whatever words they are given by; of a table of named parts, part by part."""
+        over, merged = cls._named(second), dict(second)
+        in_parts = {word.partition(".")[0] for word in cls.aliases.values() if "." in word}
+        for word, value in first.items():
+            field, _, part = cls.aliases.get(word, word).partition(".")
+            whole = over.get(field)
+            if field not in over or (part and isinstance(whole, Mapping) and part not in whole):
+                merged[word] = value
+            elif field in in_parts and isinstance(value, Mapping) and isinstance(whole, Mapping):
+                rest = {name: each for name, each in value.items() if name not in whole}
+                merged[word] = {**rest, **merged.get(word, {})}
+        return merged
 
     @classmethod
     def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Replace aliases by the fields they stand for."""
         named = {name: value for name, value in values.items() if name not in cls.aliases}
+        words = {name: name for name in named}  # the word that each field was given by
         for alias in (name for name in values if name in cls.aliases):
             field, _, part = cls.aliases[alias].partition(".")
-            if not part and field in named:
-                raise ConfigError(f"{alias} is another word for {field}, got both. Give one.")
-            if not part:
-                named[field] = values[alias]
-            elif values[alias] is not None:
-                whole = named.get(field) or {}
-                if not isinstance(whole, Mapping) or part in whole:
-                    raise ConfigError(f"{alias} is a part of {field}, got both. Give one.")
-                named[field] = {**whole, part: values[alias]}
+            if part and values[alias] is None:
+                continue
+            whole = named.get(field) if part else None
+            if field in named and not (part and isinstance(whole, Mapping) and part not in whole):
+                what = f"a part of {field}" if part else f"another word for {field}"
+                both = "both" if words[field] == field else f"{words[field]} too"
+                raise ConfigError(f"{alias} is {what}, got {both}. Give one.")
+            words.setdefault(field, alias)
+            named[field] = {**(whole or {}), part: values[alias]} if part else values[alias]
         return named
 
     def but(self, **changes: Any) -> Self:
         """Return these settings with changes, checked like new ones."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        changes = self._named(changes)
-        return type(self)(**{**given, **changes})
+        return type(self)(**self._over(given, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return `but(**update)`: a copy is checked, and loads anew what follows from its settings."""

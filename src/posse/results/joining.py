@@ -23,7 +23,7 @@ ALPHA = 0.05
 SAME = (
     "coefficient", "margin", "oracle",
     "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed",
-    "offers", "qualities", "records",
+    "data", "offers", "qualities", "records",
 )  # fmt: skip
 """Configuration that a baseline must share beside problem, horizon, parties and seeds: how a party chooses, and what
 of the world the problem does not tell."""

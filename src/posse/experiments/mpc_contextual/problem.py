@@ -63,8 +63,8 @@ class Place:
         """
         common = {"steps": self.steps, "rows": self.rows, **more}
         if self.clusters is None:
-            return MpcContextual(problem=self.base, **common)
-        return MpcContextual(problem="clusters", base=self.base, arms=self.clusters, **common)
+            return MpcContextual(data=self.base, **common)
+        return MpcContextual(data="clusters", base=self.base, arms=self.clusters, **common)
 
     def contexts(self) -> Contexts:
         """Return the contexts, made once."""

@@ -56,6 +56,7 @@ def policy(value: PolicyValue, parameters: Mapping[str, Any] | None = None) -> P
 class PolicyChoice(Choice):
     """A policy that scores arms."""
 
+    panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Policy]] = _REGISTRY
 
     policy: Any = "ucb"
@@ -88,3 +89,4 @@ else:
         True
         """,
     )  # fmt: skip
+    PolicySettings.panel = "How to choose"

@@ -50,6 +50,7 @@ def exploration(value: ExplorationValue, parameters: Mapping[str, Any] | None = 
 class ExplorationChoice(Choice):
     """How arms are chosen from predicted rewards."""
 
+    panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Exploration]] = _REGISTRY
 
     policy: Any = "softmax"
@@ -82,3 +83,4 @@ else:
         True
         """,
     )  # fmt: skip
+    ExplorationSettings.panel = "How to choose"

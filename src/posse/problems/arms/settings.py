@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
-from posse.core.settings import Settings
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
 from posse.problems.arms.tables import is_number, read_means, read_ratings
-from posse.problems.datasets.files import read_document
+from posse.problems.data import DataSettings
+from posse.problems.datasets.frames import Frame, name_of_source, read_table
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, load
 
 
-class ProblemSettings(Settings):
+class ProblemSettings(DataSettings):
     """Where arms come from.
 
     `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no download), a data set
-    (`movielens`, `jester`, `steam`; files under `data_dir` or POSSE_DATA), or a CSV file with columns item,rating or
-    name,mean. `means` gives the means themselves.
+    (`movielens`, `jester`, `steam`; files under `data_dir` or POSSE_DATA), or a CSV file or frame with columns
+    item,rating or name,mean. `means` gives the means themselves.
     """
 
-    data: str = "embedded:movielens"
+    panel: ClassVar[str] = "What is learnt"
+
+    data: Any = "embedded:movielens"
     """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with columns name,mean or
     item,rating."""
     data_dir: Path | None = None
@@ -47,15 +50,43 @@ class ProblemSettings(Settings):
     concentration: float = 10.0
     """How narrow Beta rewards are."""
 
+    @model_validator(mode="after")
+    def _check_arms(self) -> Self:
+        if self.owners is not None and self.owners < 2:
+            raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
+        if self.means is not None and self.data != type(self).model_fields["data"].default:
+            raise ConfigError(f"means and data both say what the arms are, got means and '{self.data_name}'. Give one.")
+        if self.items and self.owners is not None and self.owners != len(self.items):
+            raise ConfigError(
+                f"owners must be the number of items, got {self.owners} for {len(self.items)} items. Leave owners out."
+            )
+        if self.means is not None:
+            self._no_ratings("means given")
+            if self.owners is not None and self.owners != len(self.means):
+                raise ConfigError(f"owners must be the number of means, got {self.owners} for {len(self.means)} means.")
+        elif self._embedded is not None:
+            if self._embedded not in EMBEDDED:
+                raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
+            self._no_ratings("embedded means")
+        elif isinstance(self.data, str) and self.data not in DATASETS and not Path(self.data).is_file():
+            raise DataError(_no_file(Path(self.data)))
+        return self
+
+    @property
+    def _embedded(self) -> str | None:
+        """Name of the embedded means, if it is those."""
+        kind, colon, name = self.data.partition(":") if isinstance(self.data, str) else ("", "", "")
+        return name if kind == "embedded" and colon else None
+
     def arms(self) -> Arms:
-        """Make the arms.
+        """Make the arms, once.
 
         >>> ProblemSettings(data="embedded:jester", owners=3).arms().means.round(2).tolist()
         [0.5, 0.47, 0.46]
         """
-        if self.owners is not None and self.owners < 2:
-            raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
-        self._check()
+        return self.once("arms", self._arms)
+
+    def _arms(self) -> Arms:
         arms = self._plain_arms()
         if self.reward == "beta":
             return BetaArms(arms.means, self.concentration, arms.names, arms.source)
@@ -72,38 +103,28 @@ class ProblemSettings(Settings):
 
     @property
     def _threshold(self) -> float | None:
-        given = self.threshold is not None or self.means is not None or self.data not in DATASETS
+        given = self.threshold is not None or self.means is not None or self._dataset is None
         return self.threshold if given else DATASETS[self.data].threshold
+
+    @property
+    def _dataset(self) -> str | None:
+        return self.data if isinstance(self.data, str) and self.data in DATASETS else None
 
     @property
     def _minimum(self) -> int | None:
         # A file with a threshold is one of ratings; means, and embedded means, have no ratings to count.
         if self.minimum is not None or self._threshold is None:
             return self.minimum
-        return DATASETS[self.data].minimum if self.data in DATASETS else 1
-
-    def _check(self) -> None:
-        """Refuse two settings that name the arms, of which one would be left unheard."""
-        if self.means is not None and self.data != type(self).model_fields["data"].default:
-            raise ConfigError(f"means and data both say what the arms are, got means and '{self.data}'. Give one.")
-        if self.items and self.owners is not None and self.owners != len(self.items):
-            raise ConfigError(
-                f"owners must be the number of items, got {self.owners} for {len(self.items)} items. Leave owners out."
-            )
+        return 1 if self._dataset is None else DATASETS[self._dataset].minimum
 
     def _plain_arms(self) -> Arms:
         if self.means is not None:
-            self._no_ratings("means given")
-            return BernoulliArms(self._first(self.means), source="means given")
-        kind, _, name = self.data.partition(":")
-        if kind == "embedded":
-            if name not in EMBEDDED:
-                raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{name}'.")
-            self._no_ratings("embedded means")
-            return embedded_arms(name, arms=self.owners or 10)
-        if self.data in DATASETS:
-            return self._rated(load(self.data, self.data_dir), self.owners or 10)
-        return self._file(Path(self.data))
+            return BernoulliArms(self.means, source="means given")
+        if self._embedded is not None:
+            return embedded_arms(self._embedded, arms=self.owners or 10)
+        if self._dataset is not None:
+            return self._rated(load(self._dataset, self.data_dir), self.owners or 10)
+        return self._file(self.data if isinstance(self.data, Frame) else Path(self.data))
 
     def _rated(self, ratings: Ratings, top: int | None) -> Arms:
         """Arms of ratings: the items named, or those of largest mean."""
@@ -118,44 +139,35 @@ class ProblemSettings(Settings):
                 raise ConfigError(f"no item '{word}', for names may hold commas. Repeat --items, a name each: {flags}")
         return ratings.arms(threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays)
 
-    def _file(self, path: Path) -> Arms:
-        """Arms of a user's own file: ratings if it has a rating column, else means."""
-        if not path.is_file():
-            raise DataError(_no_file(path))
-        header = _header(path)
+    def _file(self, source: Path | Frame) -> Arms:
+        """Arms of a user's own table: ratings if it has a rating column, else means."""
+        header, name = _header(source), name_of_source(source)
         if "rating" in header.lower():
             if self.threshold is None:
                 raise ConfigError("ratings need a threshold: a rating above it is a reward of 1. Give threshold.")
-            return self._rated(read_ratings(path), self.owners)
+            return self._rated(read_ratings(source), self.owners)
         if "mean" not in header.lower() and not is_number(header):
-            read_document(path)  # which says so where it is no text at all
+            read_table(source)  # which says so where it is no text at all
             raise DataError(
-                f"{path.name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
+                f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
                 f"got the header '{header[:60]}'. Rename the columns."
             )
-        self._no_ratings(f"the means in {path.name}")
-        arms = read_means(path)
+        self._no_ratings(f"the means in {name}")
+        arms = read_means(source)
         if self.owners is not None and self.owners > len(arms):
-            raise DataError(
-                f"{path.name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or fewer."
-            )
+            raise DataError(f"{name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or fewer.")
         if self.owners is None or self.owners == len(arms):
             return arms
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
-        source = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
-        return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source)
+        source_words = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
+        return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source_words)
 
     @property
     def _pays(self) -> Literal["bernoulli", "rating"]:
         return "rating" if self.reward == "rating" else "bernoulli"
 
-    def _first(self, means: tuple[float, ...]) -> tuple[float, ...]:
-        if self.owners is not None and self.owners != len(means):
-            raise ConfigError(f"owners must be the number of means, got {self.owners} for {len(means)} means.")
-        return means
-
     def _no_ratings(self, what: str) -> None:
-        """Ratings settings have no meaning where there are no ratings; a silent one would mislead."""
+        """Raise if a setting of ratings is given where there are none."""
         for name in ("threshold", "minimum", "items"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name} applies to ratings, and {what} have none. Leave {name} out.")
@@ -176,8 +188,10 @@ def _no_file(path: Path) -> str:
     return f"there is no data file '{path}'.{nearest(str(path), known)} Or give a CSV file."
 
 
-def _header(path: Path) -> str:
-    """Give the first line that is neither empty nor a comment."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+def _header(source: Path | Frame) -> str:
+    """Return the first line that is neither empty nor a comment."""
+    if isinstance(source, Frame):
+        return ",".join(source.names)
+    with source.open(encoding="utf-8-sig", errors="replace") as file:
         lines = (line.strip() for line in file)
         return next((line for line in lines if line and not line.startswith("#")), "")

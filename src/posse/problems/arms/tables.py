@@ -9,18 +9,19 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.datasets.columns import finite, first_line, read_columns, why_not_finite
-from posse.problems.datasets.files import Document, FilePath, read_document
+from posse.problems.datasets.files import Document, FilePath
+from posse.problems.datasets.frames import Frame, read_table
 
 
 def read_ratings(
-    path: FilePath,
+    path: FilePath | Frame,
     item: str = "item",
     rating: str = "rating",
     user: str | None = None,
     delimiter: str | None = None,
     scale: tuple[float, float] | None = None,
 ) -> Ratings:
-    """Read a CSV with a header and one rating a row; items keep the order in which they appear.
+    """Read a CSV with a header, or a frame, of one rating a row; items keep the order in which they appear.
 
     The arguments name the columns; a column `user` is read where there is one. Without `scale` it is the smallest
     and the largest rating in the file; with it, a rating outside is refused.
@@ -32,7 +33,7 @@ def read_ratings(
     ...     read_ratings(file, scale=(1, 5)).arms(3).means.tolist()
     [0.5, 1.0]
     """
-    document = read_document(path)
+    document = read_table(path)
     words = [item] if user is None else [item, user]
     table = read_columns(document, words, [rating], ["user"] if user is None else [], delimiter)
     value = table.numbers[rating]
@@ -54,8 +55,8 @@ def read_ratings(
     )
 
 
-def read_means(path: FilePath, name: str = "name", mean: str = "mean", delimiter: str | None = None) -> Arms:
-    """Read Bernoulli arms from a CSV with a header (columns `name` and `mean`), or from a list of one mean a line.
+def read_means(path: FilePath | Frame, name: str = "name", mean: str = "mean", delimiter: str | None = None) -> Arms:
+    """Read Bernoulli arms from a CSV or a frame (columns `name` and `mean`), or from a file of one mean a line.
 
     A list may begin with its length; lines above it that begin with # are comments.
 
@@ -66,9 +67,9 @@ def read_means(path: FilePath, name: str = "name", mean: str = "mean", delimiter
     ...     read_means(file).names
     ('clinic a, north', 'clinic b')
     """
-    document = read_document(path)
+    document = read_table(path)
     with document.open() as stream:
-        line, _ = first_line(stream, document.name)
+        line = "" if document.frame else first_line(stream, document.name)[0]
     if is_number(line):
         return BernoulliArms(mean_list(document), source=document.name)
     table = read_columns(document, [name], [mean], delimiter=delimiter)

@@ -7,7 +7,6 @@ and compares the digest of its rows with the others; a run in one place reads th
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -27,8 +26,9 @@ from posse.problems.contexts.contexts import (
     row_norms,
     scale_to_bound,
 )
-from posse.problems.datasets.columns import first_line, layout, read_columns
-from posse.problems.datasets.files import Document, FilePath, read_document
+from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.files import FilePath
+from posse.problems.datasets.frames import Frame, read_table
 
 ROW = "row"
 
@@ -79,7 +79,9 @@ def ids_digest(ids: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def read_block(path: FilePath, bound: float, *, scale: bool = False, delimiter: str | None = None) -> FeatureBlock:
+def read_block(
+    path: FilePath | Frame, bound: float, *, scale: bool = False, delimiter: str | None = None
+) -> FeatureBlock:
     """Read one party's file; each row must be within the norm bound, or is scaled down to it with `scale`.
 
     >>> import pathlib, tempfile
@@ -93,7 +95,7 @@ def read_block(path: FilePath, bound: float, *, scale: bool = False, delimiter: 
     return _bounded(_read(path, delimiter), bound, scale)
 
 
-def read_rewards(path: FilePath, delimiter: str | None = None) -> Rows:
+def read_rewards(path: FilePath | Frame, delimiter: str | None = None) -> Rows:
     """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1]."""
     table = _read(path, delimiter)
     if len(table.names) < 2:
@@ -111,15 +113,15 @@ def read_rewards(path: FilePath, delimiter: str | None = None) -> Rows:
 
 
 def read_features(
-    files: Mapping[str, FilePath],
-    rewards: FilePath,
+    files: Mapping[str, FilePath | Frame],
+    rewards: FilePath | Frame,
     *,
     bounds: Mapping[str, float] | None = None,
     scale: bool = False,
     delimiter: str | None = None,
     name: str = "own",
 ) -> Contexts:
-    """Read the files of all parties and the rewards, for a run in one place.
+    """Read the files (or frames) of all parties and the rewards, for a run in one place.
 
     Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds.
 
@@ -194,26 +196,10 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
     return FeatureBlock(table.file, table.ids, table.names, values, table.line, bound)
 
 
-def _read(path: FilePath, delimiter: str | None) -> Rows:
-    document = read_document(path)
-    mark, names = _header(document, delimiter)
+def _read(source: FilePath | Frame, delimiter: str | None) -> Rows:
+    document = read_table(source)
+    mark, names = other_columns(document, [ROW], delimiter)
     table = read_columns(document, [ROW], names, delimiter=mark)
     table.check_distinct(ROW)
     values = np.stack([table.numbers[name] for name in names], axis=1)
-    return Rows(document.name, table.words[ROW].distinct, names, values, table.line)
-
-
-def _header(document: Document, delimiter: str | None) -> tuple[str, tuple[str, ...]]:
-    """Give the delimiter and the names of the columns beside `row`."""
-    with document.open() as stream:
-        plan = layout(stream, document.name, [ROW], (), delimiter, None)
-    with document.open() as stream:
-        line, number = first_line(stream, document.name)
-    cells = next(csv.reader([line.rstrip("\r\n")], delimiter=plan.delimiter))
-    names = [cell.strip() for cell in cells]
-    del names[plan.position[ROW]]
-    if not names:
-        raise DataError(f"{document.name}, row {number}: no column beside '{ROW}' in the header. Add the numbers.")
-    if "" in names:
-        raise DataError(f"{document.name}, row {number}: a column has no name in the header. Name it, or delete it.")
-    return plan.delimiter, tuple(names)
+    return Rows(document.name, table.words[ROW].distinct, tuple(names), values, table.line)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from posse.core.errors import ConfigError
-from posse.core.settings import Settings
 from posse.problems.contexts.contexts import Bounds, Contexts, party_names
 from posse.problems.contexts.features import read_features
 from posse.problems.contexts.images import (
@@ -25,6 +25,7 @@ from posse.problems.contexts.images import (
     mnist,
     shared,
 )
+from posse.problems.data import DataSettings, pairs_of
 from posse.problems.datasets.files import data_folder
 
 PROBLEMS = {
@@ -36,15 +37,30 @@ PROBLEMS = {
 """Contextual problems, and what they are."""
 
 _CLUSTERS = ("base", "arms", "sigma", "normalise", "cluster_seed")
-_OWN = ("features", "rewards", "bounds", "scale")
+_OWN = ("bounds", "scale")
 _BUILT_IN = ("components", "norms", "columns")
 
 
-class ContextSettings(Settings):
-    """Where contexts come from: images that are split over parties, or a file of features from each party."""
+class ContextSettings(DataSettings):
+    """Where contexts come from: images that are split over parties, or features from each party.
 
-    problem: Literal["digits", "mnist", "clusters", "own"] = "digits"
-    """Which problem: digits, mnist, clusters, or own for your own files (`features` with `rewards`)."""
+    Your own are `data={"features": {"clinic": ..., "lab": ...}, "rewards": ...}`, each a CSV file or a frame.
+    """
+
+    panel: ClassVar[str] = "What is learnt"
+    aliases: ClassVar[Mapping[str, str]] = {
+        "problem": "data", "features": "data.features", "rewards": "data.rewards",
+    }  # fmt: skip
+    parts: ClassVar[tuple[str, ...]] = ("features", "rewards")
+    tables: ClassVar[tuple[str, ...]] = ("features",)
+    part_help: ClassVar[Mapping[str, str]] = {
+        "features": "CSV files of your own, party=file,party=file: a column row, and a column a feature.",
+        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance of a reward.",
+    }
+    own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"
+
+    data: Any = "digits"
+    """Which problem: digits, mnist, clusters; or your own, a table of features and rewards."""
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     components: int = COMPONENTS
@@ -68,49 +84,51 @@ class ContextSettings(Settings):
     """Whether the chances of a row are scaled: none, max (the best arm always pays) or sum (they add up to 1)."""
     cluster_seed: int = 1
     """Seed of the clustering: the same number gives the same arms."""
-    features: dict[str, Path] | None = None
-    """CSV files of your own, party=file,party=file: a column row, and a column a feature."""
-    rewards: Path | None = None
-    """CSV file of what arms pay: a column row, and a column an arm with the chance of a reward."""
     bounds: dict[str, float] | None = None
     """Largest norm of each party's part of a row, party=number,party=number; squares add up to at most 1; by its share
     of the features if left out."""
     scale: bool = False
     """Scale longer rows of your own features down to the bound, instead of refusing them."""
 
-    @field_validator("features", "bounds", mode="before")
+    @field_validator("bounds", mode="before")
     @classmethod
-    def _pairs(cls, given: Any) -> Any:
-        """Read pairs as flags give them: name=value,name=value."""
-        if not isinstance(given, str | list | tuple):
-            return given
-        words = [word for item in ([given] if isinstance(given, str) else given) for word in str(item).split(",")]
-        pairs = [word.partition("=") for word in words]
-        if not all(name.strip() and mark for name, mark, _ in pairs):
-            raise ValueError("pairs like clinic=clinic.csv,lab=lab.csv")
-        names = [name.strip() for name, _, _ in pairs]
-        if len(set(names)) != len(names):
-            raise ValueError("pairs of different names")
-        return {name: value.strip() for name, (_, _, value) in zip(names, pairs, strict=True)}
+    def _bound_pairs(cls, given: Any) -> Any:
+        return pairs_of("bounds", given) if isinstance(given, str | list | tuple) else given
+
+    @model_validator(mode="after")
+    def _check_contexts(self) -> Self:
+        of = f" for {'own' if self.own_data else self.data}"
+        if self.data != "clusters":
+            self.leave_out(_CLUSTERS, "clusters", of)
+        if self.own_data:
+            self.leave_out(_BUILT_IN, "the problems that Posse makes", of)
+            self._check_own()
+        else:
+            self.check_name({name: what for name, what in PROBLEMS.items() if name != "own"})
+            self.leave_out(_OWN, "your own files (own)", of)
+            self._parties()
+        return self
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the features are a user's own."""
+        return isinstance(self.data, dict) or self.data == "own"
 
     def contexts(self) -> Contexts:
-        """Make the contexts.
+        """Make the contexts, once.
 
         >>> contexts = ContextSettings(rows=500, parties=3).contexts()
         >>> contexts.parties, [len(block.columns) for block in contexts.blocks]
         (('party-1', 'party-2', 'party-3'), [7, 7, 6])
         """
-        if self.problem != "clusters":
-            self._leave_out(_CLUSTERS, "clusters")
-        if self.problem == "own":
-            self._leave_out(_BUILT_IN, "the problems that Posse makes")
-            return self._own()
-        self._leave_out(_OWN, "your own files (own)")
+        return self.once("contexts", self._own if self.own_data else self._built_in)
+
+    def _built_in(self) -> Contexts:
         names = self._parties()
-        base = self.base if self.problem == "clusters" else self.problem
+        base = self.base if self.data == "clusters" else self.data
         folder = str(data_folder(self.data_dir).resolve()) if base == "mnist" else None
         images = _images(folder, self.components, self.rows)
-        if self.problem != "clusters":
+        if self.data != "clusters":
             return images.contexts(names, self.columns, self.norms)
         means = kernel_means(images.rows, _centres(images, self.arms, self.cluster_seed), self.sigma, self.normalise)
         arms = tuple(f"cluster-{k + 1}" for k in range(self.arms))
@@ -131,24 +149,22 @@ class ContextSettings(Settings):
             raise ConfigError(f"columns must be one count a party, got {count} for {self.parties} parties. Change one.")
         return party_names(count)
 
-    def _own(self) -> Contexts:
-        if self.features is None or self.rewards is None:
-            missing = "features" if self.features is None else "rewards"
+    def _check_own(self) -> None:
+        missing = next((name for name in self.parts if self.data_part(name) is None), None)
+        if missing is not None:
             raise ConfigError(f"own files are features and rewards, got no {missing}. Give {missing}.")
-        if "parties" in self.model_fields_set and self.parties != len(self.features):
+        count = len(self.data_part("features"))
+        if "parties" in self.model_fields_set and self.parties != count:
             raise ConfigError(
-                f"parties must be those of the features, got {self.parties} for {len(self.features)} files. "
-                "Leave parties out."
+                f"parties must be those of the features, got {self.parties} for {count} files. Leave parties out."
             )
-        contexts = read_features(self.features, self.rewards, bounds=self.bounds, scale=self.scale)
-        return contexts if self.rows is None else contexts.first(self.rows)
+        self.check_files()
 
-    def _leave_out(self, names: tuple[str, ...], whose: str) -> None:
-        """Refuse a setting that would be left unheard."""
-        for name in names:
-            value = getattr(self, name)
-            if value != type(self).model_fields[name].default:
-                raise ConfigError(f"{name} applies to {whose}, got {value} for {self.problem}. Leave {name} out.")
+    def _own(self) -> Contexts:
+        contexts = read_features(
+            self.data_part("features"), self.data_part("rewards"), bounds=self.bounds, scale=self.scale
+        )
+        return contexts if self.rows is None else contexts.first(self.rows)
 
 
 @lru_cache(maxsize=8)

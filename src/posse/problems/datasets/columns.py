@@ -91,7 +91,7 @@ def read_columns(
     posse.core.errors.DataError: [P200] r.csv, row 2, column 'rating': 'four' is not a number. Write it like 4.5.
     """
     with document.open() as stream:
-        plan = layout(stream, document.name, [*words, *numbers], optional, delimiter, header)
+        plan = _layout(stream, document, [*words, *numbers], optional, delimiter, header)
         reading = [*words, *(name for name in optional if name in plan.position)]
         index: dict[str, defaultdict[str, int]] = {name: _index() for name in reading}
         codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
@@ -174,7 +174,12 @@ class Layout:
     width: int
     position: dict[str, int]
     skipped: int
+    """Lines above the rows."""
     unread: str = ""
+    names: tuple[str, ...] = ()
+    """All columns of the header."""
+    uncounted: int = 0
+    """Lines that do not count as rows: the header of a frame."""
 
     def lines(self, stream: TextIO) -> Iterator[str]:
         """The lines that hold rows."""
@@ -194,21 +199,42 @@ def first_line(stream: TextIO, file: str) -> tuple[str, int]:
     raise DataError(f"{file} holds comments only. Add a header line and rows.")
 
 
-def layout(
+def other_columns(document: Document, words: Sequence[str], delimiter: str | None = None) -> tuple[str, list[str]]:
+    """Return the delimiter of a file, and the names of the columns beside those of words, which must be there.
+
+    >>> other_columns(Document("clinic.csv", b"row;age;dose\\nann;0.3;0.4"), ["row"])
+    (';', ['age', 'dose'])
+    """
+    with document.open() as stream:
+        plan = _layout(stream, document, words, (), delimiter, None)
+    places = set(plan.position.values())
+    rest = [name for at, name in enumerate(plan.names) if at not in places]
+    where = document.name if document.frame else f"{document.name}, row {plan.skipped}"
+    if not rest:
+        beside = " and ".join(f"'{word}'" for word in words)
+        raise DataError(f"{where}: no column beside {beside} in the header. Add the numbers.")
+    if "" in rest:
+        raise DataError(f"{where}: a column has no name in the header. Name it, or delete it.")
+    return plan.delimiter, rest
+
+
+def _layout(
     stream: TextIO,
-    file: str,
+    document: Document,
     required: Sequence[str],
     optional: Sequence[str],
     delimiter: str | None,
     header: Sequence[str] | None,
 ) -> Layout:
     """Find the required columns, in any order, and the optional ones that are there."""
+    file = document.name
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter must be one character, not a quote or a line end, got {delimiter!r}.")
-    line, number = first_line(stream, file)
+    line, number = (stream.readline(), 1) if document.frame else first_line(stream, file)
     if header is not None:
         position = {name: i for i, name in enumerate(header)}
         return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line)
+    delimiter = "," if document.frame else delimiter
     tried = (delimiter,) if delimiter is not None else DELIMITERS
     found = {mark: _split(line, mark) for mark in tried}
     best = max(tried, key=lambda mark: (sum(_at(name, found[mark]) is not None for name in required), len(found[mark])))
@@ -219,8 +245,8 @@ def layout(
         if at is not None:
             position[name] = at
         elif name in required:
-            raise DataError(_missing(file, number, name, names, best, line))
-    return Layout(file, best, len(names), position, number)
+            raise DataError(_missing(file if document.frame else f"{file}, row {number}", name, names, best, line))
+    return Layout(file, best, len(names), position, number, names=names, uncounted=int(document.frame))
 
 
 def _split(line: str, delimiter: str) -> tuple[str, ...]:
@@ -234,8 +260,7 @@ def _at(name: str, names: Sequence[str]) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _missing(file: str, number: int, name: str, names: Sequence[str], delimiter: str, line: str) -> str:
-    start = f"{file}, row {number}"
+def _missing(start: str, name: str, names: Sequence[str], delimiter: str, line: str) -> str:
     if sum(other.lower() == name.lower() for other in names) > 1:
         return f"{start}: column '{name}' stands there more than once. Rename the others."
     other = next((mark for mark in DELIMITERS if len(_split(line, mark)) > 1), None)
@@ -264,7 +289,8 @@ def blocks(stream: TextIO, plan: Layout) -> Iterator[tuple[Sequence[int], list[l
     """
     reader = csv.reader(plan.lines(stream), delimiter=plan.delimiter, strict=True)
     done = 0
-    last = plan.skipped
+    above = plan.skipped - plan.uncounted
+    last = above
     while True:
         try:
             rows = list(islice(reader, _BLOCK))
@@ -277,7 +303,7 @@ def blocks(stream: TextIO, plan: Layout) -> Iterator[tuple[Sequence[int], list[l
             return
         plain = reader.line_num - done == len(rows)
         lines: Sequence[int] = range(last + 1, last + 1 + len(rows)) if plain else _lines(rows, last)
-        done, last = reader.line_num, plan.skipped + reader.line_num
+        done, last = reader.line_num, above + reader.line_num
         if any(len(row) != plan.width or not row[0] for row in rows):
             lines, rows = _without_blanks(lines, rows, plan)
         if rows:

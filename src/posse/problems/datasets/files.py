@@ -39,6 +39,8 @@ class Document:
 
     name: str
     data: bytes
+    frame: bool = False
+    """Whether it is a frame written as CSV: its rows are counted without the header."""
 
     def __post_init__(self) -> None:
         if not self.data.strip():

@@ -64,7 +64,7 @@ def market_instance(
     >>> bool((few.quality == many.quality).all() and (few.cost == many.cost[:2]).all())
     True
     """
-    _check(seed, agents, producers, overlap, alpha, rho, sd, largest_capacity)
+    check_instance(seed, agents, producers, overlap, alpha, rho, sd, largest_capacity, drift)
     check.one_of(tuple(INSTANCES), distribution=distribution)
     epochs = _epochs(drift, every, horizon, producers)
     key, normal = np.uint64(seed), distribution == "normal"
@@ -161,7 +161,6 @@ def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDA
 
 
 def _epochs(drift: float, every: int, horizon: int, producers: int) -> int:
-    _require(0 <= drift < np.inf, "drift must be 0 or a finite number above it", drift, "Use 0 for none.")
     _require(every >= 1, "rounds between two steps of the drift must be at least 1", every, "Raise them.")
     _require(horizon >= 1, "horizon must be at least 1 round", horizon, "Raise it.")
     epochs = -(-horizon // every) if drift > 0 else 1
@@ -173,9 +172,11 @@ def _epochs(drift: float, every: int, horizon: int, producers: int) -> int:
     return epochs
 
 
-def _check(
-    seed: int, agents: int, producers: int, overlap: float, alpha: float, rho: float, sd: float, largest: int
-) -> None:
+def check_instance(
+    seed: int, agents: int, producers: int, overlap: float, alpha: float, rho: float, sd: float, largest: int,
+    drift: float,
+) -> None:  # fmt: skip
+    """Refuse a random market that cannot be."""
     _require(0 <= seed < 2**63, "seed of an instance must be in [0, 2^63)", seed, "Choose another.")
     _require(1 <= agents <= MOST_AGENTS, f"agents must be in [1, {MOST_AGENTS}]", agents, "Choose one in between.")
     _require(
@@ -186,6 +187,7 @@ def _check(
     _require(0 < overlap <= 1, "overlap must be in (0, 1]", overlap, "Use 1 where all deal with all.")
     _require(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha, "It is an average quality: choose one in between.")
     _require(0 < rho < np.inf, "rho must be a finite number above 0", rho, "It is what a good unit is worth.")
+    _require(0 <= drift < np.inf, "drift must be 0 or a finite number above it", drift, "Use 0 for none.")
     _require(0 <= sd < np.inf, "sd must be 0 or a finite number above it", sd, "The usual one is 0.1.")
     _require(
         1 <= largest <= MOST_UNITS, "largest_capacity must be in [1, 10^9]", largest, "The usual one is 50."

@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.columns import Columns, read_columns
-from posse.problems.datasets.files import FilePath, read_document
+from posse.problems.datasets.files import FilePath
+from posse.problems.datasets.frames import Frame, read_table
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
 
 
 def read_market(
-    offers: FilePath,
-    qualities: FilePath | None = None,
-    records: FilePath | None = None,
+    offers: FilePath | Frame,
+    qualities: FilePath | Frame | None = None,
+    records: FilePath | Frame | None = None,
     *,
     alpha: float,
     rho: float = 1.0,
     delimiter: str | None = None,
 ) -> Market:
-    """Read a market from two CSV files with a header each.
+    """Read a market from two CSV files with a header each, or from frames.
 
     `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a unit, and most
     units a round. How good suppliers are is told by `qualities` (columns supplier,quality: the share of good units,
@@ -38,13 +39,7 @@ def read_market(
     >>> market.capacity.tolist()
     [[10, 0], [4, 8]]
     """
-    known = qualities if qualities is not None else records
-    if known is None:
-        raise ConfigError(
-            "how good suppliers are must be told, got neither qualities nor records. Give one of the two files."
-        )
-    if qualities is not None and records is not None:
-        raise ConfigError("qualities and records both say how good suppliers are, got both. Give one of the two files.")
+    known = check_known(qualities, records)
     table, other = _read_offers(offers, delimiter), _read_qualities(known, delimiter)
     if qualities is not None:
         other.check_distinct("supplier")
@@ -61,8 +56,20 @@ def read_market(
     )  # fmt: skip
 
 
-def _read_offers(path: FilePath, delimiter: str | None) -> Columns:
-    table = read_columns(read_document(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter)
+def check_known(qualities: FilePath | Frame | None, records: FilePath | Frame | None) -> FilePath | Frame:
+    """Return the one of the two that says how good suppliers are; refuse both, and neither."""
+    if qualities is not None and records is not None:
+        raise ConfigError("qualities and records both say how good suppliers are, got both. Give one of the two files.")
+    known = qualities if qualities is not None else records
+    if known is None:
+        raise ConfigError(
+            "how good suppliers are is not known: got neither qualities nor records. Give one of the two files."
+        )
+    return known
+
+
+def _read_offers(path: FilePath | Frame, delimiter: str | None) -> Columns:
+    table = read_columns(read_table(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter)
     cost, capacity = table.numbers["cost"], table.numbers["capacity"]
     _refuse(table, cost < 0, "cost", "must not be negative", "Give the price of a unit, 0 if it is free.")
     _refuse(table, capacity < 0, "capacity", "must not be negative", "Give the most units a round, 0 for none.")
@@ -72,8 +79,8 @@ def _read_offers(path: FilePath, delimiter: str | None) -> Columns:
     return table
 
 
-def _read_qualities(path: FilePath, delimiter: str | None) -> Columns:
-    table = read_columns(read_document(path), ["supplier"], ["quality"], delimiter=delimiter)
+def _read_qualities(path: FilePath | Frame, delimiter: str | None) -> Columns:
+    table = read_columns(read_table(path), ["supplier"], ["quality"], delimiter=delimiter)
     table.check_between(0.0, 1.0, column="quality")
     return table
 

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
 
 from posse.core.errors import ConfigError
-from posse.core.settings import Settings
-from posse.problems.markets.instances import Distribution, market_instance
+from posse.problems.data import DataSettings
+from posse.problems.datasets.frames import name_of_source
+from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import Market
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.offers import check_known, read_market
 
-_DRAWN = (
-    "instance", "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed",
-)  # fmt: skip
+_DRAWN = ("homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed")
 """Settings of a random instance, which a user's own files leave no room for."""
 
 
-class MarketSettings(Settings):
-    """Where a market comes from: a random instance, or a user's own files (`offers` with `qualities` or `records`)."""
+class MarketSettings(DataSettings):
+    """Where a market comes from: a random instance, or a user's own tables.
 
-    instance: Distribution = "uniform"
-    """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around alpha."""
+    Your own are `data={"offers": ..., "qualities": ...}`, or `records` in place of qualities: CSV files or frames.
+    """
+
+    panel: ClassVar[str] = "The market"
+    aliases: ClassVar[Mapping[str, str]] = {
+        "instance": "data", "offers": "data.offers", "qualities": "data.qualities", "records": "data.records",
+    }  # fmt: skip
+    parts: ClassVar[tuple[str, ...]] = ("offers", "qualities", "records")
+    part_help: ClassVar[Mapping[str, str]] = {
+        "offers": "CSV file of a market of your own: columns agent,supplier,cost,capacity.",
+        "qualities": "CSV file with the suppliers' qualities: columns supplier,quality.",
+        "records": "CSV file with past units instead of qualities, oldest first: columns supplier,quality.",
+    }
+    own_words: ClassVar[str] = "a table of offers, with qualities or records"
+
+    data: Any = "uniform"
+    """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around alpha; or your own, a
+    table of offers with qualities or records."""
     agents: int = 10
     """Number of agents that buy."""
     producers: int = 30
@@ -43,33 +61,45 @@ class MarketSettings(Settings):
     """Rounds between two steps of the drift."""
     instance_seed: int = 1
     """Seed of the random market: the same number gives the same market."""
-    offers: Path | None = None
-    """CSV file of a market of your own: columns agent,supplier,cost,capacity."""
-    qualities: Path | None = None
-    """CSV file with the suppliers' qualities: columns supplier,quality."""
-    records: Path | None = None
-    """CSV file with past units instead of qualities, oldest first: columns supplier,quality."""
     currency: str = ""
     """Name of the money that costs and rho are counted in; only shown."""
 
+    @model_validator(mode="after")
+    def _check_market(self) -> Self:
+        if self.own_data:
+            self._check_own()
+            return self
+        self.check_name(INSTANCES)
+        if self.data != "normal":
+            self.leave_out(("sd",), f"a normal instance, and this one is {self.data}")
+        if self.drift == 0:
+            self.leave_out(("drift_every",), "a drift, and there is none")
+        if self.drift_every < 1:
+            raise ConfigError(f"drift_every must be at least 1 round, got {self.drift_every}. Raise it.")
+        if not 0 <= self.instance_seed < 2**63:
+            raise ConfigError(f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another.")
+        check_instance(
+            self.instance_seed, self.agents, self.producers, self.overlap, self.alpha, self.rho, self.sd,
+            self.largest_capacity, self.drift,
+        )  # fmt: skip
+        return self
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the market is a user's own."""
+        return isinstance(self.data, dict)
+
     def market(self, horizon: int) -> Market:
-        """Make the market of a run of `horizon` rounds.
+        """Make the market of a run of `horizon` rounds, once.
 
         >>> MarketSettings(agents=2, producers=3, instance_seed=7).market(1000).capacity.tolist()
         [[3, 38, 46], [36, 9, 48]]
         """
-        if self.offers is not None:
-            return self._own(self.offers)
-        for name in ("qualities", "records"):
-            if getattr(self, name) is not None:
-                raise ConfigError(f"{name} needs offers, got '{getattr(self, name)}' alone. Give both files.")
-        if self.instance != "normal":
-            self._leave_out(("sd",), f"a normal instance, and this one is {self.instance}")
-        if self.drift == 0:
-            self._leave_out(("drift_every",), "a drift, and there is none")
-        self._check()
+        return self.once(f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon))
+
+    def _drawn(self, horizon: int) -> Market:
         return market_instance(
-            self.instance_seed, agents=self.agents, producers=self.producers, distribution=self.instance,
+            self.instance_seed, agents=self.agents, producers=self.producers, distribution=self.data,
             homogeneous=self.homogeneous, overlap=self.overlap, alpha=self.alpha, rho=self.rho, sd=self.sd,
             largest_capacity=self.largest_capacity, drift=self.drift, every=self.drift_every, horizon=horizon,
         )  # fmt: skip
@@ -83,26 +113,26 @@ class MarketSettings(Settings):
         """
         return {"agents": len(market.agents), "producers": len(market.producers)}
 
-    def _own(self, offers: Path) -> Market:
-        """Read the user's files; numbers given beside them must be theirs."""
-        self._leave_out(_DRAWN, "a random market, and offers name your own")
-        market = read_market(offers, self.qualities, self.records, alpha=self.alpha, rho=self.rho)
+    def _check_own(self) -> None:
+        """Refuse files that do not belong together, and settings that they leave no room for."""
+        self.leave_out(_DRAWN, "a random market, and offers name your own")
+        offers, qualities, records = (self.data_part(name) for name in self.parts)
+        for name in ("qualities", "records"):
+            if offers is None and self.data_part(name) is not None:
+                raise ConfigError(
+                    f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. Give both files."
+                )
+        if offers is None:
+            raise ConfigError("a market of your own needs offers, got none. Give offers, with qualities or records.")
+        check_known(qualities, records)
+        self.check_files()
+
+    def _own(self) -> Market:
+        """Read the user's tables; numbers given beside them must be theirs."""
+        offers, qualities, records = (self.data_part(name) for name in self.parts)
+        market = read_market(offers, qualities, records, alpha=self.alpha, rho=self.rho)
         for name, count in self.used(market).items():
             given = getattr(self, name)
             if name in self.model_fields_set and given != count:
                 raise ConfigError(f"{name} must be those of the offers, got {given} for {count}. Leave {name} out.")
         return market
-
-    def _leave_out(self, names: tuple[str, ...], whose: str) -> None:
-        """Refuse a setting that would be left unheard."""
-        for name in names:
-            value = getattr(self, name)
-            if value != type(self).model_fields[name].default:
-                raise ConfigError(f"{name} applies to {whose}, got {value}. Leave {name} out.")
-
-    def _check(self) -> None:
-        """Check what an instance calls otherwise; the rest it checks itself."""
-        if self.drift_every < 1:
-            raise ConfigError(f"drift_every must be at least 1 round, got {self.drift_every}. Raise it.")
-        if not 0 <= self.instance_seed < 2**63:
-            raise ConfigError(f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.settings import Settings
+from posse.problems.data import DataSettings
 from posse.problems.datasets.emnist import emnist_population, femnist_population, read_femnist
+from posse.problems.datasets.frames import Frame
 from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, mnist_writers
 from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackoverflow, stackexchange_population
 from posse.problems.populations.population import Population
@@ -50,13 +51,19 @@ _ONLY = {
 """Settings that some populations alone have."""
 
 
-class PopulationSettings(Settings):
-    """Where clients and their data come from."""
+class PopulationSettings(DataSettings):
+    """Where clients and their data come from.
 
-    data: Literal[
-        "digits", "emnist", "mnist-writers", "stackexchange", "femnist", "stackoverflow", "own", "prepared"
-    ] = "digits"
-    """Which population."""
+    `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and one of labels; or a
+    prepared folder or .npz file.
+    """
+
+    panel: ClassVar[str] = "What is learnt"
+    own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
+
+    data: Any = "digits"
+    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or your own, a CSV file
+    or a prepared folder or .npz file."""
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     file: Path | None = None
@@ -115,19 +122,43 @@ class PopulationSettings(Settings):
         ...
         posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits. Leave part out.
         """
+        return self.once("population", self._population)
+
+    @property
+    def population_kind(self) -> str:
+        """Which of `POPULATIONS` it is; a file or a frame is own or prepared."""
+        if isinstance(self.data, str) and self.data in POPULATIONS:
+            return self.data
+        prepared = isinstance(self.data, str) and (self.data.endswith(".npz") or Path(self.data).is_dir())
+        return "prepared" if prepared else "own"
+
+    @model_validator(mode="after")
+    def _check_population(self) -> Self:
+        if isinstance(self.data, str) and self.data not in POPULATIONS and not Path(self.data).exists():
+            self.check_name(POPULATIONS)
+        named = not isinstance(self.data, str) or self.data not in POPULATIONS
+        if named and self.file is not None:
+            raise ConfigError(f"data and file both say where the clients are, got '{self.data_name}' and {self.file}.")
         for name, where in _ONLY.items():
             value = getattr(self, name)
-            if self.data not in where and value != type(self).model_fields[name].default:
+            if self.population_kind not in where and value != type(self).model_fields[name].default:
                 raise ConfigError(
-                    f"{name} applies to {', '.join(where)}, got {value} for {self.data}. Leave {name} out."
+                    f"{name} applies to {', '.join(where)}, got {value} for {self.population_kind}. Leave {name} out."
                 )
-        if self.data == "digits":
+        if self.data in ("own", "prepared"):
+            self._file()
+        self.availability()
+        self.drifting(2)
+        return self
+
+    def _population(self) -> Population:
+        if self.population_kind == "digits":
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
-        if self.data == "emnist":
+        if self.population_kind == "emnist":
             return emnist_population(self.data_dir, self.clients, self.alpha, self.seed, self.verify)
-        if self.data == "own" and self.client_column is None:
+        if self.population_kind == "own" and self.client_column is None:
             return read_population(
-                self._file(), None, self.label_column, clients=self.clients or 10, alpha=self.alpha, seed=self.seed
+                self._source(), None, self.label_column, clients=self.clients or 10, alpha=self.alpha, seed=self.seed
             )
         whole = self._natural()
         return whole if self.clients is None else some_clients(whole, self.clients)
@@ -151,17 +182,17 @@ class PopulationSettings(Settings):
 
     def _natural(self) -> Population:
         """Clients that are what they are."""
-        if self.data == "mnist-writers":
+        if self.population_kind == "mnist-writers":
             return mnist_writers(self.data_dir, self.part, self.verify)
-        if self.data == "stackexchange":
+        if self.population_kind == "stackexchange":
             return stackexchange_population(self.data_dir, self.words, self.tags, self.verify)
-        if self.data == "femnist":
+        if self.population_kind == "femnist":
             return femnist_population(self.data_dir) if self.file is None else read_femnist(self.file)
-        if self.data == "stackoverflow":
+        if self.population_kind == "stackoverflow":
             return self._stackoverflow()
-        if self.data == "prepared":
-            return load(self._file())
-        return read_population(self._file(), self.client_column, self.label_column)
+        if self.population_kind == "prepared":
+            return load(Path(self.data) if self.data not in POPULATIONS else self._file())
+        return read_population(self._source(), self.client_column, self.label_column)
 
     def _stackoverflow(self) -> Population:
         """Prepare the database to a folder, once, and map it."""
@@ -171,6 +202,12 @@ class PopulationSettings(Settings):
         if self.data_dir is None:
             raise ConfigError("stackoverflow is prepared from a folder with its database, got no data_dir. Give it.")
         return prepare_stackoverflow(self.data_dir, folder, words=self.words, tags=self.tags, verify=self.verify)
+
+    def _source(self) -> Path | Frame:
+        """Return the user's own table, or prepared population."""
+        if isinstance(self.data, Frame):
+            return self.data
+        return self._file() if self.data in POPULATIONS else Path(self.data)
 
     def _file(self) -> Path:
         if self.file is None:

@@ -5,7 +5,6 @@ Every split gives an order of the samples and the offsets of the clients in it. 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.columns import first_line, layout, read_columns
-from posse.problems.datasets.files import Document, FilePath, read_document
+from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.files import FilePath
+from posse.problems.datasets.frames import Frame, read_table
 from posse.problems.populations.population import Dense, Population
 from posse.problems.populations.ragged import Ragged, names_of
 
@@ -145,7 +145,7 @@ LABEL = "label"
 
 
 def read_population(
-    path: FilePath,
+    path: FilePath | Frame,
     client: str | None = CLIENT,
     label: str = LABEL,
     *,
@@ -164,9 +164,9 @@ def read_population(
     >>> made.arms, made.client_name(0), made.sizes().tolist(), made.gather([0], pad=2).y.tolist()
     (('treat', 'wait'), 'ann', [2, 1], [[1, 0]])
     """
-    document = read_document(path)
+    document = read_table(path)
     words = [label] if client is None else [client, label]
-    mark, numbers = _numbers(document, words)
+    mark, numbers = other_columns(document, words)
     table = read_columns(document, words, numbers, delimiter=mark)
     arms = tuple(sorted(table.words[label].distinct))
     place = np.array([arms.index(word) for word in table.words[label].distinct])
@@ -178,20 +178,3 @@ def read_population(
     else:
         split = natural(np.array(table.words[client].distinct)[table.words[client].code])
     return population(name, inputs, labels, arms, split)
-
-
-def _numbers(document: Document, words: list[str]) -> tuple[str, list[str]]:
-    """Give the delimiter, and the columns beside those of words."""
-    with document.open() as stream:
-        plan = layout(stream, document.name, words, (), None, None)
-    with document.open() as stream:
-        line, number = first_line(stream, document.name)
-    cells = [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=plan.delimiter))]
-    taken = {plan.position[name] for name in words}
-    rest = [cell for at, cell in enumerate(cells) if at not in taken]
-    if not rest or "" in rest:
-        raise DataError(
-            f"{document.name}, row {number}: beside {' and '.join(words)} there must be named columns of numbers, got "
-            f"{', '.join(cells)}. Add the features."
-        )
-    return plan.delimiter, rest

@@ -48,7 +48,6 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     system: ClassVar[str] = "dp-combinatorial"
     aliases: ClassVar[Mapping[str, str]] = {
-        **MarketSettings.aliases,
         "rounds": "horizon",
         "steps": "horizon",
         "budget": "horizon",
@@ -168,7 +167,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         return self.once("setup", self._load)
 
     def _load(self) -> Setup:
-        if self.noisy and not self.files():
+        if self.noisy and not self.own_data:
             self._plan_of(self.producers, self.agents)  # what is wrong with it is said before a market is made
         market = self.market(self.horizon)
         plan_ = self._plan_of(int((market.capacity > 0).sum(axis=1).max()), len(market.agents))
@@ -235,7 +234,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     def files(self) -> Sequence[Path]:
         """The user's own files of offers, qualities or records."""
-        return tuple(path for path in (self.offers, self.qualities, self.records) if path is not None)
+        return self.data_files()
 
     def config(self) -> dict[str, JSON]:
         """Every setting that has an effect, with the value that was used."""
@@ -245,6 +244,6 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
-        name = f"{self.instance} market" if self.offers is None else self.offers.name
+        name = self.data_name if self.own_data else f"{self.data} market"
         money = {"money": self.currency} if self.currency else {}
         return {"name": name, **self.load().market.describe(), "words": {**system_of(self).words, **money}}

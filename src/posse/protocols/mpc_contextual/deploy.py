@@ -294,6 +294,8 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
 
 def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
     made = beside(world, here, "data_dir", "rewards")
+    if isinstance(made.get("data"), dict):
+        made["data"] = _world_beside(made["data"], here)
     if isinstance(made.get("features"), dict):
         made["features"] = beside(made["features"], here, *made["features"])
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -131,7 +131,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     """
 
     system: ClassVar[str] = "mpc-contextual"
-    aliases: ClassVar[Mapping[str, str]] = {**ContextSettings.aliases, "steps": "horizon", "budget": "horizon"}
+    aliases: ClassVar[Mapping[str, str]] = {"steps": "horizon", "budget": "horizon"}
     panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": PROTECTION}
 
     horizon: int | None = None
@@ -165,6 +165,10 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             raise ConfigError(f"newton belongs to runs without a batch, got {self.newton} for {self.batch} together.")
         check_guarantee(exploration(self.epsilon), self.without_guarantee)
         return self
+
+    def files(self) -> Sequence[Path]:
+        """The user's own files of features and rewards."""
+        return self.data_files()
 
     def load(self) -> Setup:
         """Make contexts and terms, and check what needs them; once."""

@@ -79,8 +79,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def files(self) -> Sequence[Path]:
         """The CSV file that `data` names, if it names one."""
-        path = Path(self.data)
-        return (path,) if path.suffix and path.is_file() else ()
+        return self.data_files()
 
     def learns(self) -> tuple[str, ...]:
         """What each role learns, one sentence each."""
@@ -108,7 +107,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
         return {
-            "name": self.data if self.means is None else "means given",
+            "name": self.data_name if self.means is None else "means given",
             **self.load().arms.describe(),
             "words": {"party": "owner"},
         }

@@ -168,7 +168,7 @@ def show_arms(settings: ProblemSettings) -> Iterator[Section]:
         (str(i + 1), arm, f"{mean:.4f}", words.UNKNOWN if mean == best else f"{best - mean:.4f}")
         for i, (arm, mean) in enumerate(zip(arms.names, arms.means.tolist(), strict=True))
     )
-    name = settings.data if settings.means is None else "means given"
+    name = settings.data_name if settings.means is None else "means given"
     title, source = f"{name}: {len(arms)} arms, {arms.kind} rewards", (f"Source: {arms.source}",)
     columns = ("", "arm", "mean", "below the best")
     yield Section(title, columns, rows, source, (0, 2, 3), {"data": name, **arms.describe()})

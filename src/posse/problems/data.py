@@ -1,0 +1,163 @@
+"""`data`: one word for where a problem comes from, in Python, flags, TOML files and records.
+
+It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame (`datasets.frames`), or
+a table of named parts, each a path or a frame: `data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`.
+Its form is checked when settings are made, and files must be there; they are read when a problem is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import field_serializer, field_validator
+
+from posse.core.check import nearest
+from posse.core.errors import ConfigError, DataError
+from posse.core.settings import Settings
+from posse.problems.datasets.frames import Frame, as_frame
+
+Source = Path | Frame
+"""Where a table comes from."""
+
+
+class DataSettings(Settings):
+    """Settings whose `data` may be a name, a path, a frame or a table of parts."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Names of the parts that a table of `data` may have."""
+    tables: ClassVar[tuple[str, ...]] = ()
+    """Parts that are tables themselves: a path or a frame for each name, such as a party's."""
+
+    own_words: ClassVar[str] = "a CSV file"
+    """What a user's own data are, for the error that a name is not known."""
+
+    if TYPE_CHECKING:
+        data: Any
+
+    @classmethod
+    def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace aliases; the word "own" beside parts says what they say."""
+        given = [name for name, word in cls.aliases.items() if "." in word and values.get(name) is not None]
+        words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
+        return super()._named({k: v for k, v in values.items() if not (given and k in words and v == "own")})
+
+    @field_validator("data", mode="before", check_fields=False)
+    @classmethod
+    def _read_data(cls, value: Any) -> Any:
+        """Bring `data` into one form: text, a frame, or a dictionary of parts."""
+        if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
+            raise ConfigError("data was a frame, of which a record keeps size and digest alone. Give the frame again.")
+        if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
+            for name in value:
+                if name not in cls.parts:
+                    raise ConfigError(f"data has no part '{name}'.{nearest(str(name), cls.parts)}")
+            return {name: cls._part(name, part) for name, part in value.items() if part is not None}
+        if isinstance(value, str | os.PathLike):
+            return os.fspath(value)
+        frame = as_frame(value, "data")
+        if frame is None:
+            forms = "a name, a file or a frame" + (f", or a table of {', '.join(cls.parts)}" if cls.parts else "")
+            raise ConfigError(f"data must be {forms}, got {type(value).__name__}.")
+        return frame
+
+    @classmethod
+    def _part(cls, name: str, value: Any) -> Any:
+        if name not in cls.tables:
+            return _source(f"data.{name}", value)
+        pairs = pairs_of(name, value)
+        return {party: _source(f"data.{name}.{party}", each) for party, each in pairs.items()}
+
+    @field_serializer("data", when_used="json", check_fields=False)
+    def _data_as_json(self, value: Any) -> Any:
+        return _plain(value)
+
+    def data_files(self) -> tuple[Path, ...]:
+        """Files of a user's own that `data` names."""
+        if isinstance(self.data, str):
+            path = Path(self.data)
+            return (path,) if path.suffix and path.is_file() else ()
+        return tuple(source for source in _sources(self.data) if isinstance(source, Path))
+
+    @property
+    def data_name(self) -> str:
+        """`data` in a word: its name, the name of its first file, or "frame"."""
+        if isinstance(self.data, str):
+            return self.data
+        first = next(_sources(self.data), None)
+        return first.name if isinstance(first, Path) else "frame"
+
+    def check_name(self, known: Mapping[str, Any]) -> None:
+        """Raise if `data` is text and none of the known names."""
+        if isinstance(self.data, str) and self.data not in known:
+            raise ConfigError(
+                f"unknown data '{self.data}'.{nearest(self.data, tuple(known))} Your own are {self.own_words}."
+            )
+        if isinstance(self.data, Frame):
+            raise ConfigError(f"a frame alone is not enough. Your own are {self.own_words}.")
+
+    def leave_out(self, names: tuple[str, ...], whose: str, of: str = "") -> None:
+        """Raise if a setting was given that has no effect."""
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ConfigError(f"{name} applies to {whose}, got {value}{of}. Leave {name} out.")
+
+    def data_part(self, name: str) -> Any:
+        """Return a part of `data`; None without it."""
+        return self.data.get(name) if isinstance(self.data, dict) else None
+
+    def check_files(self) -> None:
+        """Raise if a file that `data` names is not there."""
+        for path in self.data_files():
+            if not path.is_file():
+                raise DataError(f"no file {path}. Check the path.")
+
+
+def _looks_like_columns(value: Mapping[Any, Any], parts: tuple[str, ...]) -> bool:
+    """Whether a dictionary holds the columns of a frame, and no part."""
+    return not any(name in parts for name in value) and as_frame(value, "data") is not None
+
+
+def _source(name: str, value: Any) -> Source:
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    frame = as_frame(value, name)
+    if frame is None:
+        raise ConfigError(f"{name} must be a file or a frame, got {type(value).__name__}.")
+    return frame
+
+
+def pairs_of(name: str, value: Any) -> dict[str, Any]:
+    """Read pairs as flags give them: name=value,name=value."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, str | list | tuple):
+        raise ConfigError(f"data.{name} must be a table of files or frames by name, got {type(value).__name__}.")
+    words = [word for item in ([value] if isinstance(value, str) else value) for word in str(item).split(",")]
+    pairs = [word.partition("=") for word in words]
+    if not all(key.strip() and mark for key, mark, _ in pairs):
+        raise ConfigError(f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}.")
+    names = [key.strip() for key, _, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{name} must be pairs of different names, got {value!r}.")
+    return {key: given.strip() for key, (_, _, given) in zip(names, pairs, strict=True)}
+
+
+def _sources(value: Any) -> Iterator[Source]:
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from _sources(part)
+    elif isinstance(value, Path | Frame):
+        yield value
+
+
+def _plain(value: Any) -> Any:
+    """Write `data` as a record keeps it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, Frame):
+        return value.described()
+    return str(value) if isinstance(value, Path) else value
