@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from posse import policies as policies
     from posse import problems as problems
     from posse.core.errors import PosseError as PosseError
+    from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
     from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba as Samba
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
-    from posse.results.report import report  # noqa: F401
+    from posse.results.report import report as report
     from posse.results.store import Store as Store
 
 _HOMES = {
@@ -37,9 +38,10 @@ _HOMES = {
     "Store": "posse.results.store",
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
-    "report": "posse.results.report:report",
+    "report": "posse.results.report",
     "run": "posse.protocols.registry",
     "start": "posse.protocols.registry",
+    "sweep": "posse.experiments.sweeps",
     "systems": "posse.protocols.registry",
 }
 _ROOMS = ("policies", "problems")

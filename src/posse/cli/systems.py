@@ -325,6 +325,7 @@ def sweep_command(name: str) -> Any:
         figure: options.Figure = None,
         no_save: options.NoSave = False,
     ) -> None:
+        from posse.experiments.sweeps import SweepInterrupted
         from posse.experiments.sweeps import sweep as run_sweep
 
         grid = dict(_grid(one) for one in over or ())
@@ -332,11 +333,16 @@ def sweep_command(name: str) -> Any:
             raise ConfigError("a sweep varies something. Give --over, as in: --over policy=ucb,thompson")
         keeper = Keeper(save=not no_save, report=report, figure=figure)
         settings = _varied(known, context, config, grid)
-        with Doing(f"{known.title}: {len(settings)} settings") as doing, keeper.on_interrupt(json):
-            made = run_sweep(
-                settings, store=keeper.store, executor=cluster, workers=workers,
-                watch=lambda done, whole: doing.at(done / whole, f"{known.title}: {done} of {whole} settings"),
-            )  # fmt: skip
+        try:
+            with Doing(f"{known.title}: {len(settings)} settings") as doing:
+                made = run_sweep(
+                    settings, store=keeper.store, executor=cluster, workers=workers,
+                    watch=lambda done, whole: doing.at(done / whole, f"{known.title}: {done} of {whole} settings"),
+                )  # fmt: skip
+        except SweepInterrupted as stop:
+            kept = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
+            remark(f"interrupted after {len(stop.sweep.records)} of {len(settings)} settings; {kept}.")
+            raise typer.Exit(options.INTERRUPTED) from None
         if out is not None:
             made.write(out)
             remark(f"table: {out}")

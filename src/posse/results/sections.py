@@ -29,10 +29,10 @@ class Section:
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     """Columns that are aligned to the right."""
-    label: str = ""
-    """The record it is of, where others have none or another one."""
     data: Mapping[str, Any] | None = None
     """The same for programs."""
+    label: str = ""
+    """The record it is of, where others have none or another one."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as a record keeps it."""
@@ -74,7 +74,7 @@ def _own(record: Record, label: str) -> list[Section]:
             tuple(texts(row) for row in one.get("rows", ())),
             texts(one.get("notes", ())),
             tuple(one.get("numeric", ())),
-            label,
+            label=label,
         )
         for one in tables
     ]

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, Level, Parties, RoleKind, Run, Section, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, Run, System
 from posse.results import words
 from posse.results.joining import joining
+from posse.results.sections import Section
 
 if TYPE_CHECKING:
     from posse.core.settings import Settings as AnySettings
