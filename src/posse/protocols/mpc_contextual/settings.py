@@ -217,7 +217,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     def problem_of(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
         contexts = self.load().contexts
-        named = {"names": list(contexts.arms), "words": dict(system_of(self).words)}
+        named: dict[str, JSON] = {"names": list(contexts.arms), "words": dict(system_of(self).words)}
         return {**plain_dict(contexts.describe(), "problem"), **named}
 
 

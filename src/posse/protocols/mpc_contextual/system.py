@@ -135,7 +135,9 @@ class MpcContextualSystem(System):
         """The contextual problems, and whether their data are there."""
         from posse.problems.contexts.settings import PROBLEMS
 
-        facts = [{"name": name, "what": what, "reason": _missing(name, folder)} for name, what in PROBLEMS.items()]
+        facts: list[dict[str, Any]] = [
+            {"name": name, "what": what, "reason": _missing(name, folder)} for name, what in PROBLEMS.items()
+        ]
         facts = [{**one, "ready": not one["reason"]} for one in facts]
         rows = tuple(
             (one["name"], "yours" if one["name"] == "own" else "yes" if one["ready"] else "no", one["what"])

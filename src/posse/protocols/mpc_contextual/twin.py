@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,8 @@ def _world(features: Words, units: Wholes, coins: Coins) -> World:
 
 
 def _cut_out(world: World, steps: slice) -> World:
-    return World(*(part[steps] for part in world))
+    parts: list[Any] = [part[steps] for part in world]
+    return World(*parts)
 
 
 def _numbers(terms: Terms) -> Numbers:
