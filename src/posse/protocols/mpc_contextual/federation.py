@@ -324,7 +324,7 @@ def _record(
     return Record(
         kind=run.system.name,
         config=settings.config(),
-        problem=settings.problem_of(),
+        problem=settings.problem(),
         leaks=run.system.not_protected(settings),
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,

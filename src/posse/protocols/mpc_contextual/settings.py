@@ -214,7 +214,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             "policy": {"name": self.policy, "epsilon": setup.terms.rate, **width},
         }
 
-    def problem_of(self) -> dict[str, JSON]:
+    def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
         contexts = self.load().contexts
         named: dict[str, JSON] = {"names": list(contexts.arms), "words": dict(system_of(self).words)}
