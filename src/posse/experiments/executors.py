@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -17,6 +17,8 @@ from posse.core.errors import ConfigError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Done = Generator[tuple[int, Future[Result]], None, None]
+"""Numbers of items with their futures, each when it is done."""
 
 CLUSTER_SECONDS = 10
 """How long to wait for the scheduler of a cluster."""
@@ -25,7 +27,7 @@ CLUSTER_SECONDS = 10
 def each_done(
     work: Callable[[Item], Result], items: Sequence[Item], *, executor: Executor | str | None = None,
     workers: int | None = None,
-) -> Iterator[tuple[int, Future[Result]]]:  # fmt: skip
+) -> Done[Result]:  # fmt: skip
     """Do work on items and yield the number of each with its future, when it is done or has failed.
 
     Without an executor it is done on `workers` processes, as many as there are cores if left out; 1 is this process. A
@@ -59,7 +61,7 @@ def each_done(
 
 def finished(
     executor: Executor | None, work: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[tuple[int, Future[Result]]]:
+) -> Done[Result]:
     """Give work to an executor, or do it here, and yield the number of each item with its future when it is done.
 
     What is not begun when this generator is closed is cancelled.
@@ -166,7 +168,7 @@ def _begin_worker(threads: int) -> None:
     import numba
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(threads, numba.get_num_threads()))
 
 
 @contextmanager

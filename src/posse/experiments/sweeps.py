@@ -212,7 +212,7 @@ class Sweep:
             means, lows, highs = (np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high"))
             where = np.array(at if places is not None else [names.index(name) for name in at])
             drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
-            draw_band(ax, where, drawn, number, theme.text(label, theme.LABEL))
+            draw_band(ax, where, drawn, number, theme.text(label, limit=72))
             ax.plot(where, means, "o", markersize=4, color=theme.SERIES[number % len(theme.SERIES)])
         if places is None:
             ax.set_xticks(range(len(names)), [theme.text(str(name)) for name in names])
@@ -283,8 +283,9 @@ def _stored(store: Store, varied: Mapping[str, RunSettings]) -> dict[str, Record
     """Finished records of these settings that a store holds, by digest."""
     systems = {one.system for one in varied.values()}
     rows = [row for row in store.list() if (row.status, row.version) == ("finished", __version__)]
-    heads = (store.get(row.id) for row in rows if row.kind in systems)
-    return {str(digest): one for one in heads if (digest := one.summary.get(DIGEST)) in varied}
+    heads = store.heads(row.id for row in rows if row.kind in systems)
+    held = {str(digest): id for id, head in heads.items() if (digest := head.summary.get(DIGEST)) in varied}
+    return {digest: store.get(id) for digest, id in held.items()}
 
 
 def _run_one(task: tuple[str, RunSettings, Run]) -> Record:

@@ -74,7 +74,7 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
         for d in DISTRIBUTIONS
         for e in epsilons
     ]
-    levels = {(d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS}
+    levels: Levels = {(d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS}
     files = write_files(out, "exp2", runs.rows(), budget_figure(cells, levels, size))
     notes = (
         looks.instances_words(size),
