@@ -16,6 +16,8 @@ import posse.experiments.executors
 from posse.core.errors import ConfigError, DataError
 from posse.experiments.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
 from posse.policies.arms.greedy import Softmax
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial
+from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
 from tests.experiments.toy import Mine, Toy, run
@@ -69,6 +71,22 @@ def test_a_parameter_that_no_policy_has_is_refused() -> None:
         quick([])
     with pytest.raises(ConfigError, match="at least one setting"):
         quick(Toy(), {"slope": []})
+
+
+def test_settings_without_effect_are_left_out_in_every_system() -> None:
+    markets = list(grid_of(DpCombinatorial, {"agents": 3}, {"method": ["alone", "p-fcb"], "epsilon": ["1.0", "2.0"]}))
+    assert [(one.policy, one.epsilon) for one in markets] == [
+        ("alone", 1.0), ("alone", 1.0), ("p-fcb", 1.0), ("p-fcb", 2.0)
+    ]  # fmt: skip
+    assert len({one.digest() for one in markets}) == 3
+    with pytest.raises(ConfigError, match="epsilon has no meaning with method 'alone'"):
+        list(grid_of(DpCombinatorial, {"agents": 3}, {"method": ["alone", "fcb"], "epsilon": [2.0]}))
+    shares = list(grid_of(MpcContextual, {"rows": 90}, {"policy": ["epsilon-greedy", "linucb"], "width": ["0.5", "2"]}))
+    assert [(one.policy, one.width) for one in shares][1:] == [
+        ("epsilon-greedy", 1.0), ("linucb", 0.5), ("linucb", 2.0)
+    ]  # fmt: skip
+    batches = list(grid_of(MpcContextual, {"rows": 90}, {"batch": ["1", "5"], "newton": ["3"]}))
+    assert [(one.batch, one.newton) for one in batches] == [(1, 3), (5, 2)]
 
 
 def test_words_from_a_command_line_are_read_as_numbers() -> None:

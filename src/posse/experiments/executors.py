@@ -59,9 +59,7 @@ def each_done(
             return
 
 
-def finished(
-    executor: Executor | None, work: Callable[[Item], Result], items: Iterable[Item]
-) -> Done[Result]:
+def finished(executor: Executor | None, work: Callable[[Item], Result], items: Iterable[Item]) -> Done[Result]:
     """Give work to an executor, or do it here, and yield the number of each item with its future when it is done.
 
     What is not begun when this generator is closed is cancelled.

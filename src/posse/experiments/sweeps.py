@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError, PosseError
@@ -239,25 +240,40 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
 
     A parameter that a policy lacks is left out, where another policy of the sweep has it.
     """
-    cells = (
-        [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        if isinstance(grid, Mapping)
-        else [dict(one) for one in grid]
-    )
-    registry = getattr(kind, "registry", None)
-    parameters = set() if registry is None else set(registry.settings_fields())
-    policies = [table["policy"] for table in ({**given, **cell} for cell in (*cells, {})) if "policy" in table]
-    shared = {name for policy in policies for name in registry.parameters_of(policy)} if registry else set()
-    for cell in cells:
-        table = {**given, **cell}
-        if registry is not None and "policy" in table:
-            named, stated, _ = registry.parts(table["policy"])
-            own = registry.parameters_of(table["policy"])
-            lacking = (parameters & shared) - set(own)
-            if "policy" in cell and (stated or isinstance(named, registry.base)):
-                lacking |= parameters - set(cell)
-            table = {name: value for name, value in table.items() if name not in lacking}
-        yield kind(**table)
+    if isinstance(grid, Mapping):
+        cells = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    else:
+        cells = [dict(one) for one in grid]
+    lacking = [_lacking(kind, given, cell) for cell in cells]
+    beside = [_lacking(kind, {}, given)] if any(kind.aliases.get(name, name) == "policy" for name in given) else []
+    never = set.intersection(*lacking, *beside) if cells else set()
+    for cell, lacks in zip(cells, lacking, strict=True):
+        yield kind(**{name: value for name, value in {**given, **cell}.items() if name not in lacks - never})
+
+
+def _lacking(kind: type[RunSettings], given: Mapping[str, Any], cell: Mapping[str, Any]) -> set[str]:
+    """Names of settings that have no effect in a cell: parameters of other policies, or what the class calls unused."""
+    table, lacks = {**given, **cell}, set()
+    if registry := getattr(kind, "registry", None):
+        parameters, policy = set(registry.settings_fields()), table.get("policy", kind.model_fields["policy"].default)
+        named, beside, _ = registry.parts(policy)
+        lacks = parameters - set(registry.parameters_of(policy))
+        if "policy" in cell and (beside or isinstance(named, registry.base)):  # it states its own
+            lacks |= parameters - set(cell)
+    if hasattr(kind, "unused"):
+        stated = {kind.aliases.get(name, name): value for name, value in table.items()}
+        fields = {name: field for name, field in kind.model_fields.items() if name in stated}
+        blank = kind.model_construct(**{name: _read(field, stated[name]) for name, field in fields.items()})
+        lacks |= {name for name in (*kind.model_fields, *kind.aliases) if kind.aliases.get(name, name) in blank.unused}
+    return lacks
+
+
+def _read(field: Any, value: Any) -> Any:
+    """A value as its field reads it, such as a number from the words of a command line; else as it is."""
+    try:
+        return TypeAdapter(field.annotation).validate_python(value)
+    except ValidationError:
+        return value
 
 
 def _varied(

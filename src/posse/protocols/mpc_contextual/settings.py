@@ -159,9 +159,9 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         check.between(1, MOST_BATCH, batch=self.batch)
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
-        if self.policy == "epsilon-greedy" and "width" in self.model_fields_set:
+        if "width" in self.unused and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
-        if self.batch > 1 and "newton" in self.model_fields_set:
+        if "newton" in self.unused and "newton" in self.model_fields_set:
             raise ConfigError(f"newton belongs to runs without a batch, got {self.newton} for {self.batch} together.")
         check_guarantee(exploration(self.epsilon), self.without_guarantee)
         return self
@@ -169,6 +169,12 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     def files(self) -> Sequence[Path]:
         """The user's own files of features and rewards."""
         return self.data_files()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Settings that have no effect with this policy or batch."""
+        policy = ("width",) if self.policy == "epsilon-greedy" else ()
+        return (*policy, "newton") if self.batch > 1 else policy
 
     def load(self) -> Setup:
         """Make contexts and terms, and check what needs them; once."""
