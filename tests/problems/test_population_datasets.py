@@ -125,7 +125,7 @@ def test_bad_mosaics(tmp_path: Path) -> None:
 def test_bad_writers(tmp_path: Path) -> None:
     file = tmp_path / "labels"
     file.write_bytes(b"\x00\x00\x0c\x02" + struct.pack(">2i", 2, 8) + b"\x00" * 4)
-    with pytest.raises(DataError, match="must hold 8 integers a row, got 2 x 8 told and 4 bytes"):
+    with pytest.raises(DataError, match="must hold 8 integers a row, got 2 x 8 in 4 bytes"):
         mnist.read_labels(file)
     file.write_bytes(b"\x00\x00\x08\x01")
     with pytest.raises(DataError, match="is not an idx file of integers in 2 dimensions"):

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from posse.policies.arms.registry import POLICIES, described, parameters_of, policy
     from posse.policies.arms.thompson import Thompson
     from posse.policies.arms.ucb import UCB
-    from posse.policies.contextual.explorations import Exploration
-    from posse.policies.contextual.registry import EXPLORATIONS, exploration
+    from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
+    from posse.policies.contextual.registry import exploration
     from posse.policies.own import parameter
 
 _HOME = {
     "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
     "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "policy": "arms.registry",
     "described": "arms.registry", "parameters_of": "arms.registry", "check": "arms.checks", "parameter": "own",
-    "Exploration": "contextual.explorations", "EXPLORATIONS": "contextual.registry",
+    "Exploration": "contextual.explorations", "EXPLORATIONS": "contextual.explorations",
     "exploration": "contextual.registry",
     "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
 }  # fmt: skip

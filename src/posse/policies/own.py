@@ -1,7 +1,7 @@
-"""What somebody wrote as a policy: found by `module:name` or `file.py:name`, known to others by a digest of its source.
+"""A policy that a user wrote: found by `module:name` or `file.py:name`, known to others by a digest of its source.
 
-A party imports what its own settings name and nothing that another party names. It tells the others a digest of the
-source instead, which must be theirs too.
+A party imports what its own settings name and nothing that another party names. It sends the others a digest of the
+source instead, which must equal theirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A policy is a value: a registered name, an object, `module:Class`, or a table of one of these and parameters.
 
-Wherever a policy is asked for (Python, flags, a TOML file, a party's file) the same values work. Its parameters are the
+Wherever a policy is given (Python, flags, a TOML file, a party's file) the same values work. Its parameters are the
 fields of its class; settings, flags and help are made from them. Two registries are built of this: policies that score
 arms (`arms.registry`) and exploration of contextual bandits (`contextual.registry`).
 """

@@ -1,6 +1,6 @@
 """What is learnt: arms and their rewards, markets and their producers, populations of clients.
 
-Names are imported when they are asked for: populations need numpy alone, and markets a compiler.
+Names are imported when they are used: populations need numpy alone, and markets a compiler.
 """
 
 from __future__ import annotations

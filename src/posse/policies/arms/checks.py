@@ -108,14 +108,14 @@ def wrong_signature(subject: Subject) -> str | None:
         wanted = ", ".join(local)
         if name not in subject.source:
             return f"there is no {name}; give the policy a function {name}({wanted})."
-        asked = tuple(inspect.signature(subject.source[name]).parameters)
-        if asked[:1] == ("self",):
+        arguments = tuple(inspect.signature(subject.source[name]).parameters)
+        if arguments[:1] == ("self",):
             return f"{name} takes 'self'; make it a staticmethod {name}({wanted})."
-        for parameter in asked:
+        for parameter in arguments:
             if parameter not in local:
                 return f"{name} asks for '{parameter}', which one owner does not have; it may take {wanted} only."
-        if asked != local:
-            return f"{name} must take ({wanted}) in this order, got ({', '.join(asked)})."
+        if arguments != local:
+            return f"{name} must take ({wanted}) in this order, got ({', '.join(arguments)})."
     return None
 
 
@@ -187,9 +187,9 @@ def oblivious(subject: Subject) -> str | None:
             continue
         name = choose_name(turn)
         choose = subject.source[name]
-        asked = tuple(inspect.signature(choose).parameters)
-        if len(asked) != 2:
-            extra = f"'{asked[2]}'" if len(asked) > 2 else "too little"
+        arguments = tuple(inspect.signature(choose).parameters)
+        if len(arguments) != 2:
+            extra = f"'{arguments[2]}'" if len(arguments) > 2 else "too little"
             return f"{name} asks for {extra}; a selection gets the scores in permuted order and a coin u, nothing else."
         if reason := shared_state(choose, name) or _dependence(choose, name):
             return reason

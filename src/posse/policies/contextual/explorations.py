@@ -143,6 +143,10 @@ class Falcon(Exploration):
         return 1 / (mu + gamma * spread) / max(1.0, (arms - 1) / mu)
 
 
+EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (Greedy, EpsilonGreedy, Softmax, Falcon)}
+"""The kinds that ship, by name."""
+
+
 @lru_cache(maxsize=64)
 def adopt(function: Any) -> type[Exploration] | None:
     """Make a class of a function `f(scores, ...)` that gives chances; what is not callable gives None.

@@ -51,7 +51,7 @@ def epsilon_greedy(scores: Array, epsilon: float, xp: Any = np) -> Array:
 
 
 def softmax(scores: Array, beta: float, xp: Any = np) -> Array:
-    """Give exp(f / beta) / sum of those; the largest score is taken off first, so that nothing overflows.
+    """Give exp(f / beta) / sum of those; the largest score is subtracted first, so that nothing overflows.
 
     >>> softmax(np.array([0.0, np.log(3.0)]), 1.0).round(6).tolist()
     [0.25, 0.75]

@@ -1,10 +1,10 @@
 """Exploration of contextual bandits by name; and the settings that choose one.
 
-A kind that ships is a class in `explorations` and one entry of `EXPLORATIONS`. A user's own is a function of the scores
+A kind that ships is a class and one entry of `EXPLORATIONS` in `explorations`. A user's own is a function of the scores
 that gives chances, `module:function`, or a table of it and parameters.
 
->>> exploration("softmax", {"beta": 0.1}) == exploration(Softmax(0.1))
-True
+>>> exploration("softmax", {"beta": 0.1}), exploration({"name": "falcon", "gamma": 10})
+(Softmax(beta=0.1), Falcon(mu=None, gamma=10.0))
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import create_model
 
-from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, adopt
+from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
 from posse.policies.registry import Choice, Registry
 
 _REGISTRY = Registry(
     Exploration,
-    (Greedy, EpsilonGreedy, Softmax, Falcon),
+    EXPLORATIONS.values(),
     rule="a function of the scores that gives chances, or a subclass of posse.policies.Exploration",
     example="function",
     adopt=adopt,
 )
 
-EXPLORATIONS = _REGISTRY.kinds
-"""The kinds that ship, by name."""
 PARAMETERS = tuple(_REGISTRY.settings_fields())
 """Names of the parameters of all registered kinds, each a setting and a flag."""
 ExplorationValue = str | Exploration | type[Exploration] | Callable[..., Any] | Mapping[str, Any]
@@ -79,8 +77,8 @@ else:
 
         A parameter that the kind does not have is an error, one left out has its default.
 
-        >>> ExplorationSettings(policy=Falcon(gamma=10)) == ExplorationSettings(policy="falcon", gamma=10)
-        True
+        >>> ExplorationSettings(policy="falcon", gamma=10).exploration()
+        Falcon(mu=None, gamma=10.0)
         """,
     )  # fmt: skip
     ExplorationSettings.panel = "How to choose"

@@ -1,4 +1,4 @@
-"""What to buy, and how good producers may be: the purchase oracles and the optimistic quality they are asked with.
+"""What to buy, and how good producers may be: the purchase oracles and the optimistic quality they use.
 
 Maximise $\\sum_i l_i r_i$ with $r_i = \\rho q_i - c_i$ subject to $\\sum_i l_i (q_i - \\alpha) \\ge 0$ and $0 \\le l_i
 \\le k_i$. `greedy` is the closed form. Take everything that pays. If that meets the threshold it is optimal. Otherwise

@@ -187,8 +187,8 @@ class _Choice:
             raise ConfigError(f"minimum must be at least 1 rating, got {self.minimum}: an unrated item has no mean.")
         given = [name for name in ("top", "items", "first") if getattr(self, name) is not None]
         if len(given) > 1:
-            told = " and ".join(name.replace("first", "arms") for name in given)
-            raise ConfigError(f"top, items and arms each say which items to take: give one, got {told}.")
+            both = " and ".join(name.replace("first", "arms") for name in given)
+            raise ConfigError(f"top, items and arms each say which items to take: give one, got {both}.")
         if self.top is not None:
             check.at_least(1, top=self.top)
         if self.first is not None:
@@ -246,7 +246,7 @@ def _by_id(item: str) -> tuple[int, int, str]:
 
 def _too_few(wanted: int, kept: int, minimum: int, counts: NDArray[np.int64], source: str) -> str:
     rated = int((counts > 0).sum())
-    have = f"{wanted} arms asked for, but {source} has {kept} items with at least {minimum} ratings."
+    have = f"{wanted} arms wanted, but {source} has {kept} items with at least {minimum} ratings."
     if wanted > rated:
         return f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} with minimum=1."
     enough = int(np.sort(counts)[::-1][wanted - 1])

@@ -1,10 +1,10 @@
 """Contexts: rows of features that are split over parties, and what every arm pays in every row.
 
 Each party holds some columns of the joint vector x, its block, and declares a bound b_p on the norm of that block. A
-linear bandit on shared features needs |x| <= 1, and between organisations nobody sees x. Two ways to bound it:
+linear bandit on shared features needs |x| <= 1, and between organisations no party sees x. Two ways to bound it:
 
 - `declared`: sum b_p^2 <= 1, which implies it. b_p = sqrt(D_p / D) unless a party says otherwise, and each party scales
-  a row of its own block down where it is longer (`scale_to_bound`); no other party is asked, and none learns how often.
+  a row of its own block down where it is longer (`scale_to_bound`); no other party takes part or learns how often.
 - `joint`: rows have norm at most 1 as they are, checked where all columns lie together (`joint_norm_checked`); every
   bound is 1 and says nothing by itself. For simulations and reproductions: no bounds that every unit row keeps would
   have squares that add up to 1.
@@ -164,7 +164,7 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
             holder[column] = block.party
     if len(holder) != features:
         missing = next(column for column in range(features) if column not in holder)
-        raise DataError(f"every column must be held by a party, got nobody for column {missing}. Give it to one.")
+        raise DataError(f"every column must be held by a party, got none for column {missing}. Give it to one.")
 
 
 @elementary

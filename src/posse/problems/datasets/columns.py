@@ -80,7 +80,7 @@ def read_columns(
     """Read columns of words and of finite numbers.
 
     `optional` columns of words are read where the file has them. `header` names the columns of a file that has no
-    header line. Without `delimiter`, the one that separates the header is taken.
+    header line. Without `delimiter`, the one that separates the header is used.
 
     >>> table = read_columns(Document("r.csv", b"item;rating\\nheat;4\\nheat;5"), words=["item"], numbers=["rating"])
     >>> table.words["item"].distinct, table.numbers["rating"].tolist()

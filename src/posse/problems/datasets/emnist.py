@@ -87,33 +87,33 @@ def emnist_population(
     return population("emnist", read.images, read.labels, read.classes, dirichlet(read.labels, count, alpha, seed))
 
 
-def read_mosaics(index: FilePath, verify: bool = True) -> Characters:
+def read_mosaics(file: FilePath, verify: bool = True) -> Characters:
     """Read `test.json` and the mosaics beside it; needs the extra `data` (Pillow)."""
-    path = Path(index)
-    told = _index(path, _known(path, verify))
-    width, height = int(told["width"]), int(told["height"])
-    labels = np.asarray(told["id"], np.int32)
+    path = Path(file)
+    index = _index(path, _known(path, verify))
+    width, height = int(index["width"]), int(index["height"])
+    labels = np.asarray(index["id"], np.int32)
     images = np.empty((len(labels), height, width), np.uint8)
     done = 0
-    for name in told["files"]:
-        file = path.parent / str(name)
-        tiles = _tiles(file, _known(file, verify), width, height)[: len(labels) - done]
+    for name in index["files"]:
+        mosaic = path.parent / str(name)
+        tiles = _tiles(mosaic, _known(mosaic, verify), width, height)[: len(labels) - done]
         images[done : done + len(tiles)] = tiles
         done += len(tiles)
     if done != len(labels):
         raise DataError(f"{path} names {len(labels)} tiles, got {done} in its mosaics. Download them again.")
-    return Characters(images, labels, tuple(chr(code) for code in told["mapping"]))
+    return Characters(images, labels, tuple(chr(code) for code in index["mapping"]))
 
 
 def _index(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = json.loads(data)
-        missing = [key for key in ("width", "height", "files", "mapping", "id") if key not in told]
+        index: dict[str, Any] = json.loads(data)
+        missing = [key for key in ("width", "height", "files", "mapping", "id") if key not in index]
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is not JSON ({error}). Download it again.") from None
     if missing:
         raise DataError(f"{path} must name width, height, files, mapping and id, got no {missing[0]}. Download it.")
-    return told
+    return index
 
 
 def _tiles(file: Path, data: bytes, width: int, height: int) -> NDArray[np.uint8]:

@@ -147,8 +147,8 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
     if not given:
         raise DataError(f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the folder.")
     if not Path(given).is_dir():
-        told = f"{VARIABLE} names" if data_dir is None else "data_dir is"
-        raise DataError(f"{told} {given}, which is not a folder. Give the folder that holds the data sets.")
+        source = f"{VARIABLE} names" if data_dir is None else "data_dir is"
+        raise DataError(f"{source} {given}, which is not a folder. Give the folder that holds the data sets.")
     return Path(given)
 
 

@@ -30,7 +30,6 @@ from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-PIXELS = 28 * 28
 CLASSES = tuple(str(digit) for digit in range(10))
 Part = Literal["train", "test"]
 
@@ -154,7 +153,7 @@ def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
     rows, columns = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))
     if columns != COLUMNS or len(data) - 12 != 4 * rows * columns:
         raise DataError(
-            f"{name} must hold {COLUMNS} integers a row, got {rows} x {columns} told and {len(data) - 12} bytes. "
+            f"{name} must hold {COLUMNS} integers a row, got {rows} x {columns} in {len(data) - 12} bytes. "
             f"Get it again from {QMNIST_HOME}."
         )
     return np.frombuffer(data, ">i4", offset=12).reshape(rows, columns).astype(np.int64)

@@ -143,8 +143,8 @@ def read_posts(path: FilePath, verify: bool = True) -> list[Question]:
 def questions_population(questions: list[Question], words: int = VOCABULARY, tags: int = TAGS) -> Population:
     """Make bags over the most frequent words, and the most frequent tags arms; a question may have none of them.
 
-    >>> asked = [Question("s/1", ("red", "hops"), ("beer", "red")), Question("s/2", ("hops",), ("beer",))]
-    >>> made = questions_population(asked, words=2, tags=2)
+    >>> two = [Question("s/1", ("red", "hops"), ("beer", "red")), Question("s/2", ("hops",), ("beer",))]
+    >>> made = questions_population(two, words=2, tags=2)
     >>> made.arms, made.vocabulary, made.gather([0], pad=1).y.tolist()
     (('beer', 'red'), ('hops', 'red'), [[[1, 1]]])
     """

@@ -49,7 +49,7 @@ def market_instance(
     every: int = 1000,
     horizon: int = 100_000,
 ) -> Market:
-    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and who deals with whom.
+    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and which pairs deal.
 
     uniform: q_i, c_ij ~ U[0, 1]; normal: q_i, c_ij ~ N(alpha, sd), clipped to [0, 1] (Solanki, Kanaparthy, Damle,
     Gujar: Differentially private federated combinatorial bandits with constraints, 2022, section 6.1, where the sd is
@@ -151,7 +151,7 @@ def _draw_places(key: int, places: NDArray[np.float64]) -> None:
 
 
 def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDArray[np.bool_]:
-    """(agents, producers) who deals with whom: for each agent the producers of the smallest random places."""
+    """(agents, producers) which pairs deal: for each agent the producers of the smallest random places."""
     deals = np.zeros((agents, producers), bool)
     places = np.empty((agents, producers))
     _draw_places(key, places)

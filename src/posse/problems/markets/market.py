@@ -167,7 +167,7 @@ def _qualities(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
 def _check_reachable(
     quality: NDArray[np.float64], capacity: NDArray[np.int64], alpha: float, names: tuple[str, ...]
 ) -> None:
-    """Refuse a threshold that nobody can meet in any epoch: every agent would buy nothing for ever."""
+    """Refuse a threshold that no agent can meet in any epoch: all would buy nothing."""
     offered = (capacity > 0).any(axis=0)
     if not offered.any():
         raise ConfigError("no agent can buy anything: every capacity is 0. Give at least one above 0.")

@@ -1,4 +1,4 @@
-"""A user's own market: who offers what to whom, and how good the suppliers are."""
+"""A user's own market: what suppliers offer to agents, and how good they are."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_market(
     """Read a market from two CSV files with a header each, or from frames.
 
     `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a unit, and most
-    units a round. How good suppliers are is told by `qualities` (columns supplier,quality: the share of good units,
-    from which units are drawn) or by `records` (the same columns, a row for each past unit, oldest first: 0, 1 or any
+    units a round. How good suppliers are is in `qualities` (columns supplier,quality: the share of good units,
+    from which units are drawn) or in `records` (the same columns, a row for each past unit, oldest first: 0, 1 or any
     number in [0, 1]), which are replayed in order. Agents and suppliers keep the order in which offers name them.
 
     >>> import pathlib, tempfile
@@ -117,7 +117,7 @@ def _check_match(offers: Columns, other: Columns) -> None:
     row = _stranger(known.code, known.distinct, offered.distinct)
     if row is not None:
         raise DataError(
-            f"files do not match: {other.place(row, 'supplier')}: nobody deals with '{known[row]}' in {offers.file}. "
+            f"files do not match: {other.place(row, 'supplier')}: no agent deals with '{known[row]}' in {offers.file}. "
             "Add an offer there, or delete it here."
         )
 

@@ -196,7 +196,7 @@ class Column:
 
 
 class Writer:
-    """Writes to a new folder; the header comes last, so that a folder that was never finished is not taken for whole.
+    """Writes to a new folder; the header comes last, so that a folder that was never finished does not look complete.
 
     >>> import tempfile
     >>> from posse.problems.populations.prepared import load

@@ -1,7 +1,7 @@
 """Rows of different lengths in two flat arrays: words of texts, tags of questions, letters of names.
 
 Row i is `values[offsets[i] : offsets[i + 1]]`. Flat arrays can be mapped from disk, so that a population of any size
-takes no memory until some of its rows are asked for.
+takes no memory until some of its rows are read.
 """
 
 from __future__ import annotations

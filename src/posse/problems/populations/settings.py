@@ -92,7 +92,7 @@ class PopulationSettings(DataSettings):
     pretrained: int = INITIAL_CLIENTS
     """Clients of pre-training."""
     missing: float = 0.0
-    """Chance that a client that is asked does not answer."""
+    """Chance that a client of a cohort does not answer."""
     late: float = 0.0
     """Chance that its answer comes rounds later, and is lost."""
     delay: int = 1

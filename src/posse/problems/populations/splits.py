@@ -72,12 +72,12 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     for size in sizes.tolist():
         # Below the least number whose powers a float holds, one label takes all: the limit itself.
         mix = draw.dirichlet(np.full(len(distinct), max(alpha, 1e-3)))
-        taken = _takes(draw, mix, size, ends - start)
-        for label in np.flatnonzero(taken):
-            count = int(taken[label])
+        counts = _takes(draw, mix, size, ends - start)
+        for label in np.flatnonzero(counts):
+            count = int(counts[label])
             order[at : at + count] = pools[start[label] : start[label] + count]
             at += count
-        start = start + taken
+        start = start + counts
     return Split(order, _offsets(sizes))
 
 
@@ -130,14 +130,14 @@ def _takes(
     draw: np.random.Generator, mix: NDArray[np.float64], size: int, left: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """How many samples of each label a client takes: drawn from its mix, as far as there are any."""
-    taken = np.zeros(len(mix), np.int64)
-    while (missing := size - int(taken.sum())) > 0:
-        free = left - taken
+    counts = np.zeros(len(mix), np.int64)
+    while (missing := size - int(counts.sum())) > 0:
+        free = left - counts
         weights = np.where(free > 0, mix, 0.0)
         # A mix that holds none of the labels left says nothing about them: what is left decides.
         weights = weights if weights.sum() > 0 else free.astype(np.float64)
-        taken += np.minimum(draw.multinomial(missing, weights / weights.sum()), free)
-    return taken
+        counts += np.minimum(draw.multinomial(missing, weights / weights.sum()), free)
+    return counts
 
 
 CLIENT = "client"

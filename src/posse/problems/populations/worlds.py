@@ -252,11 +252,11 @@ AWAY = -1
 
 @dataclass(frozen=True)
 class Availability:
-    """How clients that were asked answer.
+    """How clients of a cohort answer.
 
     A share `never` of clients never answers; another misses a round with chance `missing`, each round anew; one that
     answers is late with chance `late`, by 1 to `delay` rounds, each alike. Late updates were computed on the model of
-    the round they were asked in.
+    the round of their cohort.
 
     >>> Availability(missing=0.2, late=0.3, delay=4, seed=1).status(np.arange(8), round_number=5).tolist()
     [0, -1, 0, 4, 0, 0, -1, 0]
@@ -278,18 +278,18 @@ class Availability:
 
     def status(self, clients: ArrayLike, round_number: int) -> NDArray[np.int64]:
         """Give for each client 0 if it answers in time, -1 if it is away, else by how many rounds it is late."""
-        asked = np.atleast_1d(np.asarray(clients, np.int64))
-        out = np.zeros(len(asked), np.int64)
-        lateness = uniforms(self.seed, LATE, asked, round_number)
+        numbers = np.atleast_1d(np.asarray(clients, np.int64))
+        out = np.zeros(len(numbers), np.int64)
+        lateness = uniforms(self.seed, LATE, numbers, round_number)
         late = lateness < self.late
         if late.any():
             # The same draw again, spread over [0, 1): which of the delays.
             out[late] = 1 + np.minimum((lateness[late] / self.late * self.delay).astype(np.int64), self.delay - 1)
-        away = uniforms(self.seed, MISSING, asked, round_number) < self.missing
-        away |= uniforms(self.seed, NEVER, asked) < self.never
+        away = uniforms(self.seed, MISSING, numbers, round_number) < self.missing
+        away |= uniforms(self.seed, NEVER, numbers) < self.never
         out[away] = AWAY
         return out
 
     def in_time(self, clients: ArrayLike, round_number: int) -> NDArray[np.bool_]:
-        """Which of the clients answer in the round they are asked in."""
+        """Which of the clients answer within the round."""
         return np.asarray(self.status(clients, round_number) == IN_TIME)
