@@ -100,7 +100,10 @@ def test_wrong_offers_are_refused_in_one_line(write: Write, row: str, says: str)
         ("oak,1.5", r"row 4, column 'quality': must be in \[0, 1\], got 1.5"),
         ("oak,-0.5", r"row 4, column 'quality': must be in \[0, 1\], got -0.5"),
         ("oak,good", r"row 4, column 'quality': 'good' is not a number"),
-        ("ash,0.5", r"files do not match: .*row 4, column 'supplier': no agent deals with 'ash' in .*offers.csv. Add an"),
+        (
+            "ash,0.5",
+            r"files do not match: .*row 4, column 'supplier': no agent deals with 'ash' in .*offers.csv. Add an",
+        ),
     ],
 )
 def test_wrong_qualities_are_refused_in_one_line(write: Write, name: str, row: str, says: str) -> None:
