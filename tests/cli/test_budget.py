@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from posse.cli.arm_settings import ArmSettings
-from posse.cli.helptext import help_of
 
+from posse.cli.flags import help_of
 from posse.privacy.dp import BudgetSettings
+from posse.protocols.mpc_contextual.settings import ArmSettings
 from tests.cli.conftest import Call, one_line
 
 

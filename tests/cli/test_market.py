@@ -15,7 +15,7 @@ RUN = ("run", "dp-combinatorial")
 def test_says_what_joining_is_worth_and_what_it_costs_in_privacy(posse):
     out = posse(*RUN, *SMALL, "--currency", "EUR").out
     for wanted in (
-        "revenue (EUR)", "what joining is worth", "agent-3", "Regret ratio", "δ = 0.01", "not covered",
+        "earned (EUR)", "what joining is worth", "agent-3", "Regret ratio", "δ = 0.01", "not covered",
         "parallel over disjoint windows", "What is not protected", "one noisy pair for each producer",
         "posse runs show",
     ):  # fmt: skip
