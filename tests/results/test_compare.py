@@ -75,7 +75,7 @@ def test_one_record_is_not_a_comparison() -> None:
 def test_twins_of_different_levels_are_told_apart() -> None:
     twins = [example_record(level="plain", summary={"twin_of": level}) for level in ("standard", "paper")]
     table = compare(twins)
-    assert [row.label for row in table.rows] == ["ucb (plain)", "ucb (plain, twin of paper)"]
+    assert [row.label for row in table.rows] == ["ucb (plain, twin of standard)", "ucb (plain, twin of paper)"]
     assert "Plain twins of different levels (standard, paper): each draws as its own level does." in table.notes
     assert not any("Plain twins" in note for note in compare([twins[1], twins[1]]).notes)
 

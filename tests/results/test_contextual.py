@@ -12,7 +12,6 @@ from posse.results import Store, compare, export, render_report
 from posse.results.example import example_contextual_record, example_record
 from posse.results.privacy import HOLLOW, guarantees, not_covered, up
 from posse.results.report import twins
-from posse.results.sections import step_costs
 from tests.results.test_report import Page
 
 SHARED = example_contextual_record(latency=20.0)
@@ -60,20 +59,6 @@ def test_without_exploration_it_says_that_there_is_no_promise() -> None:
 def test_a_large_epsilon_is_written_out_and_never_rounded_down(value: float, written: str) -> None:
     assert up(value) == written
     assert float(written.replace(",", "")) >= value
-
-
-def test_what_a_step_costs() -> None:
-    rows = dict(step_costs(SHARED))
-    assert rows["rounds"] == "11"
-    assert rows["bytes that a party sends"] == "41.3 kB"
-    assert rows["CPU time of each party"] == "2 ms"  # 2.4 s, two parties, 600 steps
-    assert rows["CPU time of the dealer"] == "833 µs"
-    assert rows["estimated time at 20 ms one way and 100 Mbit/s"] == "230 ms"
-    assert rows["the same for all 300 steps"] == "1 min 9 s"
-    batched = example_contextual_record(summary={**SHARED.summary, "rounds_a_step": 2.875, "model_frozen_for_steps": 8})
-    assert step_costs(batched)[:2] == [("rounds", "2.88"), ("steps that share rounds and a model", "8")]
-    assert step_costs(FLOATS) == step_costs(example_record()) == []
-    assert not [what for what, _ in step_costs(example_contextual_record()) if "estimated" in what]
 
 
 def test_the_report_has_all_of_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from posse.core.errors import DataError
+from posse.protocols.registry import names, system
 from posse.results import (
-    ROLES,
     pulls_per_arm,
     regret_curves,
     reward_curves,
@@ -123,11 +123,14 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("colour", [*ROLES.values(), *SERIES, INK])
+@pytest.mark.parametrize("colour", [*SERIES, INK])
 def test_colours_read_on_light_and_dark(colour: str) -> None:
     assert contrast(colour, LIGHT_PAGE) >= 3
     assert contrast(colour, DARK_PAGE) >= 3
 
 
-def test_roles_have_colours_of_their_own() -> None:
-    assert len(set(ROLES.values())) == len(ROLES) == 11
+@pytest.mark.parametrize("name", names())
+def test_roles_have_colours_of_their_own(name: str) -> None:
+    pairs = [role.colour for role in system(name).roles]
+    assert len(set(pairs)) == len(pairs)
+    assert all(contrast(light, LIGHT_PAGE) >= 3 and contrast(dark, DARK_PAGE) >= 3 for light, dark in pairs)

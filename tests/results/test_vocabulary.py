@@ -7,7 +7,7 @@ from posse.results.words import common, plural, vocabulary
 
 
 def test_a_record_speaks_the_words_of_its_problem() -> None:
-    assert example_record().words == Vocabulary()
+    assert example_record().words == Vocabulary(party="owner")
     said = example_market_record().words
     assert (said.step, said.arm, said.pull) == ("round", "producer", "unit")
     assert (said.reward, said.party) == ("revenue", "agent")

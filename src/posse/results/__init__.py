@@ -15,14 +15,12 @@ from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, 
 from posse.results.report import render_report, report
 from posse.results.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
 from posse.results.store import RunHandle, RunRow, Store
-from posse.results.theme import ROLES, role_colour
 from posse.results.values import JSON
 from posse.results.words import Vocabulary
 
 __all__ = [
     "FORMATS",
     "JSON",
-    "ROLES",
     "Band",
     "ComparedRun",
     "Comparison",
@@ -57,7 +55,6 @@ __all__ = [
     "render_report",
     "report",
     "reward_curves",
-    "role_colour",
     "role_times",
     "rows",
     "secure_against_plain",

@@ -20,14 +20,6 @@ ALL = "all together"
 ALPHA = 0.05
 """How often chance alone may make a verdict clear (of one party), or name anybody worse off (of a whole table)."""
 
-SAME = (
-    "coefficient", "margin", "oracle",
-    "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed",
-    "data", "offers", "qualities", "records",
-)  # fmt: skip
-"""Configuration that a baseline must share beside problem, horizon, parties and seeds: how a party chooses, and what
-of the world the problem does not tell."""
-
 
 @dataclass(frozen=True)
 class Share:
@@ -203,7 +195,7 @@ def _baseline(record: Record, among: Sequence[Record]) -> Record | None:
 
 def _shared(record: Record, first: Record) -> tuple[object, ...]:
     """What a record and its baseline have in common; which settings do, the system of the first one says."""
-    names = first.show.get("baseline", SAME)
+    names = first.show.get("baseline", ())
     settings = [record.config.get(str(name)) for name in names] if isinstance(names, Sequence) else []
     return record.problem, record.horizon, record.parties, settings
 

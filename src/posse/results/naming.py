@@ -29,12 +29,6 @@ MOST = 8
 LONG = 32
 """Letters of one value in a label; a longer one is cut in the middle."""
 
-SWITCHES = ("aes", "paillier", "permutation", "mask")
-"""Protections that a configuration can switch off."""
-
-_ARITHMETIC = {"fixed": "fixed-point ", "float": "float "}
-"""Where a level has two plain twins, how each computes (`summary["path"]`)."""
-
 
 def remark(protection: str) -> str:
     """Say what a protection (`Record.protection`) is when its name alone could mislead; else nothing.
@@ -118,12 +112,7 @@ class Named:
     @property
     def off(self) -> tuple[str, ...]:
         """Protections of the level that were switched off (`show["off"]`); none in a plain record, which has none."""
-        if self.level == PLAIN:
-            return ()
-        names = self.show.get("off")
-        if isinstance(names, Sequence) and not isinstance(names, str):
-            return tuple(str(name) for name in names)
-        return tuple(name for name in SWITCHES if self.config.get(name) is False)
+        return () if self.level == PLAIN else self._shown("off")
 
     @property
     def twin_of(self) -> str:
@@ -145,9 +134,7 @@ class Named:
             return str(own)
         if self.off:
             return f"{self.level}, {words.listed(self.off)} off"
-        if self.twin_of in ("", "standard"):
-            return self.level
-        return f"{self.level}, {_ARITHMETIC.get(str(self.summary.get('path')), '')}twin of {self.twin_of}"
+        return f"{self.level}, twin of {self.twin_of}" if self.twin_of else self.level
 
     @property
     def contextual(self) -> bool:
@@ -162,9 +149,13 @@ class Named:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences of its system: why the run stopped early, and signs that it did not do what was meant."""
-        stopped, signs = self.show.get("stopped"), self.show.get("warnings")
-        sentences = signs if isinstance(signs, Sequence) and not isinstance(signs, str) else ()
-        return tuple(str(one) for one in (*((stopped,) if stopped else ()), *sentences))
+        stopped = self.show.get("stopped")
+        return (*((str(stopped),) if stopped else ()), *self._shown("warnings"))
+
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """Settings that the protection says already (`show["implied"]`), so that labels do not repeat them."""
+        return (*self._shown("implied"), *self.off)
 
     def role_label(self, kind: str) -> str:
         """What the system calls a kind of role."""
@@ -177,6 +168,10 @@ class Named:
             return str(colour[0]), str(colour[1])
         return None
 
+    def _shown(self, name: str) -> tuple[str, ...]:
+        values = self.show.get(name)
+        return tuple(str(one) for one in values) if isinstance(values, list) else ()
+
     def _role(self, kind: str) -> Mapping[str, JSON]:
         roles = self.show.get("roles")
         role = roles.get(kind) if isinstance(roles, Mapping) else None
@@ -185,13 +180,15 @@ class Named:
     def settings(self) -> dict[str, JSON]:
         """Return the configuration with dotted names, one value a parameter; the policy's name stands as `policy`.
 
-        Other words for the horizon are left out where they say the same.
+        Other words for the horizon, and parameters of the policy that stand beside it too, are given once.
 
         >>> from posse.results.example import example_record
         >>> example_record(config={"policy": {"name": "softmax", "tau": 0.1}, "budget": 200, "steps": 200}).settings()
         {'policy': 'softmax', 'policy.tau': 0.1, 'horizon': 200}
         """
-        values = {"policy" if name == "policy.name" else name: value for name, value in flat(self.config)}
+        pairs = ((name.replace("policy.parameters.", "policy."), value) for name, value in flat(self.config))
+        values = {"policy" if name == "policy.name" else name: value for name, value in pairs}
+        values = {name: value for name, value in values.items() if values.get(f"policy.{name}", values) != value}
         horizon = next((values[name] for name in HORIZON if isinstance(values.get(name), int)), None)
         if horizon is None:
             return values
@@ -214,8 +211,8 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
     """
     chosen = tuple(records)
     facts = [_facts(record) for record in chosen]
-    switches = {name for record in chosen for name in record.off}  # which are off, the protection says
-    names = dict.fromkeys(name for one in facts for name in one if name not in switches)
+    implied = {name for record in chosen for name in record.implied}
+    names = dict.fromkeys(name for one in facts for name in one if name not in implied)
     differing = [name for name in names if _differs(name, chosen, facts)]
     return [{name: one[name] for name in differing if name in one} for one in facts]
 

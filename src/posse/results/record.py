@@ -32,6 +32,7 @@ STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 """How a record stands: "lost" is one that was running in a process that is gone."""
 
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
+_LISTS = ("learns", "sections", "off", "implied", "warnings", "baseline")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
@@ -165,8 +166,8 @@ class Record(Named):
     show: Mapping[str, JSON] = field(default_factory=dict)
     """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a light and a dark
     page), `learns` (sentences), `sections` (tables: `title`, `columns`, `rows`, `notes`, `numeric`), `protection`
-    (the level in a few words), `off` (protections switched off) and `baseline` (settings that a record of level
-    "alone" must share to be compared with, see `joining`)."""
+    (the level in a few words), `off` (protections switched off), `implied` (settings that the protection says already),
+    `stopped` and `warnings` (sentences), `baseline` (settings that a record of level "alone" must share: `joining`)."""
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
     run_id: str = ""
@@ -406,7 +407,7 @@ def _names(record: Record) -> None:
 
 def _show(show: Mapping[str, JSON]) -> None:
     """Raise if a report could not print what a system wants shown; keys that nobody reads are left alone."""
-    for name, kind in (("roles", dict), ("learns", list), ("sections", list), ("off", list), ("baseline", list)):
+    for name, kind in (("roles", dict), *((name, list) for name in _LISTS)):
         if not isinstance(show.get(name, kind()), kind):
             raise DataError(f"show.{name} must be a {kind.__name__}, got {show[name]!r}.")
     roles: Any = show.get("roles", {})

@@ -96,7 +96,8 @@ def systems(named: Named) -> Safe:
     """Return the tables of the systems as parts of a page."""
     parts: list[Safe] = []
     for one in sections([record for record, _ in named], [label for _, label in named]):
-        parts.append(tag("h2", f"{one.title}: {one.label}" if one.label else one.title))
+        heading = ": ".join(part for part in (one.title, one.label) if part)
+        parts += [tag("h2", heading)] if heading else []
         parts += [table(one.columns, one.rows, numeric=one.numeric)] if one.rows else []
         parts += [tag("p", note, cls="soft") for note in one.notes]
     return join(parts)
@@ -165,7 +166,7 @@ def costs(named: Named) -> Safe:
     colours = role_colours([record for record, _ in named], kinds)
     parts = []
     for record, label in named:
-        tables = [part for part in (_step(record), _times(record, colours), _traffic(record)) if part]
+        tables = [part for part in (_times(record, colours), _traffic(record)) if part]
         heading = [tag("h3", label, " ", tag("code", record.id))] if len(named) > 1 and tables else []
         parts += [*heading, *tables]
     return join([tag("h2", "Time and traffic"), *parts]) if parts else Safe("")
@@ -221,55 +222,3 @@ def _seeds(record: Record) -> Safe:
     more = f", … ({len(record.seeds):,} in all)" if len(record.seeds) > 50 else ""
     what = f"World seed of a simulation, one a run; whoever knows it knows every {record.words.reward}: "
     return tag("p", what, tag("code", shown + more))
-
-
-def _step(record: Record) -> Safe:
-    rows = step_costs(record) if "sections" not in record.show else []
-    return table((f"a {record.words.step}", "costs"), rows, numeric=(1,)) if rows else Safe("")
-
-
-_PARTY = "party"
-
-
-def step_costs(record: Record) -> list[tuple[str, str]]:
-    """Return lines of a table, what and how much; none for a record that does not count rounds.
-
-    >>> from posse.results.example import example_record
-    >>> step_costs(example_record())
-    []
-    >>> made = example_record(summary={"rounds_a_step": 11, "bytes_a_step_sent_by_a_party": 41_303})
-    >>> step_costs(made)[:2]
-    [('rounds', '11'), ('bytes that a party sends', '41.3 kB')]
-    """
-    rounds, steps = record.summary.get("rounds_a_step"), record.steps_done
-    if not isinstance(rounds, int | float) or not steps:
-        return []
-    rows = [("rounds", words.number(rounds, 3))]
-    together = record.summary.get("model_frozen_for_steps")
-    if together is not None:
-        rows.append((f"{words.plural(record.words.step)} that share rounds and a model", str(together)))
-    for what, key in (("sends", "bytes_a_step_sent_by_a_party"), ("is dealt", "bytes_a_step_dealt_to_a_party")):
-        size = record.summary.get(key)
-        rows += [(f"bytes that a party {what}", words.size(int(size)))] if isinstance(size, int | float) else []
-    return [*rows, *_step_times(record, steps), *_planned(record)]
-
-
-def _step_times(record: Record, steps: int) -> list[tuple[str, str]]:
-    parties = max(1, len(record.party_names))
-    found = []
-    for role, spent in record.role_seconds.items():
-        each = spent / steps / (parties if role == _PARTY else 1)
-        found.append((f"CPU time of {'each' if role == _PARTY else 'the'} {role}", words.seconds(each)))
-    return found
-
-
-def _planned(record: Record) -> list[tuple[str, str]]:
-    """Tell what the same rounds would take between machines; an estimate, and called one."""
-    latency, one = (record.summary.get(key) for key in ("latency_ms", "planned_seconds_a_step"))
-    if not isinstance(latency, int | float) or not isinstance(one, int | float):
-        return []
-    bandwidth = record.config.get("bandwidth")
-    wire = f" and {bandwidth:g} Mbit/s" if isinstance(bandwidth, int | float) else ""
-    every = words.count(record.horizon, record.words.step)
-    there = f"estimated time at {latency:g} ms one way{wire}"
-    return [(there, words.seconds(one)), (f"the same for all {every}", words.seconds(one * record.horizon))]

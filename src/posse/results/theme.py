@@ -33,21 +33,6 @@ INK = "#727a88"
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
 """Backgrounds against which the colours were chosen."""
 
-ROLES = {
-    "owner": "#2f7fd6",
-    "controller": "#d9662b",
-    "comp": "#8b5fd0",
-    "customer": "#1f9d6b",
-    "agent": "#b07d12",
-    "party": "#3b8ea5",
-    "puller": "#c2477f",
-    "payee": "#6b8e23",
-    "dealer": "#7a7f8c",
-    "device": "#5568d8",
-    "server": "#d14b4b",
-}
-"""Colours of the kinds of role."""
-
 WIDTH = 7.2
 LINE = 72
 """Letters of a line in a legend; a longer label goes on in the next one."""
@@ -58,15 +43,6 @@ LINES = 3
 Grid = Literal["both", "x", "y"]
 
 
-def role_colour(role: str) -> str:
-    """Return the colour of a kind of role; numbered roles ("owner-3") have that of their kind.
-
-    >>> role_colour("owner-3") == role_colour("owner"), role_colour("stranger") == INK
-    (True, True)
-    """
-    return ROLES.get(role.rstrip("0123456789").rstrip("-_ "), INK)
-
-
 def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the colours of kinds of role on a light and on a dark page: those that the records' systems give them.
 
@@ -74,7 +50,6 @@ def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tu
     """
     chosen = tuple(records)
     colours = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
-    colours |= {kind: (ROLES[kind],) * 2 for kind, pair in colours.items() if pair is None and kind in ROLES}
     free = [colour for colour in SERIES if (colour, colour) not in colours.values()] or [INK]
     unnamed = [kind for kind, pair in colours.items() if pair is None]
     colours |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}

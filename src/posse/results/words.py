@@ -168,7 +168,7 @@ class Vocabulary:
     arm: str = "arm"
     pull: str = "pull"
     reward: str = "reward"
-    party: str = "owner"
+    party: str = "party"
     money: str = ""
 
     @property
@@ -239,7 +239,7 @@ def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
     """Keep the words that all of them share, for one table or figure of several systems; the others are the defaults.
 
     >>> common([Vocabulary(step="round", money="EUR"), Vocabulary(step="round", money="USD")])
-    Vocabulary(step='round', arm='arm', pull='pull', reward='reward', party='owner', money='')
+    Vocabulary(step='round', arm='arm', pull='pull', reward='reward', party='party', money='')
     """
     kinds = set(vocabularies)
     shared = {name: {getattr(kind, name) for kind in kinds} for name in _NAMES}

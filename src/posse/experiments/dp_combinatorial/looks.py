@@ -13,7 +13,7 @@ from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import theme, words
 from posse.results.statistics import regret_ratio
-from posse.results.theme import DASHES, ROLES, SERIES
+from posse.results.theme import DASHES, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ _LOOKS = {
     markets.FCB.name: (_PURPLE, "-", "D"),
 }
 """Colour, dashes and marker of a method."""
-HOMOGENEOUS = ROLES["payee"]
+HOMOGENEOUS = "#6b8e23"
 """FCB among agents that are all alike."""
 
 

@@ -24,14 +24,16 @@ from posse.experiments.mpc_contextual.problem import REFERENCE, Place, private_r
 from posse.protocols.mpc_contextual.federation import warm_up
 from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import Costs, costs, plan
+from posse.protocols.mpc_contextual.system import SYSTEM
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
-from posse.results import role_colour, theme, words
+from posse.results import theme, words
 from posse.results.theme import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("party", "dealer", "puller", "payee")
+_COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
 WARM = 4
 """Steps before the clock starts."""
 
@@ -210,13 +212,13 @@ def arms_picture(done: Sequence[Timed]) -> Figure:
     arms = [one.arms for one in done]
     dots: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.6}
     for name, values, colour in (
-        ("one party", [one.party for one in done], role_colour("party")),
-        ("dealer", [one.roles["dealer"] for one in done], role_colour("dealer")),
+        ("one party", [one.party for one in done], _COLOURS["party"]),
+        ("dealer", [one.roles["dealer"] for one in done], _COLOURS["dealer"]),
     ):
         left.plot(arms, values, color=colour, label=name, **dots)
     sent, dealt = [one.costs.sent / 1e3 for one in done], [one.costs.dealt / 1e3 for one in done]
-    right.plot(arms, sent, color=role_colour("party"), **dots)
-    right.plot(arms, dealt, color=role_colour("dealer"), **dots)
+    right.plot(arms, sent, color=_COLOURS["party"], **dots)
+    right.plot(arms, dealt, color=_COLOURS["dealer"], **dots)
     anchor = next((one for one in done if one.arms >= QUADRATIC_FROM), done[-1])
     own = [one for one in done if one.arms >= anchor.arms]
     square = [anchor.party * (one.arms / anchor.arms) ** 2 for one in own]

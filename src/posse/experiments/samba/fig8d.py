@@ -23,13 +23,15 @@ from posse.experiments.samba.problem import (
 )
 from posse.experiments.samba.times import measure_secure
 from posse.problems.datasets.published import embedded_arms
-from posse.results import role_colour, theme
+from posse.protocols.samba.system import SYSTEM
+from posse.results import theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KINDS = ("owner", "controller", "comp", "customer")
+_COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
 MEASURED_BUDGET = {10: 20_000, 100: 10_000}
 """Shares need no full-size run: all roles but the customer work in proportion to N."""
 
@@ -135,7 +137,7 @@ def share_figure(done: Sequence[Shares]) -> Figure:
             _panel(grid[i][j], chosen, f"{TITLES[dataset]}, K = {arms}", names=j == 0)
     patch = require("matplotlib.patches", extra="plot").Patch
     words = {"owner": "all owners"}
-    patches = [patch(color=role_colour(role), label=words.get(role, role)) for role in KINDS]
+    patches = [patch(color=_COLOURS[role], label=words.get(role, role)) for role in KINDS]
     kit.legend(figure, None, 4, extra=patches, length=2.2)
     return figure
 
@@ -147,7 +149,7 @@ def _panel(ax: Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> No
     left = [0.0] * len(chosen)
     for role in KINDS:
         widths = [one.percent[role] for one in chosen]
-        bars = ax.barh(places, widths, left=left, height=0.88, color=role_colour(role))
+        bars = ax.barh(places, widths, left=left, height=0.88, color=_COLOURS[role])
         for bar, one in zip(bars, chosen, strict=True):
             bar.set_alpha(1.0 if one.source == "ours" else 0.6)
         shown = [f"{width:.0f}" if width >= 6 else "" for width in widths]

@@ -40,6 +40,11 @@ from posse.results.record import Record, Traffic, points_of
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun, fork
 
+BASELINE = [
+    "coefficient", "margin", "oracle", "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every",
+    "instance_seed", "data", "offers", "qualities", "records",
+]  # fmt: skip
+"""Settings that agents alone must share to be compared with: how they choose, and what the problem does not say."""
 LOOK = 0.25
 """Seconds of compiled work between two looks at Ctrl-C."""
 ROUND = 4e-7
@@ -351,7 +356,7 @@ def _record(
             "entries_learnt": int(outcome.taken.sum()),
             "path": settings.path,
         },
-        show=run.system.show(settings, protection=settings.level),
+        show=run.system.show(settings, protection=settings.level, implied=["noise"], baseline=BASELINE),
         **more,
     )
 

@@ -334,7 +334,7 @@ def _record(
         status=status or ("finished" if run.done else "running"),
         seconds=run.seconds,
         summary=summary,
-        show=run.system.show(settings, sections, protection=settings.protection),
+        show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),
         **more,
     )
 

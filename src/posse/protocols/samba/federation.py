@@ -22,7 +22,7 @@ from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
 from posse.protocols.samba.twin import simulate
 from posse.results.record import Record, Traffic, points_of
@@ -222,7 +222,9 @@ class SambaRun(RolesRun):
             traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())),
             seconds=self.seconds,
             summary=self._summary,
-            show=self.system.show(settings, protection=settings.protection, off=list(self._setup.switches.off)),
+            show=self.system.show(
+                settings, protection=settings.protection, off=list(self._setup.switches.off), implied=IMPLIED
+            ),
         )
 
 

@@ -29,6 +29,10 @@ class Setup:
     switches: Switches
 
 
+IMPLIED = ["level", "path", "aes", "paillier", "permutation", "mask"]
+"""Settings that the protection of a record says."""
+
+
 class Samba(RunSettings, ProblemSettings, PolicySettings):
     """Everything a run of Samba needs to know.
 

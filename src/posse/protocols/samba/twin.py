@@ -20,7 +20,7 @@ from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.protocols.base import Run, System
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.protocols.samba.levels import Switches, check_budget, check_level
-from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.results.record import Record, points_of
 from posse.runtime.memory import fork
 
@@ -198,7 +198,7 @@ class SambaTwinRun(Run):
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             summary={"twin_of": settings.level},
-            show=self.system.show(settings, protection=settings.protection),
+            show=self.system.show(settings, protection=settings.protection, implied=IMPLIED),
         )
 
     def save(self) -> Any:
