@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from posse.core.errors import DataError
-from posse.policies.contextual.probabilities import Exploration, draw
+from posse.policies.contextual.explorations import EpsilonGreedy, Falcon, Greedy, Softmax, draw
 from posse.policies.evaluation.federated import client_sums
 from posse.policies.evaluation.offline import Log
 from posse.problems.datasets.mnist import digits_population
@@ -21,8 +21,7 @@ from posse.problems.datasets.mnist import digits_population
 CLIP = 500.0
 """Norm to which a device's sums (weighted rewards, weights, rows) are clipped; none is clipped here."""
 TRIED = (
-    *(Exploration("softmax", beta=beta) for beta in (0.02, 0.05, 0.1, 0.3)), Exploration("epsilon-greedy", epsilon=0.1),
-    Exploration("falcon"), Exploration("greedy"),
+    *(Softmax(beta) for beta in (0.02, 0.05, 0.1, 0.3)), EpsilonGreedy(0.1), Falcon(), Greedy(),
 )  # fmt: skip
 
 
@@ -38,7 +37,7 @@ def main() -> None:
     model = np.linalg.lstsq(images[some].T @ images[some] + np.eye(64), images[some].T @ pays[some], rcond=None)[0]
     scores = images @ model
 
-    chances = Exploration("softmax", beta=0.2).probabilities(scores)
+    chances = Softmax(0.2).probabilities(scores)
     arms, logged = draw(chances, rng.random(len(images)))
     rows = np.split(np.arange(len(images)), devices.offsets[1:-1])
     logs = [Log(arms[own], pays[own, arms[own]], logged[own], chances[own]) for own in rows]

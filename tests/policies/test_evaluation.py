@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.policies.contextual.probabilities import draw, epsilon_greedy, greedy, softmax
+from posse.policies.contextual.explorations import draw, epsilon_greedy, greedy, softmax
 from posse.policies.evaluation.federated import ClientSums, client_sums
 from posse.policies.evaluation.offline import ESTIMATORS, Log, check_support, effective_size, evaluate, support_of
 from tests.core.chance import SIGMAS

@@ -23,7 +23,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 
-import posse.policies.contextual.probabilities
+import posse.policies.contextual.explorations
 import posse.problems.populations
 import posse.problems.populations.prepared
 import posse.problems.populations.worlds

@@ -1,8 +1,22 @@
-"""Kinds of exploration, each with its parameters: what turns predicted rewards into the chance of every arm.
+"""Exploration as probabilities: from the predicted rewards of all arms to the chance of each.
 
-A kind is a frozen dataclass whose `formula` gives the chances; its parameters are its fields. Defaults are those of
-Agarwal, McMahan, Xu, 2023: epsilon 0.05, beta 0.05, gamma 1000, and mu = K / 5 (12 for 62 arms, 10 for 50). A function
-of a user's own becomes such a class (`adopt`). numpy alone is needed.
+Formulas are over an array namespace `xp` (numpy or jax.numpy) and over any leading axes, so that one source serves a
+device, a cohort and a test. The greedy arm is the first of those with the largest score. numpy alone is needed.
+
+| kind | chance of arm a, greedy arm a*, K arms |
+|---|---|
+| `greedy` | 1 for a*, else 0 |
+| `epsilon-greedy` | epsilon / K, and 1 - epsilon more for a* |
+| `softmax` | proportional to exp(f(a) / beta) |
+| `falcon` | 1 / (mu + gamma (f(a*) - f(a))) for a != a*, the rest for a* |
+
+Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, algorithm 2; FALCON:
+Simchi-Levi, Xu: Bypassing the monster, 2022, with constant mu and gamma as in Foster, Rakhlin: Beyond UCB, 2020. Where
+FALCON's chances of other arms add up to more than 1 (mu below K - 1) they are divided by their sum, as the authors do.
+Defaults are the paper's: epsilon 0.05, beta 0.05, gamma 1000, and mu = K / 5 (12 for 62 arms, 10 for 50).
+
+A kind is a frozen dataclass whose `formula` gives the chances; its parameters are its fields. A user's own function
+becomes such a class (`adopt`).
 
 >>> Softmax(beta=0.1).probabilities(np.array([0.3, 0.3])).tolist()
 [0.5, 0.5]
@@ -18,15 +32,83 @@ import inspect
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, make_dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError, PolicyError
-from posse.policies.contextual import probabilities
-from posse.policies.contextual.probabilities import Array
 from posse.policies.own import explain, parameter, source_digest
+
+Array: TypeAlias = Any
+"""An array of numpy or of jax; neither names the other's type."""
+
+
+def greedy(scores: Array, xp: Any = np) -> Array:
+    """1 for the first of the largest scores, else 0.
+
+    >>> greedy(np.array([0.1, 0.9, 0.9])).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    return _best(scores, xp).astype(scores.dtype)
+
+
+def epsilon_greedy(scores: Array, epsilon: float, xp: Any = np) -> Array:
+    """Give epsilon / K to every arm and the rest to the greedy one.
+
+    >>> epsilon_greedy(np.array([0.1, 0.9]), 0.2).tolist()
+    [0.1, 0.9]
+    """
+    other = epsilon / scores.shape[-1]
+    return xp.where(_best(scores, xp), 1 - epsilon + other, other).astype(scores.dtype)
+
+
+def softmax(scores: Array, beta: float, xp: Any = np) -> Array:
+    """Give exp(f / beta) / sum of those; the largest score is subtracted first, so that nothing overflows.
+
+    >>> softmax(np.array([0.0, np.log(3.0)]), 1.0).round(6).tolist()
+    [0.25, 0.75]
+    """
+    raised = xp.exp((scores - xp.max(scores, axis=-1, keepdims=True)) / beta)
+    return raised / xp.sum(raised, axis=-1, keepdims=True)
+
+
+def falcon(scores: Array, mu: float, gamma: float, xp: Any = np) -> Array:
+    """Give 1 / (mu + gamma gap) to every other arm, divided by their sum where that is above 1; the rest is greedy.
+
+    >>> falcon(np.array([0.5, 0.25, 0.0]), mu=4.0, gamma=8.0).round(6).tolist()
+    [0.708333, 0.166667, 0.125]
+    """
+    best = _best(scores, xp)
+    gap = xp.max(scores, axis=-1, keepdims=True) - scores
+    others = xp.where(best, 0.0, 1.0 / (mu + gamma * gap))
+    others = others / xp.maximum(1.0, xp.sum(others, axis=-1, keepdims=True))
+    # Rounding may leave the sum of the others above 1 by one unit in the last place.
+    rest = xp.maximum(1.0 - xp.sum(others, axis=-1, keepdims=True), 0.0)
+    return xp.where(best, rest, others).astype(scores.dtype)
+
+
+def draw(probabilities: Array, u: Array, xp: Any = np) -> tuple[Array, Array]:
+    """Draw an arm from each row by a number u in [0, 1) a row; return the arm and its own probability.
+
+    Inverse CDF: the number of arms whose cumulated chance is at most u times the last. An arm of chance 0 is never
+    drawn, whatever the rounding of the sums. What is returned is the row's entry of the arm drawn, bit for bit.
+
+    >>> arm, chance = draw(np.array([[0.0, 0.25, 0.75]] * 3), np.array([0.0, 0.3, 0.9999]))
+    >>> arm.tolist(), chance.tolist()
+    ([1, 2, 2], [0.25, 0.75, 0.75])
+    """
+    reached = xp.cumsum(probabilities, axis=-1)
+    last = reached[..., -1:]
+    passed = xp.sum(reached <= u[..., None] * last, axis=-1)
+    # u times the last sum may round up to it: then the last arm that has a chance is meant.
+    arm = xp.minimum(passed, xp.sum(reached < last, axis=-1))
+    return arm, xp.take_along_axis(probabilities, arm[..., None], axis=-1)[..., 0]
+
+
+def _best(scores: Array, xp: Any) -> Array:
+    """Whether an arm is the first of the largest."""
+    return xp.arange(scores.shape[-1]) == xp.argmax(scores, axis=-1)[..., None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +156,7 @@ class Greedy(Exploration):
 
     name: ClassVar[str] = "greedy"
     summary: ClassVar[str] = "the arm of largest predicted reward"
-    formula = staticmethod(probabilities.greedy)
+    formula = staticmethod(greedy)
 
     def weight_scale(self, arms: int, spread: float = 1.0) -> float:
         """Refuse: other arms have no chance."""
@@ -87,7 +169,7 @@ class EpsilonGreedy(Exploration):
 
     name: ClassVar[str] = "epsilon-greedy"
     summary: ClassVar[str] = "the greedy arm, or any arm with probability epsilon"
-    formula = staticmethod(probabilities.epsilon_greedy)
+    formula = staticmethod(epsilon_greedy)
 
     epsilon: float = parameter(0.05, "exploration rate: how often any arm is taken; no privacy epsilon")
 
@@ -105,7 +187,7 @@ class Softmax(Exploration):
 
     name: ClassVar[str] = "softmax"
     summary: ClassVar[str] = "chances in proportion to exp(predicted reward / beta)"
-    formula = staticmethod(probabilities.softmax)
+    formula = staticmethod(softmax)
 
     beta: float = parameter(0.05, "temperature: small for the greedy arm, large for any arm")
 
@@ -123,7 +205,7 @@ class Falcon(Exploration):
 
     name: ClassVar[str] = "falcon"
     summary: ClassVar[str] = "other arms by 1 / (mu + gamma gap), the greedy arm the rest"
-    formula = staticmethod(probabilities.falcon)
+    formula = staticmethod(falcon)
 
     mu: float | None = parameter(None, "chance of another arm without a gap is 1 / mu; a fifth of the arms if left out")
     gamma: float = parameter(1000.0, "how fast the chance of an arm falls with its gap")

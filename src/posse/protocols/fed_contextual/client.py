@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posse.policies.contextual.probabilities import draw
+from posse.policies.contextual.explorations import draw
 from posse.protocols.fed_contextual.models import Contexts, Model, Number, Tree, norm, subtract
 from posse.protocols.fed_contextual.tasks import ACT, ROUNDING, SHUFFLE, STUDY, Draws, Rates, Task
 

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.policies.contextual.explorations import Exploration
+from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
 from posse.problems.populations.worlds import SCENARIOS, Availability, Drift, LabelDrift, ValueDrift
 from posse.protocols.fed_contextual.client import LOSSES
 from posse.protocols.fed_contextual.cohorts import SAMPLINGS
 from posse.protocols.fed_contextual.models import MODELS, write_arrays
 from posse.protocols.fed_contextual.server import OPTIMISERS, SERIES, Measured
-from posse.protocols.fed_contextual.tasks import KINDS
 from posse.protocols.fed_contextual.training import average_reward
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -102,7 +101,7 @@ class Job:
             raise ConfigError(f"a name is letters, digits, '.', '_' and '-', got {self.name!r}. Rename the job.")
         check.one_of(SCENARIOS, scenario=self.scenario)
         if isinstance(self.policy, str):
-            check.one_of(tuple(KINDS), policy=self.policy)
+            check.one_of(tuple(EXPLORATIONS), policy=self.policy)
         check.one_of(LOSSES, loss=self.loss)
         check.one_of(OPTIMISERS, optimiser=self.optimiser)
         check.one_of(SAMPLINGS, sampling=self.sampling)
@@ -144,7 +143,7 @@ class Job:
         """Return the policy with its parameters."""
         if isinstance(self.policy, Exploration):
             return self.policy
-        made: Exploration = _made(KINDS[self.policy], "policy", self.parameters)
+        made: Exploration = _made(EXPLORATIONS[self.policy], "policy", self.parameters)
         return made
 
     def drifts(self, arms: int) -> Drift | None:

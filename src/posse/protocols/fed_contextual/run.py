@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import jax
 
 from posse.core.interrupts import held
+from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
@@ -17,7 +18,7 @@ from posse.protocols.fed_contextual.server import Measured, State, begin
 from posse.protocols.fed_contextual.settings import FedSettings, Setup
 from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
 from posse.protocols.fed_contextual.study import Own
-from posse.protocols.fed_contextual.tasks import KINDS, OwnPay
+from posse.protocols.fed_contextual.tasks import OwnPay
 from posse.results.record import Interrupted, Progress, Record, Watch
 
 
@@ -79,7 +80,7 @@ def _kept(settings: FedSettings, setup: Setup) -> Kept | None:
         return None
     own = [name for name, given in setup.own._asdict().items() if given is not None]
     rates = {"client_rate": setup.client_rate, "pretraining_client_rate": setup.pretraining_client_rate}
-    usual = {one.name: one.default for kind in KINDS.values() for one in fields(kind)}
+    usual = {one.name: one.default for kind in EXPLORATIONS.values() for one in fields(kind)}
     config = {**settings.resolved(), **rates, **usual, **settings.parameters(), "own": own}
     defaults = {**FedSettings().resolved(), **rates, **usual, "own": []}
     return Kept(settings.keep, config, setup.population.describe(), defaults)

@@ -96,9 +96,6 @@ class Draws(NamedTuple):
 
 # Policies -------------------------------------------------------------------------------------------------------------
 
-KINDS: dict[str, type[Exploration]] = {kind.name: kind for kind in (Greedy, EpsilonGreedy, Softmax, Falcon)}
-"""The published policies, by name."""
-
 
 def policy_of(kind: type[Exploration]) -> Policy:
     """Return the formula of a kind of exploration; one object a kind, since what is compiled depends on it."""
@@ -110,7 +107,7 @@ def _traced(formula: Policy) -> Policy:
     return partial(formula, xp=jnp)
 
 
-greedy, epsilon_greedy, softmax, falcon = (policy_of(kind) for kind in KINDS.values())
+greedy, epsilon_greedy, softmax, falcon = map(policy_of, (Greedy, EpsilonGreedy, Softmax, Falcon))
 
 
 # Rewards --------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from posse.core.errors import ConfigError, PosseError
-from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax
-from posse.policies.contextual.probabilities import draw, epsilon_greedy, falcon, greedy, softmax
+from posse.policies.contextual.explorations import (
+    EpsilonGreedy,
+    Exploration,
+    Falcon,
+    Greedy,
+    Softmax,
+    draw,
+    epsilon_greedy,
+    falcon,
+    greedy,
+    softmax,
+)
 from posse.policies.contextual.registry import EXPLORATIONS, ExplorationSettings, described, exploration
 from tests.core.chance import chi_square, chi_square_limit
 
@@ -159,7 +169,7 @@ def nothing() -> Any:
     return None
 
 
-HERE = "tests.policies.test_probabilities"
+HERE = "tests.policies.test_explorations"
 
 
 def test_every_way_to_give_an_exploration() -> None:
