@@ -170,7 +170,7 @@ def run_jobs(
         for number, future in ended:
             results[number] = future.result()
             done += weight(jobs[number])
-            watch(words(jobs[number]), begin + (end - begin) * done / total)
+            watch(words(jobs[number]), min(end, begin + (end - begin) * done / total))
     return [results[number] for number in range(len(jobs))]
 
 

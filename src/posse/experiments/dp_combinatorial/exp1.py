@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Cost, Method, Runs, Size
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Cost, Method, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.results import theme, words
 from posse.results.record import points_of
@@ -30,18 +30,13 @@ FILLED = {ALONE, PAPER, TIGHT, FCB}
 """Methods whose intervals are drawn; more would cover each other."""
 
 
-def extra_methods(size: Size) -> tuple[Method, ...]:
-    """What we ran beside."""
-    return (
-        markets.ALONE_HALF, markets.PLACEBO, markets.matched(size), TIGHT, markets.FUSED, markets.CLEAR,
-        markets.TIGHT_HALF,
-    )  # fmt: skip
-
-
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run the paper's methods first, timed for themselves, and then the others."""
     size = markets.SMALL if small else markets.FULL
-    extra = extra_methods(size)
+    extra = (
+        markets.ALONE_HALF, markets.PLACEBO, markets.matched(size), TIGHT, markets.FUSED, markets.CLEAR,
+        markets.TIGHT_HALF,
+    )  # fmt: skip
     share = len(PUBLISHED_METHODS) / (len(PUBLISHED_METHODS) + len(extra))
     first = markets.run_markets(size, size.all_places(), PUBLISHED_METHODS, watch, 0.0, share)
     second = markets.run_markets(size, size.all_places(), extra, watch, share)

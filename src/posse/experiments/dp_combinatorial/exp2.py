@@ -12,17 +12,7 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import (
-    ALONE,
-    DELTA,
-    DISTRIBUTIONS,
-    PAPER,
-    TIGHT,
-    UNIT,
-    Runs,
-    paper,
-    tight,
-)
+from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, DISTRIBUTIONS, PAPER, TIGHT, UNIT, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.privacy.dp.schedules import paper_split
 from posse.results import theme, words
@@ -60,7 +50,7 @@ class Cell:
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run both kinds of noise at every epsilon, and the lines."""
     size, epsilons = (markets.SMALL, SMALL_EPSILONS) if small else (markets.FULL, EPSILONS)
-    methods = (ALONE, *LEVELS, *(make(epsilon) for epsilon in epsilons for make in (paper, tight)))
+    methods = (ALONE, *LEVELS, *(make(epsilon) for epsilon in epsilons for make in (markets.paper, markets.tight)))
     runs = markets.run_markets(size, size.all_places(), methods, watch)
     watch("figure and analysis", 1.0)
     return analyse(runs, epsilons, out)
@@ -70,9 +60,9 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
     """Write rows and figure, and say whether regret falls as the budget grows."""
     size, places = runs.size, {d: runs.size.places(d) for d in DISTRIBUTIONS}
     cells = [
-        Cell(d, e, paper(e).proved(size), runs.ratio(places[d], paper(e)), runs.ratio(places[d], tight(e)))
+        Cell(d, e, paper.proved(size), runs.ratio(places[d], paper), runs.ratio(places[d], tight))
         for d in DISTRIBUTIONS
-        for e in epsilons
+        for e, paper, tight in ((e, markets.paper(e), markets.tight(e)) for e in epsilons)
     ]
     levels: Levels = {(d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS}
     files = write_files(out, "exp2", runs.rows(), budget_figure(cells, levels, size))
@@ -85,7 +75,9 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
         "The paper prints figure 4 as a picture, without numbers in its text.",
         f"Time: {looks.cost_words(runs.cost)}",
     )
-    return Analysis(headline(cells), (budget_table(cells), level_table(levels)), notes, files)
+    body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
+    table = Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
+    return Analysis(headline(cells), (budget_table(cells), table), notes, files)
 
 
 def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:
@@ -113,12 +105,6 @@ def budget_table(cells: Sequence[Cell]) -> Table:
         "tight over paper",
     )  # fmt: skip
     return Table("FRR at the last round against the budget, medians of instances", columns, body)
-
-
-def level_table(levels: Levels) -> Table:
-    """FRR of what does not depend on epsilon."""
-    body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
-    return Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
 
 
 def falls(values: Sequence[float]) -> str:

@@ -11,17 +11,7 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import (
-    ALONE,
-    DISTRIBUTIONS,
-    FCB,
-    FULL,
-    PAPER,
-    SMALL,
-    TIGHT,
-    Method,
-    Runs,
-)
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import theme, words
@@ -55,7 +45,7 @@ class Found:
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method among few and many agents."""
-    size, agents = (SMALL, SMALL_AGENTS) if small else (FULL, AGENTS)
+    size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FULL, AGENTS)
     places = [place for d in DISTRIBUTIONS for n in agents for place in size.places(d, agents=n)]
     runs = markets.run_markets(size, places, METHODS, watch)
     watch("figure and analysis", 1.0)

@@ -12,18 +12,7 @@ import numpy as np
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets, ranking
 from posse.experiments.dp_combinatorial.exp1 import PUBLISHED
-from posse.experiments.dp_combinatorial.markets import (
-    ALONE,
-    DELTA,
-    FCB,
-    PAPER,
-    TIGHT,
-    UNIT,
-    Runs,
-    Size,
-    matched,
-    ratio_of_means,
-)
+from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, FCB, PAPER, TIGHT, UNIT, Runs, Size
 from posse.experiments.dp_combinatorial.ranking import FIRST, SAVING, SHARE, Break, Fresh, Ranking
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.results import theme, words
@@ -41,11 +30,8 @@ FIVES = 4000
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run all methods on the fresh instances, and look closer at those that break the order."""
-    size = (
-        replace(markets.SMALL, instances=SMALL_INSTANCES)
-        if small
-        else replace(markets.FULL, instances=INSTANCES, runs=RUNS)
-    )
+    full = replace(markets.FULL, instances=INSTANCES, runs=RUNS)
+    size = replace(markets.SMALL, instances=SMALL_INSTANCES) if small else full
     instances = [ranking.fresh_instances(distribution, size) for distribution in markets.DISTRIBUTIONS]
     places = [place for one in instances for place in one.kept]
     runs = markets.run_markets(size, places, ranking.methods(size), watch, end=0.95)
@@ -69,11 +55,6 @@ def analyse(runs: Runs, instances: Sequence[Fresh], breaks: Sequence[Break], out
     )
 
 
-def target(reached: bool) -> str:
-    """The word for a target."""
-    return "reached" if reached else "missed"
-
-
 def share_words(holds: Sequence[bool]) -> str:
     """Write a share and whether it reaches the target.
 
@@ -81,7 +62,7 @@ def share_words(holds: Sequence[bool]) -> str:
     ('9 of 10 (90 %): reached', '1 of 2 (50 %): missed')
     """
     share = sum(holds) / len(holds)
-    return f"{sum(holds)} of {len(holds)} ({100 * share:.0f} %): {target(share >= SHARE)}"
+    return f"{sum(holds)} of {len(holds)} ({100 * share:.0f} %): {'reached' if share >= SHARE else 'missed'}"
 
 
 def saving_words(ratio: Interval) -> str:
@@ -98,18 +79,15 @@ def saving_words(ratio: Interval) -> str:
 def order_table(rankings: Sequence[Ranking]) -> Table:
     """How often the order holds."""
     rows: list[tuple[str, str, str]] = [
-        (one.distribution, share_words(one.holds), ", ".join(_broken(one)) or "none") for one in rankings
-    ]
-    both = [held for one in rankings for held in one.holds]
-    rows.append(("both", share_words(both), ""))
-    columns = ("distribution", "instances in order", "out of order")
-    return Table(
-        f"Regret alone > P-FCB (paper noise) > FCB: target {100 * SHARE:g} % of instances", columns, tuple(rows)
-    )
-
-
-def _broken(one: Ranking) -> list[str]:
-    return [str(seed) for seed, held in zip(one.seeds, one.holds, strict=True) if not held]
+        (
+            one.distribution, share_words(one.holds),
+            ", ".join(str(seed) for seed, held in zip(one.seeds, one.holds, strict=True) if not held) or "none",
+        )
+        for one in rankings
+    ]  # fmt: skip
+    rows.append(("both", share_words([held for one in rankings for held in one.holds]), ""))
+    title = f"Regret alone > P-FCB (paper noise) > FCB: target {100 * SHARE:g} % of instances"
+    return Table(title, ("distribution", "instances in order", "out of order"), tuple(rows))
 
 
 def noise_table(rankings: Sequence[Ranking], size: Size) -> Table:
@@ -136,16 +114,16 @@ def ratio_table(rankings: Sequence[Ranking], size: Size) -> Table:
     """FRR and ratios to FCB of every method."""
     rows = []
     for one in rankings:
-        regrets = {PAPER: one.paper, TIGHT: one.tight, matched(size): one.matched}
+        regrets = {PAPER: one.paper, TIGHT: one.tight, markets.matched(size): one.matched}
         for method, mine in regrets.items():
             rows.append((
                 one.distribution, method.name, method.privacy(size), str(regret_ratio(mine, one.alone)),
-                str(ratio_of_means(mine, one.fcb)), str(regret_ratio(mine, one.fcb)),
+                str(markets.ratio_of_means(mine, one.fcb)), str(regret_ratio(mine, one.fcb)),
             ))  # fmt: skip
         rows += [
             (one.distribution, "FCB", "none: in the clear", str(regret_ratio(one.fcb, one.alone)), "1", "1"),
             (
-                one.distribution, "alone", "nothing is sent", "1", str(ratio_of_means(one.alone, one.fcb)),
+                one.distribution, "alone", "nothing is sent", "1", str(markets.ratio_of_means(one.alone, one.fcb)),
                 str(regret_ratio(one.alone, one.fcb)),
             ),
         ]  # fmt: skip
@@ -173,18 +151,16 @@ def break_table(breaks: Sequence[Break]) -> Table:
 def headline(rankings: Sequence[Ranking]) -> str:
     """Say which targets are reached."""
     both = [held for one in rankings for held in one.holds]
-    each = "; ".join(_saved(one) for one in rankings)
+    each = []
+    for one in rankings:
+        claimed, proved = regret_ratio(one.tight, one.paper), regret_ratio(one.matched, one.paper)
+        each.append(
+            f"{one.distribution} {claimed} at the same claimed (1, {DELTA:g}) (target of {100 * SAVING:g} % less "
+            f"{saving_words(claimed)}), {proved} at the same proved figure"
+        )
     return (
         f"The order alone > P-FCB > FCB holds in {share_words(both)}. Regret with tight noise over that with paper "
-        f"noise, unit {UNIT}: {each}. {published_words(fives(rankings))}"
-    )
-
-
-def _saved(one: Ranking) -> str:
-    claimed, proved = regret_ratio(one.tight, one.paper), regret_ratio(one.matched, one.paper)
-    return (
-        f"{one.distribution} {claimed} at the same claimed (1, {DELTA:g}) (target of {100 * SAVING:g} % less "
-        f"{saving_words(claimed)}), {proved} at the same proved figure"
+        f"noise, unit {UNIT}: {'; '.join(each)}. {published_words(fives(rankings))}"
     )
 
 
@@ -298,7 +274,7 @@ def _panel(ax: Axes, one: Ranking, size: Size) -> None:
     alone, paper = one.alone.mean(axis=1), one.paper.mean(axis=1)
     order = np.argsort(paper / alone)
     x = np.arange(len(order))
-    regrets = {PAPER: one.paper, matched(size): one.matched, TIGHT: one.tight, FCB: one.fcb}
+    regrets = {PAPER: one.paper, markets.matched(size): one.matched, TIGHT: one.tight, FCB: one.fcb}
     for method, regret in regrets.items():
         ax.plot(x, (regret.mean(axis=1) / alone)[order], linestyle="", label=method.name, **looks.dots(method))
     broken = np.flatnonzero(~np.array(one.holds)[order])

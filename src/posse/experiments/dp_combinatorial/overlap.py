@@ -10,17 +10,7 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import (
-    ALONE,
-    DISTRIBUTIONS,
-    FCB,
-    FULL,
-    PAPER,
-    SMALL,
-    TIGHT,
-    Method,
-    Runs,
-)
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import theme, words
@@ -54,7 +44,8 @@ class Found:
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method at every share."""
-    size, shares = (SMALL, SMALL_SHARES) if small else (replace(FULL, instances=INSTANCES, runs=RUNS), SHARES)
+    full = replace(markets.FULL, instances=INSTANCES, runs=RUNS)
+    size, shares = (markets.SMALL, SMALL_SHARES) if small else (full, SHARES)
     places = [place for d in DISTRIBUTIONS for share in shares for place in size.places(d, overlap=share)]
     runs = markets.run_markets(size, places, METHODS, watch)
     watch("figure and analysis", 1.0)
@@ -65,26 +56,22 @@ def analyse(found: Found, out: Path) -> Analysis:
     """Write rows and figure, and say what is left of the benefit."""
     files = write_files(out, "overlap", found.runs.rows(), share_figure(found))
     size = found.runs.size
+    binding = "; ".join(
+        f"{distribution} {share:g}: {size.instances - len(found.free(distribution, share))} of {size.instances}"
+        for distribution in DISTRIBUTIONS
+        for share in found.shares
+    )
     notes = (
         f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
         f"{words.count(size.runs, 'run')} each, the same seeds for every method. Each agent deals with this share of "
         f"the {size.producers} producers, drawn for each by itself: of n agents about a share of n know a producer.",
-        f"The quality constraint binds in: {_binding(found)}. With few producers an agent is more often left with a "
+        f"The quality constraint binds in: {binding}. With few producers an agent is more often left with a "
         "purchase that it may not make, and regret is then ruled by rounds below the threshold.",
         looks.privacy_words(size),
         "The paper leaves overlapping sets of producers to future work: there is nothing to compare with.",
         f"Time: {looks.cost_words(found.runs.cost)}",
     )
     return Analysis(headline(found), (share_table(found),), notes, files)
-
-
-def _binding(found: Found) -> str:
-    count = found.runs.size.instances
-    return "; ".join(
-        f"{distribution} {share:g}: {count - len(found.free(distribution, share))} of {count}"
-        for distribution in DISTRIBUTIONS
-        for share in found.shares
-    )
 
 
 def share_table(found: Found) -> Table:
@@ -94,21 +81,18 @@ def share_table(found: Found) -> Table:
         for method in METHODS:
             for share in found.shares:
                 mine, alone = (found.regrets(distribution, share, m) for m in (method, ALONE))
+                free = found.free(distribution, share)
+                unbound = f"{looks.against(mine[free], alone[free])} " if len(free) > 1 else ""
                 body.append((
                     distribution, method.name, method.privacy(found.runs.size), f"{share:g}",
                     words.number(float(mine.mean())), looks.against(mine, alone),
-                    _unbound(mine, alone, found.free(distribution, share)),
+                    f"{unbound}({len(free)} instances)" if unbound else f"{len(free)} instances",
                 ))  # fmt: skip
     columns = (
         "distribution", "method", "privacy", "share of producers", "regret an agent, mean", "FRR, median",
         "FRR, instances whose constraint does not bind",
     )  # fmt: skip
     return Table("Regret at the last round against the share of producers an agent deals with", columns, tuple(body))
-
-
-def _unbound(mine: Floats, alone: Floats, free: list[int]) -> str:
-    few = f"{len(free)} instances"
-    return f"{looks.against(mine[free], alone[free])} ({few})" if len(free) > 1 else few
 
 
 def headline(found: Found) -> str:

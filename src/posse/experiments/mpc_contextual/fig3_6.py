@@ -17,17 +17,8 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
-from posse.experiments.mpc_contextual.problem import (
-    FULL,
-    REFERENCE,
-    SMALL,
-    Check,
-    Place,
-    check,
-    check_table,
-    check_words,
-    world_of,
-)
+from posse.experiments.mpc_contextual import problem
+from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place
 from posse.protocols.mpc_contextual import floats
 from posse.results import theme
 from posse.results.theme import DASHES, INK
@@ -63,7 +54,7 @@ def grid(arms: int, low: float, high: float, step: float) -> tuple[float, ...]:
 
 def rewards_of(place: Place, etas: Sequence[float], lengths: Sequence[int], seed: int) -> Floats:
     """Average rewards (etas, lengths) of one seed: a run of T steps begins with the runs of all smaller T."""
-    world = world_of(place, seed)
+    world = problem.world_of(place, seed)
     arms = world.rewards.shape[1]
     averages = np.empty((len(etas), len(lengths)))
     for i, eta in enumerate(etas):
@@ -212,7 +203,7 @@ def _outputs(
 ) -> tuple[tuple[Table, ...], tuple[Path, ...]]:
     """Write the rows and the picture of a figure, and make its tables."""
     files = write_files(out, figure, [row for line in lines for row in line.rows()], picture(lines))
-    return (benefit_table(lines, first), eta_table(lines, first), check_table([made])), files
+    return (benefit_table(lines, first), eta_table(lines, first), problem.check_table([made])), files
 
 
 # Figure 3.
@@ -239,7 +230,7 @@ def steps_sweep(small: bool, out: Path, watch: Watch) -> Analysis:
         ))  # fmt: skip
         lines += [Line(f"T = {t:,}", ARMS, t, etas, rewards[:, :, i]) for i, t in enumerate(lengths)]
     watch(f"real roles, {checked} steps", 0.9)
-    made = check(replace(place, steps=checked).settings(epsilon="0.02"), "epsilon 0.02, run 1", checked)
+    made = problem.check(replace(place, steps=checked).settings(epsilon="0.02"), "epsilon 0.02, run 1", checked)
     watch("figure and analysis", 1.0)
     return analyse_steps(lines, made, out)
 
@@ -257,7 +248,7 @@ def analyse_steps(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
         "the other.",
         "eta is the published log(|A| / epsilon); the exact figure, log(|A| / epsilon - |A| + 1), is smaller by less "
         "than epsilon / (1 - epsilon). Both are for one step.",
-        check_words([made]),
+        problem.check_words([made]),
     )
     return Analysis(headline(lines), tables, notes, files)
 
@@ -289,7 +280,7 @@ def few_words(lines: Sequence[Line]) -> str:
     )
 
 
-FIG3 = REFERENCE.experiment(
+FIG3 = problem.REFERENCE.experiment(
     "fig3", "Private contextual bandits, figure 3: reward against eta and T", ("reward", "privacy"), steps_sweep,
     "figure 3",
 )  # fmt: skip
@@ -321,7 +312,7 @@ def arms_sweep(small: bool, out: Path, watch: Watch) -> Analysis:
         lines.append(Line(f"|A| = {at.clusters}", at.clusters or 0, at.steps, etas[at], own))
     watch(f"real roles, {checked} steps", 0.9)
     where = replace(place, clusters=CHECKED, steps=checked)
-    made = check(where.settings(epsilon="0.05"), f"|A| = {CHECKED}, epsilon 0.05, run 1", checked)
+    made = problem.check(where.settings(epsilon="0.05"), f"|A| = {CHECKED}, epsilon 0.05, run 1", checked)
     watch("figure and analysis", 1.0)
     return analyse_arms(lines, made, out)
 
@@ -341,7 +332,7 @@ def analyse_arms(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
         "Arms are K-means clusters of the images, clustered once (seed 1); arm a pays 1 with probability "
         "exp(-|c_a - x|^2 / (2 sigma)), sigma = 1/2, not normalised. The paper writes 'proportional to', and its text "
         "tells neither the factor nor the numbers of arms, steps and runs.",
-        check_words([made]),
+        problem.check_words([made]),
     )
     return Analysis(headline, tables, notes, files)
 
@@ -356,7 +347,7 @@ def moves(lines: Sequence[Line]) -> str:
     return f"Here the smallest eta that is not clearly below the best is {etas}. {word}."
 
 
-FIG6 = REFERENCE.experiment(
+FIG6 = problem.REFERENCE.experiment(
     "fig6", "Private contextual bandits, figure 6: reward against eta and |A|", ("reward", "privacy"), arms_sweep,
     "figure 6",
 )  # fmt: skip

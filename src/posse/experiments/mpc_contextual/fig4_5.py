@@ -162,14 +162,15 @@ def analyse_arms(done: Sequence[Timed], plain: float, out: Path) -> Analysis:
     """Write rows and figure, and fit the growth."""
     files = write_files(out, "fig4", [one.row() for one in done], arms_picture(done))
     few, many = grown(done, 0, QUADRATIC_FROM), grown(done, QUADRATIC_FROM, 10**9)
+    agreed = "So it does here" if many >= 1.75 else "We disagree, to the better"
     headline = (
         f"CPU time of a party grows as |A|^{few:.2f} up to {QUADRATIC_FROM} arms and as |A|^{many:.2f} from there on "
         f"({done[0].party:.3g} ms a step at {done[0].arms} arms, {done[-1].party:.3g} ms at {done[-1].arms})."
     )
     notes = (
         f"The paper: overhead dominates up to 20 arms, and from {QUADRATIC_FROM} on time grows as |A|^2 (all pairs are "
-        f"compared). {_quadratic(many)} Here all pairs are compared up to 40 arms; more are compared in groups of ten, "
-        "which is linear in |A| and takes more rounds.",
+        f"compared). {agreed}: |A|^{many:.2f}. Here all pairs are compared up to 40 arms; more are compared in groups "
+        "of ten, which is linear in |A| and takes more rounds.",
         f"A step in plain numpy takes {words.seconds(plain / 1e3)} at {done[0].arms} arms: all roles together take "
         f"{done[0].total / plain:.0f} times that, one party {done[0].party / plain:.0f} times. The paper says nearly "
         f"{PUBLISHED_SLOWDOWN} times, against PyTorch, its parties being processes that wait for each other on one "
@@ -184,12 +185,6 @@ def grown(done: Sequence[Timed], low: int, high: int) -> float:
     own = [one for one in done if low <= one.arms <= high]
     own = own if len(own) > 1 else list(done)[-2:]
     return exponent([one.arms for one in own], [one.party for one in own])
-
-
-def _quadratic(many: float) -> str:
-    if many < 1.75:
-        return f"We disagree, to the better: |A|^{many:.2f}."
-    return f"So it does here: |A|^{many:.2f}."
 
 
 def arms_table(done: Sequence[Timed]) -> Table:
@@ -267,46 +262,35 @@ def parties_sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 def analyse_parties(done: Sequence[Timed], out: Path) -> Analysis:
     """Write rows and figure, and fit the growth."""
     files = write_files(out, "fig5", [one.row() for one in done], parties_picture(done))
-    grown = {arms: [growth(done, arms, of) for of in QUANTITIES.values()] for arms in sizes(done)}
-    party, total = ([found[i] for found in grown.values()] for i in (0, 1))
+    grown = {
+        arms: [exponent([one.parties for one in own], [of(one) for one in own]) for of in QUANTITIES.values()]
+        for arms, own in by_arms(done).items()
+    }
+    party, total, _, sent = zip(*grown.values(), strict=True)
     headline = (
         f"CPU time grows as |P|^{_span(party)} for one party and as |P|^{_span(total)} for all roles together; bytes "
-        f"that all parties send as |P|^{_span([found[3] for found in grown.values()])}."
+        f"that all parties send as |P|^{_span(sent)}."
     )
-    notes = (
-        "The paper: run-time is O(|P|^2), for all parties send to all others in every round. " + _linear(max(total)),
-        "Exponents between 2 and 5 parties: |P| (|P| - 1) itself has "
-        f"{exponent(PARTIES, [p * (p - 1) for p in PARTIES]):.2f} there. Times are CPU times in one process, without "
-        "waiting; figure 5 is printed as a picture, without numbers in the text.",
-    )  # fmt: skip
-    return Analysis(headline, (parties_table(grown), time_table(done)), notes, files)
-
-
-def _linear(total: float) -> str:
-    if total >= 1.75:
-        return "So it is here."
-    return (
+    less = (
         "We find less: a party adds up |P| shares of what is opened, and everything else that it does is the same for "
         "any |P|, so that all parties together work about |P| times as much as one. What they send grows as "
         "|P| (|P| - 1), as in the paper: over slow links that is what would count."
     )
+    rows = tuple((str(arms), *(f"{one:.2f}" for one in each), "2 (run-time)") for arms, each in grown.items())
+    table = Table("Exponents of growth in |P|", ("arms", *QUANTITIES, "published"), rows)
+    notes = (
+        "The paper: run-time is O(|P|^2), for all parties send to all others in every round. "
+        + ("So it is here." if max(total) >= 1.75 else less),
+        "Exponents between 2 and 5 parties: |P| (|P| - 1) itself has "
+        f"{exponent(PARTIES, [p * (p - 1) for p in PARTIES]):.2f} there. Times are CPU times in one process, without "
+        "waiting; figure 5 is printed as a picture, without numbers in the text.",
+    )  # fmt: skip
+    return Analysis(headline, (table, time_table(done)), notes, files)
 
 
-def sizes(done: Sequence[Timed]) -> list[int]:
-    """Numbers of arms that were measured."""
-    return sorted({one.arms for one in done})
-
-
-def growth(done: Sequence[Timed], arms: int, of: Callable[[Timed], float]) -> float:
-    """Exponent of a quantity in the number of parties."""
-    own = [one for one in done if one.arms == arms]
-    return exponent([one.parties for one in own], [of(one) for one in own])
-
-
-def parties_table(grown: dict[int, list[float]]) -> Table:
-    """Exponents in |P|, beside the paper's."""
-    rows = tuple((str(arms), *(f"{one:.2f}" for one in found), "2 (run-time)") for arms, found in grown.items())
-    return Table("Exponents of growth in |P|", ("arms", *QUANTITIES, "published"), rows)
+def by_arms(done: Sequence[Timed]) -> dict[int, list[Timed]]:
+    """What was measured, by the number of arms."""
+    return {arms: [one for one in done if one.arms == arms] for arms in sorted({one.arms for one in done})}
 
 
 def _span(values: Sequence[float]) -> str:
@@ -323,8 +307,7 @@ def parties_picture(done: Sequence[Timed]) -> Figure:
     for ax, name, of in zip(axes, names, quantities, strict=True):
         theme.style(ax, x="parties |P|", y=name)
         scale = 1e3 if "kB" in name else 1.0
-        for number, arms in enumerate(sizes(done)):
-            own = [one for one in done if one.arms == arms]
+        for number, (arms, own) in enumerate(by_arms(done).items()):
             kit.line(ax, [one.parties for one in own], [of(one) / scale for one in own], number, f"|A| = {arms}")
         kit.logarithmic(ax, [of(one) / scale for one in done])
         ax.set_xticks(sorted({one.parties for one in done}))

@@ -61,7 +61,7 @@ class Rows:
         return Rows(self.features[low:high], self.rewards[low:high])
 
 
-def asked(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[Pairs, Floats]:
+def answers(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[Pairs, Floats]:
     """Ask a model about rows: the arm that it pulls, exploring as it did when it learnt, the reward, and the error."""
     scores = rows.features @ weights.T
     explore = rng.random(len(rows)) < epsilon
@@ -73,7 +73,7 @@ def asked(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator)
 def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: float, seed: int) -> Floats:
     """Return all quantities of one model, in the order of `QUANTITIES`."""
     rng = np.random.default_rng((seed, _PULLS))
-    (inside, errors), (outside, other_errors) = (asked(weights, rows, epsilon, rng) for rows in (met, held))
+    (inside, errors), (outside, other_errors) = (answers(weights, rows, epsilon, rng) for rows in (met, held))
     share = float(np.concatenate([inside.rewards, outside.rewards]).mean())
     values = [
         reward_gap(inside.rewards, outside.rewards),
@@ -85,7 +85,7 @@ def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: 
     ]
     if len(later) < 2:
         return np.array([*values, math.nan, math.nan])
-    fresh, fresh_errors = asked(weights, later, epsilon, rng)
+    fresh, fresh_errors = answers(weights, later, epsilon, rng)
     values += [
         reward_attack(inside, fresh, seed=seed).advantage,
         error_attack(errors, fresh_errors, seed=seed).advantage,

@@ -138,7 +138,7 @@ BATCH = 10
 def our_rewards(dataset: str, name: str, arms: int, budgets: Sequence[int], runs: int) -> Floats:
     """Cumulative rewards of the plain twin at the budgets, one row a run.
 
-    Every policy here is told t and never N, so a run of N steps begins with the runs of all smaller budgets.
+    Every policy here knows t and not N, so a run of N steps begins with the runs of all smaller budgets.
     """
     problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
     parts = []

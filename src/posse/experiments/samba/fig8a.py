@@ -22,21 +22,11 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     plan = list(product(DATASETS[:1] if small else DATASETS, ladders, POLICY_NAMES))
     done = []
     for dataset, arms, name in progress(plan, cell_words, watch):
-        real = () if small else _real(dataset, arms, name)
+        full = not small and (arms == 10 or (dataset == "movielens" and name in REAL_POLICIES))
+        real = BUDGETS[-1:] if full else ()
         done.append(times.series(dataset, name, arms, budgets=budgets, ladder=ladders[arms], real=real))
     watch("figure and analysis", 1.0)
     return analyse(done, out)
-
-
-def _real(dataset: str, arms: int, name: str) -> tuple[int, ...]:
-    if arms == 10 or (dataset == "movielens" and name in REAL_POLICIES):
-        return (BUDGETS[-1],)
-    return ()
-
-
-def _how(points: Sequence[times.Point]) -> str:
-    measured = sum(point.how == times.MEASURED for point in points)
-    return f"{measured} measured, {len(points) - measured} extrapolated"
 
 
 def analyse(done: Sequence[times.Series], out: Path) -> Analysis:
@@ -46,11 +36,12 @@ def analyse(done: Sequence[times.Series], out: Path) -> Analysis:
     largest = max(point.arms for point in points)
     top = [p for p in points if (p.form, p.budget, p.arms) == ("secure", BUDGETS[-1], largest)]
     errors = [100 * one.line.step_error / one.line.step for one in done]
+    measured = sum(point.how == times.MEASURED for point in top)
     ours, theirs = span([p.seconds for p in top], ".3g"), span([p.theirs for p in top], ".3g")
     headline = (
         f"Secure time is linear in N: the cost of a step differs by {span(errors)} % (standard error) between runs of "
-        f"different N. At N = 100000 and K = {largest} a secure run takes {ours} CPU s here ({_how(top)}), and took "
-        f"{theirs} s on the authors' machine."
+        f"different N. At N = 100000 and K = {largest} a secure run takes {ours} CPU s here ({measured} measured, "
+        f"{len(top) - measured} extrapolated), and took {theirs} s on the authors' machine."
     )
     return Analysis(headline, times.time_tables(done), times.time_notes(done), files)
 

@@ -11,19 +11,9 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Floats, Table, Watch, sign, write_files
-from posse.experiments.samba import agreement
+from posse.experiments.samba import agreement, problem
 from posse.experiments.samba.agreement import BEYOND, LIMIT, OWN, SHARED, THEIRS, Comparison, Variant, verdict
-from posse.experiments.samba.problem import (
-    ARMS,
-    BUDGETS,
-    COLOURS,
-    DATASETS,
-    MARKERS,
-    POLICY_NAMES,
-    REFERENCE,
-    TITLES,
-    cell_words,
-)
+from posse.experiments.samba.problem import BUDGETS, COLOURS, DATASETS, MARKERS, POLICY_NAMES, TITLES
 from posse.results import theme
 from posse.results.theme import INK
 
@@ -37,7 +27,7 @@ SMALL_RUNS = 12
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Simulate our world, replay theirs, compare."""
-    sizes = ARMS[:1] if small else ARMS
+    sizes = problem.ARMS[:1] if small else problem.ARMS
     runs = SMALL_RUNS if small else RUNS
     budgets = BUDGETS[:2] if small else BUDGETS
     plan = list(product(DATASETS, sizes, POLICY_NAMES))
@@ -45,7 +35,7 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     comparisons: list[Comparison] = []
     behind = 0
     for dataset, arms, name in plan:
-        watch(cell_words((dataset, arms, name)), 0.7 * behind / work)
+        watch(problem.cell_words((dataset, arms, name)), 0.7 * behind / work)
         # The authors ran other K at the largest budget alone.
         chosen = budgets if arms in (10, 100) else budgets[-1:]
         comparisons += agreement.compare_cells(dataset, name, arms, chosen, runs)
@@ -244,4 +234,4 @@ def _panel(ax: Axes, chosen: Sequence[Comparison], *, per_pull: bool) -> None:
         )  # fmt: skip
 
 
-FIG8C = REFERENCE.experiment("fig8c", "Samba, figure 8 (c): cumulative reward", ("reward",), sweep)
+FIG8C = problem.REFERENCE.experiment("fig8c", "Samba, figure 8 (c): cumulative reward", ("reward",), sweep)

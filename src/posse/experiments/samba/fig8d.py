@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 from posse.core.check import require
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Row, Table, Watch, progress, span, write_files
-from posse.experiments.samba.problem import (
-    BUDGETS,
-    DATASETS,
-    POLICY_NAMES,
-    REFERENCE,
-    TITLES,
-    cell_words,
-    policy,
-    published,
-)
+from posse.experiments.samba import problem
+from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TITLES
 from posse.experiments.samba.times import measure_secure
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.system import SYSTEM
@@ -65,8 +57,8 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     budgets = {10: 1_000} if small else MEASURED_BUDGET
     plan = list(product(DATASETS[:1] if small else DATASETS, budgets, POLICY_NAMES))
     done = []
-    for dataset, arms, name in progress(plan, cell_words, watch):
-        run = measure_secure(embedded_arms(dataset, arms), policy(name, dataset), budgets[arms])
+    for dataset, arms, name in progress(plan, problem.cell_words, watch):
+        run = measure_secure(embedded_arms(dataset, arms), problem.policy(name, dataset), budgets[arms])
         done.append(Shares("ours", dataset, name, arms, budgets[arms], percent(run.roles)))
         done.append(their_shares(dataset, name, arms))
     watch("figure and analysis", 1.0)
@@ -85,7 +77,7 @@ def percent(seconds: dict[str, float]) -> dict[str, float]:
 
 def their_shares(dataset: str, name: str, arms: int) -> Shares:
     """Give the published shares at N = 100,000."""
-    cell = published(dataset, name, arms, BUDGETS[-1])
+    cell = problem.published(dataset, name, arms, BUDGETS[-1])
     times = (cell.owners_time, cell.controller_time, cell.comp_time, cell.customer_time)
     seconds = {kind: spread.mean for kind, spread in zip(KINDS, times, strict=True) if spread is not None}
     return Shares("published", dataset, name, arms, BUDGETS[-1], percent(seconds))
@@ -162,4 +154,6 @@ def _panel(ax: Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> No
     kit.title(ax, title)
 
 
-FIG8D = REFERENCE.experiment("fig8d", "Samba, figure 8 (d): share of the time by role", ("time", "roles"), sweep)
+FIG8D = problem.REFERENCE.experiment(
+    "fig8d", "Samba, figure 8 (d): share of the time by role", ("time", "roles"), sweep
+)
