@@ -1,8 +1,8 @@
 """An agent: buys every round, reports at a few rounds, and learns from the reports of the others.
 
-Sans-IO: it asks the world to buy (`Buy`) and is told what was good (`Delivered`); reports go to every other agent. It
-learns from the reports of one number together, in the order of the roster, when all are there, so the outcome does
-not depend on which arrives first.
+Sans-IO: it asks the world to buy (`Buy`), which answers with what was good (`Delivered`); reports go to every other
+agent. It learns from the reports of one number together, in the order of the roster, when all are there, so the outcome
+does not depend on which arrives first.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Agent:
 
     @property
     def knowledge(self) -> Knowledge:
-        """What it knows of each producer: its own units, and what it was told."""
+        """What it knows of each producer: its own units, and what it learnt from reports."""
         return self._known
 
     @property
@@ -245,8 +245,8 @@ class Agent:
         waits = self._round > 0 and not self._done and self._sent == self._learnt
         if delivered.round != self._round or not waits:
             raise ProtocolError(f"{self.name} is in round {self._round}, got a delivery of round {delivered.round}.")
-        found = np.array(delivered.good, np.float64)
-        if found.shape != self._purchase.shape or not ((found >= 0) & (found <= self._purchase)).all():
+        good = np.array(delivered.good, np.float64)
+        if good.shape != self._purchase.shape or not ((good >= 0) & (good <= self._purchase)).all():
             raise ProtocolError(
                 f"{self.name} bought {int(self._purchase.sum())} units in round {self._round}; "
                 "good units must be one number a producer, from 0 to the units bought."
@@ -254,7 +254,7 @@ class Agent:
         number = self._terms.number_at(self._round)
         if number is not None and self.ledger is not None:
             self.ledger.spend(number)  # it refuses before anything has changed
-        remember(self._purchase, found, self._known.units, self._known.good)
+        remember(self._purchase, good, self._known.units, self._known.good)
         if number is None:
             return (*self._noted(), *self._buy())
         report = self._make_report(number)

@@ -77,13 +77,13 @@ def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
     j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
     buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
     agent = Agent(name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name))
-    words, found = np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64), np.zeros(len(offers.cost[j]))
+    words, good = np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64), np.zeros(len(offers.cost[j]))
 
     async def deliver(ask: Ask) -> Message:
         assert isinstance(ask, Buy)
         purchase, before = np.array(ask.units, np.float64), agent.knowledge.units
-        twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, found)
-        return Delivered(ask.round, tuple(found.tolist()))
+        twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, good)
+        return Delivered(ask.round, tuple(good.tolist()))
 
     return Deployment(agent, VOCABULARY, _others(setup.terms, name), deliver)
 

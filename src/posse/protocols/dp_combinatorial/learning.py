@@ -66,11 +66,11 @@ def choose(
 
 
 @loops
-def remember(purchase: Floats, found: Floats, units: Floats, good: Floats) -> None:
+def remember(purchase: Floats, delivered: Floats, units: Floats, good: Floats) -> None:
     """Add a round of the agent's own to what it knows."""
     for i in range(purchase.shape[0]):
         units[i] += purchase[i]
-        good[i] += found[i]
+        good[i] += delivered[i]
 
 
 @loops
@@ -120,26 +120,26 @@ def learn(
     too little.
     """
     reach = rate(t, width)
-    taken = 0
+    entries = 0
     for i in range(units.shape[0]):
         w, y = message[0, i], message[1, i]
         if w <= 0.0:
             continue
-        counted, found = w, y
+        counted, counted_good = w, y
         if rule == ACCEPT:
             seen = units[i] + told_units[i]
             if seen > 0.0:
                 away = y / w - (good[i] + told_good[i]) / seen
                 if away * away > reach / seen:
                     continue
-            counted, found = weight * w, weight * y
+            counted, counted_good = weight * w, weight * y
         elif rule == FUSE:
             if w < 2.0 * sigma[i]:
                 continue
             q = min(1.0, max(0.0, y / w))
             counted = w / (1.0 + 4.0 * sigma[i] * sigma[i] * (1.0 + q * q) / w)
-            found = counted * q
+            counted_good = counted * q
         told_units[i] += counted
-        told_good[i] += found
-        taken += 1
-    return taken
+        told_good[i] += counted_good
+        entries += 1
+    return entries

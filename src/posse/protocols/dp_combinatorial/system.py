@@ -191,10 +191,10 @@ class DpCombinatorialSystem(System):
         return Parties(build, layout)
 
 
-def _ratio(record: Record, found: object) -> str:
+def _ratio(record: Record, ratio: object) -> str:
     if record.level == "alone":
         return "1"
-    return words.UNKNOWN if found is None else str(found)
+    return words.UNKNOWN if ratio is None else str(ratio)
 
 
 # What an epsilon costs in noise ---------------------------------------------------------------------------------------

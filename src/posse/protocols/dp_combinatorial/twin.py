@@ -70,7 +70,7 @@ def simulate(market: Market, terms: Terms, seeds: Sequence[int], *, points: int 
 
 
 class Simulation:
-    """One run of a market, which goes forward as far as it is asked to."""
+    """One run of a market, which goes forward step by step."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ def run_once(market: Market, terms: Terms, seed: int, **options: Any) -> tuple[K
 
 
 def gather(seeds: tuple[int, ...], steps: Wholes, runs: Sequence[tuple[Knowledge, Curves]]) -> Outcome:
-    """Put runs together; sums over agents are taken in the order of the roster."""
+    """Put runs together; sums over agents follow the order of the roster."""
 
     def stacked(rows: Sequence[NDArray[np.generic]], *shape: int) -> NDArray[np.float64]:
         return np.array(rows, np.float64).reshape(len(runs), *shape)
@@ -261,7 +261,7 @@ def _rounds(
     """Run rounds `first` to `last`, or until `stop[0]` is not 0, on `known` and `curves`; return the last one done."""
     agents, producers = offers.cost.shape
     words = np.zeros((4, (producers + 3) // 4), np.uint64)
-    purchase, found, bounds, work = np.zeros(producers), np.zeros(producers), np.zeros(producers), np.zeros(producers)
+    purchase, good, bounds, work = np.zeros(producers), np.zeros(producers), np.zeros(producers), np.zeros(producers)
     sums = np.zeros((3, producers))
     point = np.searchsorted(curves.points, first)
     number = np.searchsorted(talk.rounds, first)
@@ -275,9 +275,9 @@ def _rounds(
                 reach, known.good[j], known.units[j], known.told_good[j], known.told_units[j], offers.cost[j],
                 offers.capacity[j], offers.alpha, offers.rho, purchase, bounds, work,
             )  # fmt: skip
-            deliver(supply, seed, j, t, known.units[j], purchase, words, found)
-            remember(purchase, found, known.units[j], known.good[j])
-            earned, lost, met = settle(j, epoch, purchase, found, offers, truth)
+            deliver(supply, seed, j, t, known.units[j], purchase, words, good)
+            remember(purchase, good, known.units[j], known.good[j])
+            earned, lost, met = settle(j, epoch, purchase, good, offers, truth)
             curves.earned[j] += earned
             curves.lost[j] += lost
             curves.missed[j] += not met
@@ -304,12 +304,12 @@ def deliver(
         words[0, block], words[1, block], words[2, block], words[3, block] = quarters(seed, DELIVERY, agent, t, block)
     flat = words.reshape(-1)
     epoch = epoch_at(supply, t)
-    untold = False
+    missing = False
     for i in range(out.shape[0]):
-        found = from_word(supply, epoch, i, int(purchase[i]), flat[i]) if purchase[i] > 0.0 else 0
-        out[i] = found
-        untold |= found < 0
-    if untold:
+        good = from_word(supply, epoch, i, int(purchase[i]), flat[i]) if purchase[i] > 0.0 else 0
+        out[i] = good
+        missing |= good < 0
+    if missing:
         _untabled(supply, seed, agent, t, bought, purchase, out)
 
 
@@ -322,13 +322,13 @@ def _untabled(supply: Supply, seed: int, agent: int, t: int, bought: Floats, pur
 
 @loops
 def settle(
-    agent: int, epoch: int, purchase: Floats, found: Floats, offers: Offers, truth: Truth
+    agent: int, epoch: int, purchase: Floats, good: Floats, offers: Offers, truth: Truth
 ) -> tuple[float, float, bool]:
     """Return the revenue of a purchase, its regret, and whether it met the threshold at the true qualities."""
     earned = expected = surplus = units = 0.0
     for i in range(purchase.shape[0]):
         if purchase[i] > 0.0:
-            earned += offers.rho * found[i] - offers.cost[agent, i] * purchase[i]
+            earned += offers.rho * good[i] - offers.cost[agent, i] * purchase[i]
             expected += truth.revenue[epoch, agent, i] * purchase[i]
             surplus += truth.excess[epoch, i] * purchase[i]
             units += purchase[i]

@@ -95,8 +95,8 @@ class DealerRole:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned."""
-        found = unpack(saved, DealerSaved, kind=self.kind, name=self.name, run=self._digest)
-        self._dealt = {party: found.dealt[party] - 1 for party in self.terms.parties}
+        state = unpack(saved, DealerSaved, kind=self.kind, name=self.name, run=self._digest)
+        self._dealt = {party: state.dealt[party] - 1 for party in self.terms.parties}
 
 
 def dealer_of(
@@ -110,8 +110,8 @@ def dealer_of(
 
         def masks(owner: str, shape: Shape) -> Words:
             size = shape[0] * (shape[1] if len(shape) > 1 else 1)
-            found = np.stack([input_masks(inputs[owner], first + i, size) for i in range(count)])
-            return found.reshape(count, *shape)
+            drawn = np.stack([input_masks(inputs[owner], first + i, size) for i in range(count)])
+            return drawn.reshape(count, *shape)
 
         drawn = coins.at(first * terms.batch, count * terms.batch).batched(terms.batch)
         return blind(s, terms, layout, Deals(drawn, masks))

@@ -72,14 +72,14 @@ def build(place: Place) -> Deployment:
             f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or enrol under its name."
         )
     # Everyone refuses a run beyond the limit; only the puller tells the figures, and loads an accountant for them.
-    told = arm_figures(options, terms) if kind == PULLER or options.limit is not None else ()
+    figures = arm_figures(options, terms) if kind == PULLER or options.limit is not None else ()
     planned = checked_plan(terms)
     role, source = _role(place, options, terms, planned)
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     peers = {each: part for each, part in everyone.items() if each != name}
     return Deployment(
         role, VOCABULARY, peers, source, watch=partial(_note, place, terms, role),
-        needs=lambda: _needs(role, planned), remarks=told if kind == PULLER else (),
+        needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
     )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
 
 
 def checked_plan(terms: Terms) -> Plan:
-    """Make the plan; refuse terms whose messages no party would take, as far as can be told before making it."""
+    """Make the plan; refuse terms whose messages no party would take, as far as the terms show it before."""
     _check_size(8 * terms.arms * ModelLayout(terms.dimension).size)
     planned = plan(terms)
     rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
@@ -170,7 +170,7 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
     except MissingExtraError as error:
         if options.limit is not None:
             raise
-        return (f"what the arms show of the contexts is not told: {str(error).removeprefix(f'[{error.code}] ')}",)
+        return (f"what the arms show of the contexts is not known: {error.text}",)
     return (
         f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
         f"{terms.steps:,} steps; rewards and weights carry no noise.",
@@ -210,7 +210,7 @@ def _needs(role: Role, plan: Plan) -> set[str]:
     assert isinstance(role, Puller | Payee)
     terms = role.terms
     names = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
-    if isinstance(role, Payee) and role.told == terms.passes:
+    if isinstance(role, Payee) and role.pulled == terms.passes:
         names.discard(PULLER)
     # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
     ahead = (role.step // terms.batch + 1) // plan.passes + messages.AHEAD
@@ -346,8 +346,8 @@ def _common(federation: ContextualFederation) -> ContextualOptions:
         block = read_block(member.features, bound, scale=member.scale)
         check_block(block, blocks[0].ids_digest, size, federation.steps)
     names = tuple(member.name for member in members)
-    found = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
-    return ContextualOptions(**{**values, **found})
+    own = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
+    return ContextualOptions(**{**values, **own})
 
 
 def _check_source(name: str, entry: OutsideEntry | None, kind: type[Settings]) -> None:

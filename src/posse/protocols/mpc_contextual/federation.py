@@ -183,17 +183,17 @@ class ContextualRun(RolesRun):
         """Return rounds and bytes of a step, and what a step would take over a network of the given latency."""
         settings, terms = self.settings, self._setup.terms
         one = self._costs
-        found: Summary = {
+        summary: Summary = {
             "path": settings.path, "steps_done": steps, "rounds_a_step": one.rounds,
             "bytes_a_step_sent_by_a_party": one.sent, "bytes_a_step_dealt_to_a_party": one.dealt,
         }  # fmt: skip
         if terms.batch > 1:
-            found["model_frozen_for_steps"] = terms.batch
+            summary["model_frozen_for_steps"] = terms.batch
         if settings.latency is not None and steps:
             slowest = seconds["party"] / len(terms.parties) / steps
-            found["latency_ms"] = settings.latency
-            found["planned_seconds_a_step"] = planned_seconds(one, settings.latency, settings.bandwidth, slowest)
-        return found
+            summary["latency_ms"] = settings.latency
+            summary["planned_seconds_a_step"] = planned_seconds(one, settings.latency, settings.bandwidth, slowest)
+        return summary
 
     @cached_property
     def _costs(self) -> Any:

@@ -173,10 +173,10 @@ def earning(source: RewardSource, run: str) -> Source:
 
     async def earn(ask: Ask) -> Message:
         assert isinstance(ask, Earn)
-        found = await source.reward(run, ask.step)
-        if not (math.isfinite(found) and 0 <= found <= 1):
-            raise DataError(f"a reward must be in [0, 1], got {found} for step {ask.step}. Correct the source.")
-        return Earned(ask.step, int(to_units(found)))
+        reward = await source.reward(run, ask.step)
+        if not (math.isfinite(reward) and 0 <= reward <= 1):
+            raise DataError(f"a reward must be in [0, 1], got {reward} for step {ask.step}. Correct the source.")
+        return Earned(ask.step, int(to_units(reward)))
 
     return earn
 
@@ -197,10 +197,10 @@ class WorldArms:
 
     def at(self, step: int) -> int:
         """Return the arm of a step."""
-        found = os.pread(self._open(), ARM_BYTES, ARM_BYTES * step)
-        if len(found) != ARM_BYTES:
+        arm = os.pread(self._open(), ARM_BYTES, ARM_BYTES * step)
+        if len(arm) != ARM_BYTES:
             raise DataError(f"{self._path} has no arm of step {step + 1}. Restore it, or begin another run.")
-        return int.from_bytes(found, "little")
+        return int.from_bytes(arm, "little")
 
     def _open(self) -> int:
         if self._file is None:
@@ -271,19 +271,19 @@ def write_share(folder: Path, terms: Terms, party: str, step: int, data: bytes) 
 def read_shares(places: Path | Iterable[Path], step: int | None = None) -> Model:
     """Add up the shares of all parties: `places` are their files, or folders that hold them at any depth.
 
-    Of folders it takes the last step of which all parties have a share, or the step that is asked for.
+    Of folders it takes the last step of which all parties have a share, or the given one.
     """
-    found: dict[int, list[tuple[Path, Share]]] = {}
+    by_step: dict[int, list[tuple[Path, Share]]] = {}
     for path in _files([places] if isinstance(places, Path) else places):
         share = _read(path)
-        found.setdefault(share.step, []).append((path, share))
-    if not found:
+        by_step.setdefault(share.step, []).append((path, share))
+    if not by_step:
         raise DataError(f"no shares of a model there: {places}. They are called model-<step>.share, beside a journal.")
-    whole = [each for each, shares in found.items() if not _missing(shares)]
-    at = step if step is not None else max(whole, default=max(found))
-    if at not in found:
-        raise DataError(f"there are no shares of step {at}. There are some of {', '.join(map(str, sorted(found)))}.")
-    return _together(found[at])
+    whole = [each for each, shares in by_step.items() if not _missing(shares)]
+    at = step if step is not None else max(whole, default=max(by_step))
+    if at not in by_step:
+        raise DataError(f"there are no shares of step {at}. There are some of {', '.join(map(str, sorted(by_step)))}.")
+    return _together(by_step[at])
 
 
 def _together(shares: Sequence[tuple[Path, Share]]) -> Model:
@@ -306,10 +306,10 @@ def _missing(shares: Sequence[tuple[Path, Share]]) -> list[str]:
 
 
 def _files(places: Iterable[Path]) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for place in places:
-        found += sorted(place.rglob("model-*.share")) if place.is_dir() else [place]
-    return found
+        paths += sorted(place.rglob("model-*.share")) if place.is_dir() else [place]
+    return paths
 
 
 def _read(path: Path) -> Share:

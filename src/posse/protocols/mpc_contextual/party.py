@@ -43,7 +43,7 @@ _decode = msgspec.msgpack.Decoder(Hello | Seed | Dealt | Opening | Choice | Payo
 
 
 class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A party between two steps, and what it heard since."""
+    """A party between two steps, and the messages it has received since."""
 
     inputs: str
     """Digest of its features."""
@@ -152,9 +152,9 @@ class Party:
     @property
     def awaited(self) -> set[str]:
         """Those from whom something is still to come."""
-        found = {who for who in self._queues if self._following(who)[0] < self.terms.passes}
+        names = {who for who in self._queues if self._following(who)[0] < self.terms.passes}
         dealt = self._supply is not None and self._wanted == self._last_chunk and self._supply.whole(self._last_chunk)
-        return found if dealt else {*found, DEALER}
+        return names if dealt else {*names, DEALER}
 
     # Before the first step --------------------------------------------------------------------------------------------
 
@@ -189,10 +189,10 @@ class Party:
         if party != (sender in self._peers) or isinstance(message, Choice) != (sender == PULLER):
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
         step_, round_ = self._following(sender)
-        found = (message.step, message.round) if isinstance(message, Opening) else (message.step, round_)
-        if found != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.passes:
+        place = (message.step, message.round) if isinstance(message, Opening) else (message.step, round_)
+        if place != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.passes:
             raise ProtocolError(
-                f"'{sender}' sent round {found[1] + 1} of step {found[0] + 1}, expected {round_ + 1} of {step_ + 1}."
+                f"'{sender}' sent round {place[1] + 1} of step {place[0] + 1}, expected {round_ + 1} of {step_ + 1}."
             )
         size = self._plan.rounds[round_].expected(sender, party=party)
         if len(message.data) != size:
@@ -257,12 +257,12 @@ class Party:
         except StopIteration as end:
             self._end_step(end.value.share, actions)
             return
-        asked = session.outgoing()
-        self._expected = asked.expected
-        if asked.broadcast:
-            opening = Opening(self.step, session.rounds, asked.broadcast)
+        outgoing = session.outgoing()
+        self._expected = outgoing.expected
+        if outgoing.broadcast:
+            opening = Opening(self.step, session.rounds, outgoing.broadcast)
             actions.extend((self.name, peer, opening) for peer in self._peers)
-        actions.extend((self.name, to, Reveal(self.step, data)) for to, data in asked.reveals.items())
+        actions.extend((self.name, to, Reveal(self.step, data)) for to, data in outgoing.reveals.items())
 
     def _end_step(self, model: Words, actions: list[Action]) -> None:
         assert self._session is not None
@@ -290,7 +290,7 @@ class Party:
         )  # fmt: skip
 
     def save(self) -> dict[str, Any]:
-        """Return the state between two steps and what was heard since."""
+        """Return the state between two steps and the messages received since."""
         parts, seed, step_, model, supply, wanted, stash = self._boundary
         return pack(
             PartySaved(
@@ -303,28 +303,28 @@ class Party:
         )  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Take up what `save` returned: the state between two steps, and once more what was heard since."""
-        found = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
-        if found.inputs != self.inputs_digest:
+        """Take up what `save` returned: the state between two steps, and once more the messages received since."""
+        state = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
+        if state.inputs != self.inputs_digest:
             raise JournalError(
                 f"the features of '{self.name}' are not those that the run began with, or this is another version of "
                 "Posse. Put them back: masks may not hide two different numbers."
             )
-        if found.parts.get(self.name) != self._part:
+        if state.parts.get(self.name) != self._part:
             raise JournalError("the snapshot was made with other secrets. Keep root.key with the journal.")
         shape = (self.terms.arms, self._layout.size)
-        if len(found.model) not in (0, 8 * shape[0] * shape[1]) or set(found.stash) != set(self._queues):
+        if len(state.model) not in (0, 8 * shape[0] * shape[1]) or set(state.stash) != set(self._queues):
             raise damaged(self.kind, self.name, "its model has another size.")
-        self._parts = dict(found.parts)
-        self.step, self._wanted = found.step, found.wanted
-        self._model = np.frombuffer(found.model, np.uint64).reshape(shape) if found.model else None
-        for who, (queue, step_, round_) in found.stash.items():
+        self._parts = dict(state.parts)
+        self.step, self._wanted = state.step, state.wanted
+        self._model = np.frombuffer(state.model, np.uint64).reshape(shape) if state.model else None
+        for who, (queue, step_, round_) in state.stash.items():
             self._queues[who], self._last[who] = deque(queue), (step_, round_)
-        if found.seed is not None:
-            self._seed, self._supply = found.seed, Supply(self._plan, found.seed.tapes, self.name, self.terms.parties)
-            self._supply.load(found.step, dict(found.supply))
+        if state.seed is not None:
+            self._seed, self._supply = state.seed, Supply(self._plan, state.seed.tapes, self.name, self.terms.parties)
+            self._supply.load(state.step, dict(state.supply))
         self._ready()
         self._mark()
         self._advance([])
-        for sender, body in found.heard:
+        for sender, body in state.heard:
             self.receive(sender, _decode(body))

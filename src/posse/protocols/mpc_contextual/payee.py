@@ -17,7 +17,7 @@ from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, c
 
 
 class PayeeSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rewards of all steps so far, and how many pulls it was told of."""
+    """The rewards of all steps so far, and how many passes were pulled."""
 
     seed: Seed | None
     units: bytes
@@ -40,7 +40,7 @@ class Payee:
         self.terms, self._digest = terms, terms.digest()
         self._seed: Seed | None = None
         self._units = np.zeros(terms.steps, np.uint32)
-        self.step = self._told = 0
+        self.step = self._pulled = 0
         """Steps that were paid, and passes that were pulled."""
         self._asking = False
 
@@ -70,9 +70,9 @@ class Payee:
         return self._seed is not None
 
     @property
-    def told(self) -> int:
-        """How many passes it was told of."""
-        return self._told
+    def pulled(self) -> int:
+        """Passes whose arms were pulled."""
+        return self._pulled
 
     def start(self) -> Sequence[Action]:
         """Wait for the puller."""
@@ -86,8 +86,8 @@ class Payee:
                 raise ProtocolError("a damaged seed of the dealer's.")
             self._seed = message
             return self._ask()
-        if isinstance(message, Pulled) and sender == PULLER and message.step == self._told < self.terms.passes:
-            self._told += 1
+        if isinstance(message, Pulled) and sender == PULLER and message.step == self._pulled < self.terms.passes:
+            self._pulled += 1
             return self._ask()
         if isinstance(message, Earned) and sender == WORLD and self._asking and message.step == self.step:
             if not 0 <= message.units <= REWARD_ONE:
@@ -96,7 +96,7 @@ class Payee:
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
     def _ask(self) -> Sequence[Action]:
-        if self._asking or self._seed is None or self._told * self.terms.batch == self.step:
+        if self._asking or self._seed is None or self._pulled * self.terms.batch == self.step:
             return ()
         self._asking = True
         return (Earn(self.name, self.step),)
@@ -125,13 +125,13 @@ class Payee:
         return pack(
             PayeeSaved(
                 version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed,
-                units=self._units[: self.step].tobytes(), told=self._told, asking=self._asking,
+                units=self._units[: self.step].tobytes(), told=self._pulled, asking=self._asking,
             )
         )  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned: rewards that came in stay as they were."""
-        found = unpack(saved, PayeeSaved, kind=self.kind, name=self.name, run=self._digest)
-        units = np.frombuffer(found.units, np.uint32)
+        state = unpack(saved, PayeeSaved, kind=self.kind, name=self.name, run=self._digest)
+        units = np.frombuffer(state.units, np.uint32)
         self._units[: len(units)] = units
-        self._seed, self._told, self._asking, self.step = found.seed, found.told, found.asking, len(units)
+        self._seed, self._pulled, self._asking, self.step = state.seed, state.told, state.asking, len(units)

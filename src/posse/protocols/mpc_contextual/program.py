@@ -225,12 +225,12 @@ def _reward(s: Session, terms: Terms, deals: Deals | None) -> Masked:
 def _context(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> Masked:
     """Take in every party's features, one behind the other: (contexts, features)."""
 
-    def taken(party: str, size: int) -> Masked:
+    def block(party: str, size: int) -> Masked:
         shape = (terms.batch, size)
         own = hand.features if hand is not None and party == s.name else None
         return s.input(party, shape, lambda: _deals(deals).inputs(party, shape), own)
 
-    return s.join([taken(party, size) for party, size in zip(terms.parties, terms.features, strict=True)])
+    return s.join([block(party, size) for party, size in zip(terms.parties, terms.features, strict=True)])
 
 
 def _coin(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> tuple[Bits, Bits]:

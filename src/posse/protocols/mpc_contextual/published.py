@@ -38,7 +38,7 @@ Words = NDArray[np.uint64]
 FORMS = ("published", "recursive")
 TRUNCATIONS = ("published", "exact")
 NEWTON = {"published": 7, "recursive": 2}
-"""Newton steps of the reciprocal unless told."""
+"""Newton steps of the reciprocal unless given."""
 SHARES = 32
 """Purpose of the draws: the shares of every number that is cut, (seed, step), one attempt a number."""
 EXPONENT_SQUARINGS = 8
@@ -269,5 +269,5 @@ def simulate(
     pulled, greedy, state = np.empty(steps, np.int64), np.empty(steps, np.int64), np.zeros(3, np.int64)
     x, r = encode(features, bits), encode(rewards, bits)
     _simulate(x, r, tidy(coins), setup, inverses, sums, weights, pulled, greedy, state)
-    found = plain(rewards)[np.arange(steps), pulled]
-    return Outcome(pulled, greedy, found, decode(weights, bits), decode(inverses, bits), int(state[2]))
+    earned = plain(rewards)[np.arange(steps), pulled]
+    return Outcome(pulled, greedy, earned, decode(weights, bits), decode(inverses, bits), int(state[2]))

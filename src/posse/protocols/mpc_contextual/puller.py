@@ -141,8 +141,8 @@ class Puller:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned: arms that were chosen stay chosen."""
-        found = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
-        arms = np.frombuffer(found.arms, np.uint16)
+        state = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
+        arms = np.frombuffer(state.arms, np.uint16)
         self._arms[: len(arms)] = arms
-        self._seed, self._acting, self._passes, self.step = found.seed, found.acting, found.passes, found.step
-        self._shares = {party: list(found.shares[party]) for party in self.terms.parties}
+        self._seed, self._acting, self._passes, self.step = state.seed, state.acting, state.passes, state.step
+        self._shares = {party: list(state.shares[party]) for party in self.terms.parties}

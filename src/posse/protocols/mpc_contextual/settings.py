@@ -339,13 +339,13 @@ class ContextualOptions(MethodSettings):
     def norms(self) -> tuple[float, ...]:
         """Return the norm bound of every party; they are part of the terms where parties bring files."""
         total = sum(self.columns)
-        found = self.bounds or tuple(math.sqrt(size / total) for size in self.columns)
-        if len(found) != len(self.parties):
-            raise ConfigError(f"bounds must be one number a party, got {len(found)} for {len(self.parties)} parties.")
-        for bound in found:
+        norms = self.bounds or tuple(math.sqrt(size / total) for size in self.columns)
+        if len(norms) != len(self.parties):
+            raise ConfigError(f"bounds must be one number a party, got {len(norms)} for {len(self.parties)} parties.")
+        for bound in norms:
             check.between(0, 1, open_low=True, bound=bound)
-        check_bounds(dict(zip(self.parties, found, strict=True)))
-        return found
+        check_bounds(dict(zip(self.parties, norms, strict=True)))
+        return norms
 
     def of_world(self) -> ContextualOptions:
         """Take parties, features and arms from the simulated world."""

@@ -236,8 +236,8 @@ class Range:
 def ranges(terms: Terms) -> tuple[Range, ...]:
     """Return the bounds of everything that is truncated or compared; a quarter or a half is left for rounding.
 
-    >>> found = ranges(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
-    >>> max(found, key=lambda one: one.log2).name, round(max(one.log2 for one in found), 1)
+    >>> bounds = ranges(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
+    >>> max(bounds, key=lambda one: one.log2).name, round(max(one.log2 for one in bounds), 1)
     ('scores', 58.9)
     """
     f, score = terms.bits, largest_score(terms.steps)
@@ -273,14 +273,14 @@ def _batch(f: int) -> tuple[Range, ...]:
 
 def check_ranges(terms: Terms) -> tuple[Range, ...]:
     """Return the bounds, all of them below 2^62."""
-    found = ranges(terms)
-    for one in found:
+    bounds = ranges(terms)
+    for one in bounds:
         if one.log2 >= LIMIT:
             raise ConfigError(
                 f"{one.name} can reach 2^{one.log2:.1f} ({one.why}), and 2^{LIMIT} is the limit. Take fewer bits or "
                 "steps."
             )
-    return found
+    return bounds
 
 
 # What is protected ---------------------------------------------------------------------------------------------------
