@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
+    from posse.protocols.fed_contextual.settings import FedContextual as FedContextual
     from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
     from posse.protocols.registry import run as run
     from posse.protocols.registry import start as start
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
     "MpcContextual": "posse.protocols.mpc_contextual.settings",
+    "FedContextual": "posse.protocols.fed_contextual.settings",
     "PosseError": "posse.core.errors",
     "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",

@@ -15,7 +15,7 @@ import pytest
 from posse.cli.helptext import help_of, panel_of
 
 from posse.cli import root
-from posse.protocols.fed_contextual.settings import FedSettings
+from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
 from posse.results.record import Progress
 from tests.cli.conftest import Call, one_line
@@ -110,7 +110,7 @@ def test_runs_side_by_side_are_told_together(monkeypatch: pytest.MonkeyPatch) ->
             watch(progress)
 
     monkeypatch.setattr(run, "run_fed", stand_in)
-    asked = settings.FedSettings(clients=20, cohort=5, runs=3)
+    asked = settings.FedContextual(clients=20, cohort=5, runs=3)
     work.fed(asked, asked.check())
     assert ["runs 1 to 2 of 3" in told[0], "run 3 of 3" in told[1]] == [True, True]
 
@@ -129,7 +129,7 @@ def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
         (("--noise", "1", "--centralised"), "unweighted mean"),
         (("--policy", "greedy", "--evaluate", "softmax"), "Explore, or leave it out"),
         (("--device", "gpu"), "Use --device cpu"),
-        (("--policy", "softmx"), "policy must be"),
+        (("--policy", "softmx"), "unknown policy 'softmx'"),
         (("--rounds", "many"), "rounds must be"),
         (("--report", "nowhere/r.html"), "does not exist"),
         (("--hidden", "0"), "hidden must be at least 1"),
@@ -153,10 +153,10 @@ def test_mistakes_are_one_line(posse: Call, flags: tuple[str, ...], what: str) -
     assert what in one_line(posse(*RUN, *SMALL, *flags))
 
 
-@pytest.mark.parametrize("name", list(FedSettings.model_fields))
+@pytest.mark.parametrize("name", list(FedContextual.model_fields))
 def test_every_flag_says_what_it_is(name: str) -> None:
-    assert help_of(FedSettings, name)
-    assert panel_of(FedSettings, name)
+    assert help_of(FedContextual, name)
+    assert panel_of(FedContextual, name)
 
 
 def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flags: str) -> tuple[int, str, str]:

@@ -16,8 +16,8 @@ from posse.core.errors import DataError
 from posse.protocols.fed_contextual.flower import server_app
 from posse.protocols.fed_contextual.flower.device import first_model
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.run import run_fed
-from posse.protocols.fed_contextual.settings import FedSettings
+from posse.protocols.fed_contextual.settings import FedContextual
+from posse.protocols.registry import run as run_fed
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated
@@ -44,7 +44,7 @@ def test_run_begins_from_the_model_of_another(tmp_path: Path) -> None:
 
 def test_run_begins_from_a_state_of_the_simulator(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    run_fed(FedSettings(clients=4, rounds=2, cohort=2, deploy_every=2, keep=kept, seed=3))
+    run_fed(FedContextual(clients=4, rounds=2, cohort=2, deploy_every=2, keep=kept, seed=3))
     first = first_model(settings(tmp_path, start=str(kept / "seed-3.npz")))
     assert [np.shape(leaf) for leaf in jax.tree.leaves(first)] == [(10,), (64, 10)]
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(first))

@@ -43,7 +43,7 @@ def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> 
 def test_fleet_over_tls(tmp_path: Path) -> None:
     """One fleet for all that processes are needed for: starting it takes as much time as a dozen other tests."""
     settings = DeviceSettings(rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE)
-    fleet = Trial(tmp_path / "fleet", settings, NODES, lambda text: None)
+    fleet = Trial(tmp_path / "fleet", settings, NODES)
     try:
         fleet.start()
         fleet.submit()
@@ -128,7 +128,7 @@ def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_secure_run_over_tls(tmp_path: Path) -> None:
     settings = DeviceSettings(rounds=2, cohort=NODES, seed=7, secure=True, samples=64, timeout=PATIENCE)
-    trial = Trial(tmp_path / "fleet", settings, NODES, lambda text: None)
+    trial = Trial(tmp_path / "fleet", settings, NODES)
     try:
         trial.start()
         trial.submit()

@@ -26,7 +26,7 @@ BUILT_IN = {
     "samba": "posse.protocols.samba.system",
     "mpc-contextual": "posse.protocols.mpc_contextual.system",
     "dp-combinatorial": "posse.protocols.dp_combinatorial.system",
-    # "fed-contextual": "posse.protocols.fed_contextual.system",
+    "fed-contextual": "posse.protocols.fed_contextual.system",
 }
 GROUP = "posse.systems"
 VARIABLE = "POSSE_SYSTEMS"

@@ -9,7 +9,7 @@ pytest.importorskip("jax", reason="jax is not installed: pip install 'posse-band
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.protocols.fed_contextual.server import begin
-from posse.protocols.fed_contextual.settings import FedSettings
+from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Simulation
 from posse.protocols.fed_contextual.study import bandit
 
@@ -19,7 +19,7 @@ QUIET = 1e-9
 
 def moved(noise: float, missing: float) -> tuple[float, float]:
     """Norm of what a round without optimiser moves, and the clients that came."""
-    settings = FedSettings(
+    settings = FedContextual(
         clients=30, cohort=20, rounds=1, sampling="fixed", quantile=0, optimiser="sgd", server_rate=1.0, seed=3,
         noise=noise, missing=missing, delta=1e-3,
     )  # fmt: skip
@@ -37,7 +37,7 @@ def test_under_noise_the_divisor_does_not_tell_how_many_came() -> None:
 
 @pytest.mark.parametrize("changes", [{"noise": 1.0}, {"sampling": "poisson"}])
 def test_noise_and_coins_have_the_expected_cohort(changes: dict[str, object]) -> None:
-    settings = FedSettings.model_validate({"clients": 30, "cohort": 7, "rounds": 2, "delta": 1e-3, **changes})
+    settings = FedContextual.model_validate({"clients": 30, "cohort": 7, "rounds": 2, "delta": 1e-3, **changes})
     setup = settings.check()
     simulation = Simulation(settings, setup)
     assert bandit(simulation.job, setup.population, setup.world).rates.divisor == 7.0

@@ -20,9 +20,9 @@ from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import simulation, sources, study
 from posse.protocols.fed_contextual.levels import BOTH, NOISE, SUMS, learns, level_of
 from posse.protocols.fed_contextual.models import Model
-from posse.protocols.fed_contextual.run import run_fed
-from posse.protocols.fed_contextual.settings import FedSettings
+from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.study import Own
+from posse.protocols.registry import run as run_fed
 from posse.results.record import Interrupted, Progress, Record
 from tests.protocols.fed_contextual.toys import population, questions
 
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"clients": 20, "rounds": 8, "cohort": 5, "deploy_every"
 
 
 def run(**changes: Any) -> Record:
-    return run_fed(FedSettings(**{**SMALL, **changes}))
+    return run_fed(FedContextual(**{**SMALL, **changes}))
 
 
 def test_a_record_holds_running_sums_and_says_what_was_used() -> None:
@@ -70,7 +70,7 @@ def test_it_learns() -> None:
 @pytest.mark.parametrize("at", [1, 5])
 def test_a_run_taken_up_again_gives_the_same_curve(tmp_path: Path, at: int) -> None:
     whole = run(runs=2)
-    kept = FedSettings(**SMALL, runs=2, keep=tmp_path / "kept")
+    kept = FedContextual(**SMALL, runs=2, keep=tmp_path / "kept")
 
     def stop(progress: Progress) -> None:
         if progress.run == 1 and progress.fraction >= 0.5 + at / 16:
@@ -114,14 +114,14 @@ def test_an_interrupted_first_run_is_recorded_as_far_as_it_came() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as stopped:
-        run_fed(FedSettings(**SMALL, noise=1.0), watch=stop)
+        run_fed(FedContextual(**SMALL, noise=1.0), watch=stop)
     record = stopped.value.record
     assert record.steps.tolist() == [1, 2, 3, 4]
     assert [entry["releases"] for entry in record.privacy] == [4, 4]
 
 
 def test_training_stops_when_the_budget_is_spent() -> None:
-    asked = FedSettings(**SMALL, noise=1.0, limit=6.0)
+    asked = FedContextual(**SMALL, noise=1.0, limit=6.0)
     record = run_fed(asked)
     done = record.summary["rounds_done"]
     assert 1 <= int(done) < 8
@@ -133,14 +133,14 @@ def test_training_stops_when_the_budget_is_spent() -> None:
     assert asked.check().mechanism.epsilon(int(done) + 1, 1e-6) > 6  # type: ignore[union-attr]
     assert record.config["sampling"] == "poisson"
     assert any("carry no noise" in one for one in pld["not_covered"])  # type: ignore[union-attr]
-    free = run_fed(FedSettings(**SMALL, noise=1.0))
+    free = run_fed(FedContextual(**SMALL, noise=1.0))
     assert free.reward[:, : int(done)].tobytes() == record.reward.tobytes()
     assert "stopped" not in free.summary
 
 
 def test_no_round_at_all_is_refused_before_it_begins() -> None:
     with pytest.raises(BudgetError, match="not even one round fits the limit"):
-        FedSettings(**SMALL, noise=0.5, limit=0.01).check()
+        FedContextual(**SMALL, noise=0.5, limit=0.01).check()
 
 
 def test_cohorts_of_fixed_size_have_their_own_figure() -> None:
@@ -152,7 +152,7 @@ def test_cohorts_of_fixed_size_have_their_own_figure() -> None:
 
 def test_figures_come_without_warnings_of_orders_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", "absl"):
-        made = FedSettings(**SMALL, noise=0.796844).check().mechanism
+        made = FedContextual(**SMALL, noise=0.796844).check().mechanism
         assert made is not None
         assert made.epsilon(3, 1e-6, "rdp") > 0
         logging.getLogger("absl").warning("something else")
@@ -168,7 +168,7 @@ def test_levels_round_updates() -> None:
 
 def test_rounding_counts_against_the_noise() -> None:
     assert [level_of(1.0, 0), level_of(1.0, 99)] == [NOISE, BOTH]
-    made = FedSettings(**SMALL, noise=1.0, levels=100).check().mechanism
+    made = FedContextual(**SMALL, noise=1.0, levels=100).check().mechanism
     assert made is not None
     assert made.noise == pytest.approx(1 / (1 + 650**0.5 / 100))
 
@@ -183,7 +183,7 @@ def test_a_network_has_the_sizes_asked_for(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (12, 16, 16)).astype(np.uint8)
     small = Population("images", ("a", "b"), np.arange(0, 13, 2), images, rng.integers(0, 2, 12).astype(np.int32))
-    asked = FedSettings(rounds=1, cohort=2, hidden=6, channels=(2, 3))
+    asked = FedContextual(rounds=1, cohort=2, hidden=6, channels=(2, 3))
     record = run_fed(asked, population=small)
     assert record.config["model"] == "cnn"
     assert record.summary["parameters"] == (9 * 2 + 2) + (18 * 3 + 3) + (36 * 3 * 6 + 6) + (6 * 2 + 2)
@@ -224,10 +224,10 @@ def test_pretraining_under_noise_is_said_not_to_be_covered() -> None:
 
 def test_tags_have_a_bag_of_words(tmp_path: Path) -> None:
     save(questions(), tmp_path / "q.npz")
-    record = run_fed(FedSettings(data="prepared", file=tmp_path / "q.npz", rounds=2, cohort=4))
+    record = run_fed(FedContextual(data="prepared", file=tmp_path / "q.npz", rounds=2, cohort=4))
     assert record.config["model"] == "bag-of-words"
     with pytest.raises(ConfigError, match="bags of words"):
-        FedSettings(data="prepared", file=tmp_path / "q.npz", cohort=4, model="linear").check()
+        FedContextual(data="prepared", file=tmp_path / "q.npz", cohort=4, model="linear").check()
 
 
 def test_another_policy_is_estimated_from_logs() -> None:
@@ -241,7 +241,7 @@ def test_another_policy_is_estimated_from_logs() -> None:
 
 
 def test_errors_of_several_estimates_are_combined() -> None:
-    some = FedSettings(**{**SMALL, "cohort": 10, "evaluate": "greedy"})
+    some = FedContextual(**{**SMALL, "cohort": 10, "evaluate": "greedy"})
     split = some.population()  # of the first seed, for all runs of a record
     asked = ({}, {"seed": 1}, {"runs": 2})
     one, two, both = (run_fed(some.model_copy(update=more), population=split).summary for more in asked)
@@ -260,17 +260,17 @@ def times(scale: float) -> Population:
 
 
 def test_a_rate_left_out_follows_the_inputs_of_a_linear_model() -> None:
-    small, large = (FedSettings(cohort=4).check(population=times(scale)) for scale in (0.01, 1000.0))
+    small, large = (FedContextual(cohort=4).check(population=times(scale)) for scale in (0.01, 1000.0))
     norm = float((np.asarray(times(1000.0).inputs, float) ** 2).sum(axis=1).mean())
     assert small.client_rate == 0.1
     assert large.client_rate == pytest.approx(0.5 / norm, rel=0.05)
-    assert FedSettings(cohort=4, client_rate=0.3).check(population=times(1000.0)).client_rate == 0.3
-    assert FedSettings(cohort=4).check(population=questions()).client_rate == 0.1
-    assert FedSettings(cohort=4).check(Own(wide(), None), times(1000.0)).client_rate == 0.1
+    assert FedContextual(cohort=4, client_rate=0.3).check(population=times(1000.0)).client_rate == 0.3
+    assert FedContextual(cohort=4).check(population=questions()).client_rate == 0.1
+    assert FedContextual(cohort=4).check(Own(wide(), None), times(1000.0)).client_rate == 0.1
 
 
 def test_rates_and_features_that_are_too_large_are_told() -> None:
-    asked = FedSettings(rounds=60, cohort=8, deploy_every=2, batch=4, server_rate=0.05)
+    asked = FedContextual(rounds=60, cohort=8, deploy_every=2, batch=4, server_rate=0.05)
     told = run_fed(asked, population=times(1.0)).summary
     assert float(told["average_reward_last_tenth"]) > 0.9
     assert not {"diverged", "large_inputs"} & set(told)
@@ -293,7 +293,9 @@ def test_a_model_that_was_never_deployed_and_a_clip_too_wide_are_told() -> None:
 def test_the_rewards_without_a_model_follow_a_world_that_drifts() -> None:
     still, moving = (run(rounds=2, **some).summary for some in ({}, {"drift": "values", "drift_share": 1.0}))
     assert float(moving["best_fixed_reward"]) < float(still["best_fixed_reward"])
-    assert "chance_reward" not in run_fed(FedSettings(rounds=2, cohort=4), population=population(), pay=by_sign).summary
+    assert (
+        "chance_reward" not in run_fed(FedContextual(rounds=2, cohort=4), population=population(), pay=by_sign).summary
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +336,7 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
         ({"device": "gpu"}, "sees no gpu here"),
         ({"missing": 1.0}, "somebody must answer"),
         ({"data": "own"}, "needs a CSV file"),
-        ({"policy": "ucb"}, "policy must be"),
+        ({"policy": "ucb"}, "unknown policy 'ucb'"),
         ({"hidden": 0}, "hidden must be at least 1"),
         ({"hidden": 64}, "hidden applies to the cnn, got 64 for model linear"),
         ({"channels": (0, 4)}, "channels must be two numbers of at least 1, such as 16,32, got 0,4"),
@@ -359,7 +361,7 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
 )
 def test_mistakes_are_one_line(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(PosseError, match=what) as error:
-        FedSettings(**{**SMALL, **changes}).check()
+        FedContextual(**{**SMALL, **changes}).check()
     assert "\n" not in str(error.value)
 
 
@@ -373,21 +375,23 @@ def test_mistakes_are_one_line(changes: dict[str, Any], what: str) -> None:
 def test_files_that_do_not_fit(tmp_path: Path, text: str, what: str) -> None:
     (tmp_path / "own.csv").write_text(text)
     with pytest.raises(PosseError, match=what):
-        FedSettings(data="own", file=tmp_path / "own.csv", cohort=1).check()
+        FedContextual(data="own", file=tmp_path / "own.csv", cohort=1).check()
 
 
 def test_no_column_of_clients_means_dirichlet_clients(tmp_path: Path) -> None:
     rows = "".join(f"{'ab'[at % 2]},{at}\n" for at in range(40))
     (tmp_path / "own.csv").write_text("label,x\n" + rows)
-    asked = FedSettings(data="own", file=tmp_path / "own.csv", client_column="none", clients=4, cohort=2)
+    asked = FedContextual(data="own", file=tmp_path / "own.csv", client_column="none", clients=4, cohort=2)
     assert asked.client_column is None
     assert asked.check().population.clients == 4
 
 
 def test_arrays_that_were_not_prepared_name_what_prepares_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "plain.npz", x=np.zeros((4, 2)), y=np.zeros(4), client=np.zeros(4))
-    with pytest.raises(DataError, match=r"holds x, y, client and no header.*posse\.problems\.prepared\.save"):
-        FedSettings(data="prepared", file=tmp_path / "plain.npz", cohort=1).check()
+    with pytest.raises(
+        DataError, match=r"holds x, y, client and no header.*posse\.problems\.populations\.prepared\.save"
+    ):
+        FedContextual(data="prepared", file=tmp_path / "plain.npz", cohort=1).check()
 
 
 @pytest.mark.parametrize(
@@ -405,7 +409,7 @@ def test_prepared_files_are_looked_at_again(tmp_path: Path, field: str, value: A
     damaged = Population("damaged", ("a", "b"), **{**arrays, field: value}, checked=True)  # type: ignore[arg-type]
     save(damaged, tmp_path / "damaged.npz")
     with pytest.raises(DataError, match=what):
-        FedSettings(data="prepared", file=tmp_path / "damaged.npz", cohort=2).check()
+        FedContextual(data="prepared", file=tmp_path / "damaged.npz", cohort=2).check()
 
 
 @pytest.mark.parametrize("rates", [{"client_rate": 1e38}, {"server_rate": 1e38}])
@@ -418,7 +422,7 @@ def test_a_model_that_diverges_is_told(rates: dict[str, float]) -> None:
 def test_a_missing_extra_names_its_command(monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'posse-bandits\[{extra}\]'"):
-        FedSettings(**SMALL, optimiser="optax-adam", noise=1.0).check()
+        FedContextual(**SMALL, optimiser="optax-adam", noise=1.0).check()
 
 
 def test_settings_need_no_jax() -> None:
@@ -426,7 +430,7 @@ def test_settings_need_no_jax() -> None:
 
     program = (
         "import sys; sys.modules['jax'] = None; "
-        "from posse.protocols.fed_contextual.settings import FedSettings; print(FedSettings().rounds)"
+        "from posse.protocols.fed_contextual.settings import FedContextual; print(FedContextual().horizon)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "200", done.stderr
@@ -434,7 +438,7 @@ def test_settings_need_no_jax() -> None:
 
 def test_a_record_goes_through_json(tmp_path: Path) -> None:
     save(population(), tmp_path / "toy.npz")
-    record = run_fed(FedSettings(data="prepared", file=tmp_path / "toy.npz", rounds=2, cohort=4, noise=1.0))
+    record = run_fed(FedContextual(data="prepared", file=tmp_path / "toy.npz", rounds=2, cohort=4, noise=1.0))
     assert json.loads(json.dumps(record.metadata()))["kind"] == "fed-contextual"
 
 
@@ -460,7 +464,7 @@ def test_runs_side_by_side_are_the_runs_one_after_the_other(
     alone = run(runs=3, **changes)
     request.getfixturevalue("side_by_side")
     seen: list[Progress] = []
-    side = run_fed(FedSettings(**{**SMALL, "runs": 3, **changes}), watch=seen.append)
+    side = run_fed(FedContextual(**{**SMALL, "runs": 3, **changes}), watch=seen.append)
     assert [(one.run, one.together, one.fraction) for one in seen] == [
         (low, size, pytest.approx((low + size * upto / 8) / 3)) for low, size in ((0, 2), (2, 1)) for upto in (3, 6, 8)
     ]
@@ -474,7 +478,7 @@ def test_runs_side_by_side_are_the_runs_one_after_the_other(
 @pytest.mark.usefixtures("side_by_side")
 def test_runs_side_by_side_go_on_bit_for_bit(tmp_path: Path) -> None:
     whole = run(runs=2)
-    kept = FedSettings(**SMALL, runs=2, keep=tmp_path)
+    kept = FedContextual(**SMALL, runs=2, keep=tmp_path)
 
     def stop(progress: Progress) -> None:
         if progress.fraction >= 0.5:
@@ -544,7 +548,7 @@ def by_sign(x: jax.Array, y: jax.Array, arms: jax.Array) -> jax.Array:
 @pytest.mark.parametrize("memory", [1 << 30, 0])
 def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MEMORY", {"cpu": memory})
-    asked = FedSettings(rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05)
+    asked = FedContextual(rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05)
     record = run_fed(asked, population=population(), model=wide(), pay=by_sign)
     assert (record.config["model"], record.summary["parameters"]) == ("own", 5 * 16 + 16 * 3)
     assert record.problem["name"] == "toy"
@@ -571,4 +575,4 @@ def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.Monk
 )
 def test_what_does_not_fit_a_users_own(changes: dict[str, Any], own: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        run_fed(FedSettings(**{"cohort": 4, **changes}), population=population(), **own)
+        run_fed(FedContextual(**{"cohort": 4, **changes}), population=population(), **own)

@@ -1,13 +1,22 @@
-"""What is protected and what is not, in sentences that every record and report prints."""
+"""What is protected and what is not, in sentences that records and reports print; and what rounds under noise prove.
+
+Also `posse budget sampled`: the figures of planned rounds, or the noise that an epsilon needs.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from posse.privacy.dp.sampled import Accountant, SampledGaussian
+from posse.core import check
+from posse.core.errors import ConfigError
+from posse.core.settings import Settings
+from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
+from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
+from posse.protocols.base import Level, Section
+from posse.results import words
 from posse.results.naming import PLAIN
 
 SUMS = "secure-sums"
@@ -31,22 +40,25 @@ def level_of(noise: float, levels: int) -> str:
 def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What each role learns in a run of this configuration, one sentence each.
 
+    `masked` stands in the configuration of a run on devices, whose sums were under masks or not.
+
     >>> learns({"levels": 65536})[1][:58]
     'The server learns the sum of the updates of a round and no'
     """
     if config.get("centralised"):
         return ("One place holds all samples of a round, and learns everything: this is the centralised baseline.",)
-    if config.get("levels"):
+    fleet, server = "masked" in config, "The server learns every device's clipped update, and which device sent it."
+    if config.get("masked"):
+        server = "The server learns the sum of the updates of a round and no single one."
+    elif config.get("levels") and not fleet:
         server = (
             "The server learns the sum of the updates of a round and no single one, once the sums are masked "
             "(posse.privacy.aggregation, posse devices --secure); in this simulation they are rounded, not masked."
         )
-    else:
-        server = "The server learns every device's clipped update, and which device sent it."
+    counts = " This record also counts the decisions for each arm, over all devices, which a fleet does not."
     return (
         "A device keeps its contexts, arms, rewards and probabilities; what leaves it is one clipped update for every "
-        "round it takes part in, and sums of its rewards, probabilities and samples. This record also counts the "
-        "decisions for each arm, over all devices, which a fleet does not.",
+        f"round it takes part in, and sums of its rewards, probabilities and samples.{'' if fleet else counts}",
         server,
         "Whoever is given the model sees it after every deployment"
         + (", under the noise of every round." if config.get("noise") else "."),
@@ -55,22 +67,43 @@ def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What is not protected, one sentence each."""
+    fleet = "masked" in config
+    hidden = config["masked"] if fleet else config.get("levels")
     out = [] if config.get("noise") else ["The model carries no noise: it can tell what a device's samples were."]
     if config.get("noise"):
         out.append("The server adds the noise, and sees the sum of a round before it does.")
-    if not config.get("levels"):
+    if not hidden:
         out.append("Updates reach the server as they are: an update can tell the samples it was learnt from.")
     if config.get("noise") and config.get("scenario", "scratch") != "scratch":
         out.append("Pre-training carries no noise: the figures do not cover the clients it is on.")
+    measured = "probabilities and samples" if fleet else "probabilities, samples and decisions for each arm"
+    drawn = "The run was drawn from a seed, which is in the record: draws can be repeated, and noise taken off."
+    seeded = "This is a simulation: its world seed is in the record, and with it all noise can be taken off."
+    last = () if fleet and config.get("seed", -1) < 0 else (drawn if fleet else seeded,)
     return (
         *out,
-        "Rewards, probabilities, samples and decisions for each arm are summed without noise, and this record shows "
-        "them.",
+        f"Rewards, {measured} are summed without noise, and this record shows them.",
         "An arm that a device shows to others tells about its context.",
         "Which devices take part in a round, and when, is known to the server.",
         "Devices that send wrong updates can falsify the model; clipping bounds each, and nothing finds them.",
-        "This is a simulation: its world seed is in the record, and with it all noise can be taken off.",
+        *last,
     )
+
+
+LEVELS = tuple(
+    Level(
+        name,
+        summary,
+        lambda settings: learns(settings.resolved()),
+        lambda settings: leaks(settings.resolved()),
+    )
+    for name, summary in (
+        (PLAIN, "contexts and logs stay on devices; the server sees every clipped update"),
+        (SUMS, "updates rounded as masks need them: on devices, the server sees their sum alone"),
+        (NOISE, "normal noise on the sum of a round, accounted for; the server sees every clipped update"),
+        (BOTH, "noise on sums of which the server, on devices, sees no part"),
+    )
+)
 
 
 def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -97,3 +130,72 @@ def proved(
         entry = replace(made, not_covered=(*made.not_covered, *more)).entry()
         entries.append({**entry, "noise_multiplier": counted})
     return entries
+
+
+class SampledSettings(Settings):
+    """Rounds of federated training: how many devices, how many of them a round, and noise or what it shall prove."""
+
+    clients: int = 342_477
+    """Devices in all."""
+    cohort: int = 64
+    """Devices of a round; the expected number where they are drawn by coins."""
+    rounds: int = 1600
+    """Rounds of training."""
+    noise: float | None = None
+    """Noise multiplier there is: standard deviation of the noise on a round's sum, in clipping norms (default: 0.7)."""
+    epsilon: float | None = None
+    """Epsilon that all rounds together may cost, with delta: gives the least noise instead."""
+    delta: float = 1e-6
+    """Delta of the figures; below 1 / clients."""
+    sampling: Literal["poisson", "fixed", "both"] = "both"
+    """How devices are drawn: each by a coin of its own (poisson), or so many without replacement (fixed)."""
+
+    def proved(self) -> list[tuple[float, Guarantee]]:
+        """Return noise and what it proves, by sampling and accountant."""
+        check.at_least(1, rounds=self.rounds)
+        check.at_least(1, clients=self.clients)
+        check_delta(self.delta)
+        if self.noise is not None and self.epsilon is not None:
+            raise ConfigError("give noise or epsilon, not both: noise is what epsilon would make.")
+        if self.delta * self.clients >= 1:
+            raise ConfigError(
+                f"delta must be below 1 / clients = {1 / self.clients:.3g}, got {self.delta:g}: a larger one allows to "
+                "publish a device's data whole. Lower it."
+            )
+        every: tuple[tuple[Literal["poisson", "fixed"], Accountant], ...] = (
+            ("poisson", "rdp"), ("poisson", "pld"), ("fixed", "rdp"),
+        )  # fmt: skip
+        return [self._one(*one) for one in every if self.sampling in (one[0], "both")]
+
+    def _one(self, sampling: Literal["poisson", "fixed"], accountant: Accountant) -> tuple[float, Guarantee]:
+        noise = 0.7 if self.noise is None else self.noise
+        made = SampledGaussian(self.clients, self.cohort, noise, sampling)  # a mistake is found before any search
+        if self.epsilon is not None:
+            budget = Budget(self.epsilon, self.delta)
+            noise = noise_for(budget, self.clients, self.cohort, self.rounds, sampling, accountant)
+            made = SampledGaussian(self.clients, self.cohort, noise, sampling)
+        return noise, made.guarantee(self.rounds, self.delta, accountant)
+
+
+def show_sampled(settings: SampledSettings) -> Iterator[Section]:
+    """Say what rounds of federated training prove under noise, or the noise that an epsilon needs."""
+    proofs = settings.proved()
+    rounds, devices = words.count(settings.rounds, "round"), words.count(settings.clients, "device")
+    aim = "" if settings.epsilon is None else f", noise for epsilon {settings.epsilon:g} at delta {settings.delta:g}"
+    rows = tuple(
+        (words.number(noise, 4), made.figure, made.sampling, made.adjacency.partition(":")[0], made.accountant)
+        for noise, made in proofs
+    )
+    yield Section(
+        f"{rounds} of {settings.cohort:,} out of {devices}{aim}",
+        ("noise", "(epsilon, delta)", "sampling", "adjacency", "accountant"), rows, numeric=(0,),
+        data={"figures": [{"noise": noise, **made.entry()} for noise, made in proofs]},
+    )  # fmt: skip
+    facts = [
+        text
+        for _, made in proofs
+        for text in (f"covers {made.covers}", f"unit {made.unit}; {made.adjacency}; composition {made.composition}")
+    ]
+    drawn = "A figure holds for the way of drawing devices that stands beside it, and for no other."
+    yield Section("What the figures are of", notes=(*dict.fromkeys(facts), drawn))
+    yield Section("Not covered", notes=tuple(proofs[0][1].not_covered))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.privacy.dp.sampled import Accountant
-from posse.protocols.fed_contextual.levels import leaks, level_of, not_covered, proved
+from posse.protocols.base import Section, System
+from posse.protocols.fed_contextual.levels import not_covered, proved
 from posse.protocols.fed_contextual.remarks import (
+    REMARKS,
     baselines,
     diverged,
     large_inputs,
@@ -20,16 +23,14 @@ from posse.protocols.fed_contextual.remarks import (
     wide_clip,
 )
 from posse.protocols.fed_contextual.server import Measured
-from posse.protocols.fed_contextual.settings import FedSettings, Setup
+from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.training import joined
+from posse.results import words
 from posse.results.record import Record, points_of
 from posse.results.values import JSON, plain_dict
 
 Floats = NDArray[np.float64]
 Summary = dict[str, str | float | int]
-
-KIND = "fed-contextual"
-WORDS = {"step": "round", "pull": "decision", "party": "device"}
 
 
 @dataclass
@@ -68,23 +69,29 @@ class Clock:
 
 
 def record_of(
-    settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float, status: str
-) -> Record:
-    """Make the record; of an interrupted one only the runs that came furthest count."""
+    system: System, settings: FedContextual, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float,
+    status: str,
+) -> Record:  # fmt: skip
+    """Make the record; of one that is not finished only the runs that came furthest count."""
     kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
     done = max((outcome.rounds for outcome in outcomes), default=0)
     outcomes = [outcome for outcome in outcomes if outcome.rounds == done > 0]
     points = points_of(setup.rounds, settings.points)
     points = points[points <= done]
     curves = [outcome.column("reward")[:done].cumsum()[points - 1] for outcome in outcomes]
-    config = _config(settings, setup)
+    summary = {**_summary(settings, setup, outcomes, clock), **({"rounds_kept": kept} if kept else {})}
+    more: dict[str, Any] = {"warnings": [str(summary[key]) for key in REMARKS if key in summary]}
+    if "stopped" in summary:
+        more["stopped"] = f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
+    if kept:
+        more["resume"] = f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
     return Record(
-        kind=KIND,
-        config=config,
+        kind=system.name,
+        config=_config(settings, setup),
         problem={**plain_dict(setup.population.describe(), "problem"), "names": list(setup.population.arms),
-                 "words": dict(WORDS)},
-        level=level_of(settings.noise, settings.levels),
-        leaks=leaks(config),
+                 "words": dict(system.words)},
+        level=system.level_of(settings),
+        leaks=system.not_protected(settings),
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,
         reward=np.array(curves).reshape(len(outcomes), len(points)),
@@ -93,10 +100,48 @@ def record_of(
         status=status,
         privacy=_privacy(settings, setup, done),
         seconds=seconds,
-        summary={
-            **_summary(settings, setup, outcomes, clock), **({"rounds_kept": kept} if kept else {}),
-        },
+        summary=summary,
+        show=system.show(settings, sections_of(summary, len(outcomes)), **more),
     )  # fmt: skip
+
+
+_ROWS = (
+    ("average reward", "average_reward"), ("the same, last tenth of the rounds", "average_reward_last_tenth"),
+    ("an arm at random would earn", "chance_reward"), ("the best fixed arm would earn", "best_fixed_reward"),
+    ("mean probability of the chosen arm", "average_probability"), ("decisions", "samples"),
+    ("rounds", "rounds_done"), ("clip norm at the end", "clip_norm"),
+    ("share of updates within the clip", "within_clip"), ("rounds a second", "rounds_a_second"),
+)  # fmt: skip
+
+
+def sections_of(summary: Mapping[str, Any], runs: int) -> list[Section]:
+    """What a summary says, as tables: what was earned a decision, and what another policy would earn."""
+    rows = [(name, words.number(summary[key], 4)) for name, key in _ROWS if key in summary]
+    if "average_reward_smallest" in summary:
+        low, high = (words.number(summary[f"average_reward_{which}"], 4) for which in ("smallest", "largest"))
+        rows.insert(1, ("its smallest to largest run", f"{low} to {high}"))
+    if isinstance(size := summary.get("bytes_an_update"), int):
+        rows.append(("an update, or the model", words.size(size)))
+    notes = (
+        "Earned: mean of the runs ± its standard error, over cohorts, arms, order and noise, not over the split. "
+        "All else: over all runs together.",
+    )  # fmt: skip
+    made = [Section("Learning", ("", ""), tuple(rows), notes if runs > 1 else (), (1,))]
+    if "estimated_reward" in summary:
+        value = words.plus_minus(summary["estimated_reward"], summary["estimated_reward_error"])
+        each = f" of {runs} runs" if runs > 1 else ""
+        decisions, devices = (words.number(summary[f"estimated_{what}"]) for what in ("decisions", "devices"))
+        based = f"from {decisions} decisions{each} on {devices} devices"
+        effective = f"effective sample size {summary['estimated_effective']:,.0f}"
+        note = (
+            f"On devices' own contexts {summary['evaluated']} with the deployed model would earn {value} a decision "
+            f"(SNIPS; ± a standard error; {based}, {effective})."
+        )
+        made.append(Section("", notes=(note,)))
+    if "estimate_refused" in summary:
+        note = f"What {summary['evaluated']} would earn cannot be estimated: {summary['estimate_refused']}"
+        made.append(Section("", notes=(note,)))
+    return made
 
 
 def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
@@ -106,7 +151,7 @@ def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
     return np.array(known) if known and len(known) == len(counts) else np.zeros((len(outcomes), 0), np.int64)
 
 
-def _privacy(settings: FedSettings, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
+def _privacy(settings: FedContextual, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
     """Return what the rounds of a run prove: by the ledger's accountant, and by RDP where that is another."""
     made = setup.mechanism
     if made is None or not done:
@@ -116,7 +161,7 @@ def _privacy(settings: FedSettings, setup: Setup, done: int) -> tuple[Mapping[st
     return tuple(plain_dict(entry, "guarantee") for entry in entries)
 
 
-def _config(settings: FedSettings, setup: Setup) -> dict[str, JSON]:
+def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
     """Every setting with the value that was used."""
     chosen = settings.exploration()
     parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))
@@ -129,12 +174,12 @@ def _config(settings: FedSettings, setup: Setup) -> dict[str, JSON]:
         "sampling": setup.sampling,
         "quantile": setup.quantile,
         "pretrained": setup.world.pretrained,
-        "budget": setup.rounds,
+        "horizon": setup.rounds,
         "policy": {"name": chosen.name, **parameters},
     }
 
 
-def _summary(settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock: Clock) -> Summary:
+def _summary(settings: FedContextual, setup: Setup, outcomes: list[Outcome], clock: Clock) -> Summary:
     """Return averages over all runs, and why training stopped where it was before its time."""
     samples = sum(float(outcome.column("samples").sum()) for outcome in outcomes)
     summary: Summary = {
@@ -156,9 +201,9 @@ def _summary(settings: FedSettings, setup: Setup, outcomes: list[Outcome], clock
         summary["within_clip"] = float(np.mean([one.column("within").mean() for one in outcomes]))
     if clock.wall:
         summary["rounds_a_second"] = clock.rounds / clock.wall
-    if setup.rounds < settings.rounds and all(one.rounds == setup.rounds for one in outcomes):
+    if setup.rounds < settings.horizon and all(one.rounds == setup.rounds for one in outcomes):
         budget = f"({settings.limit:g}, {settings.delta:g})"
-        summary["stopped"] = f"privacy budget {budget} spent after {setup.rounds} of {settings.rounds} rounds"
+        summary["stopped"] = f"privacy budget {budget} spent after {setup.rounds} of {settings.horizon} rounds"
     return {**summary, **_remarks(settings, setup, outcomes), **_estimates(settings, outcomes)}
 
 
@@ -170,7 +215,7 @@ def _each_run(outcomes: list[Outcome]) -> Summary:
     return {"average_reward_smallest": min(each), "average_reward_largest": max(each)}
 
 
-def _without_model(settings: FedSettings, setup: Setup, outcomes: list[Outcome]) -> Summary:
+def _without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return what is earned without a model; rewards of a user's own are known for chosen arms alone."""
     if setup.own.pay is not None:
         return {}
@@ -179,7 +224,7 @@ def _without_model(settings: FedSettings, setup: Setup, outcomes: list[Outcome])
     return {"chance_reward": found.chance, "best_fixed_reward": found.best, "best_fixed_arm": found.arm}
 
 
-def _remarks(settings: FedSettings, setup: Setup, outcomes: list[Outcome]) -> Summary:
+def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return signs that runs did not do what was meant; of several runs, of the first that shows one."""
     large = large_inputs(squared_norm(setup.population, setup.model), settings.optimiser)
     summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
@@ -207,7 +252,7 @@ def _last_tenth(outcomes: list[Outcome]) -> float:
     return float(sums[0] / max(1.0, sums[1]))
 
 
-def _estimates(settings: FedSettings, outcomes: list[Outcome]) -> Summary:
+def _estimates(settings: FedContextual, outcomes: list[Outcome]) -> Summary:
     """Return what another policy would earn: the mean over runs, with the standard error of that mean."""
     from posse.policies.evaluation.offline import Estimate
 

@@ -6,7 +6,6 @@ model do not grow; the rest are remarks, one sentence each, for whoever shows a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -153,8 +152,3 @@ def large_inputs(squared: float, optimiser: str) -> str | None:
         f"features are large (mean squared norm {squared:.3g}), and {optimiser}'s steps do not shrink with them. Scale "
         "them to about 1."
     )
-
-
-def remarks_of(summary: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the sentences that a record's summary holds."""
-    return tuple(str(summary[key]) for key in REMARKS if key in summary)

@@ -1,30 +1,64 @@
-"""A run from its settings to its record: cohorts of simulated devices, one server, one model."""
+"""A run of fed-contextual that goes forward: cohorts of simulated devices, one server, one model.
+
+A step is a round. The parties are the server and the cohort: single devices are worked on inside one compiled program
+and leave no messages behind, so a view has two entries a round, with the bytes that a fleet would move.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 
+from posse.core import check
+from posse.core.errors import ConfigError
 from posse.core.interrupts import held
-from posse.policies.contextual.explorations import EXPLORATIONS
+from posse.core.roles import Entry, Message, View
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
-from posse.protocols.fed_contextual.models import Model, write_model
+from posse.protocols.base import Run, System
+from posse.protocols.fed_contextual.cohorts import cohort_of
+from posse.protocols.fed_contextual.models import Model, leaves_of, write_model
 from posse.protocols.fed_contextual.record import Clock, Outcome, record_of
-from posse.protocols.fed_contextual.server import Measured, State, begin
-from posse.protocols.fed_contextual.settings import FedSettings, Setup
+from posse.protocols.fed_contextual.server import State, begin
+from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
-from posse.protocols.fed_contextual.study import Own
+from posse.protocols.fed_contextual.study import NOTHING, Own
 from posse.protocols.fed_contextual.tasks import OwnPay
-from posse.results.record import Interrupted, Progress, Record, Watch
+from posse.results.record import Progress, Record, Watch
+
+SERVER, COHORT = PARTIES = ("server", "cohort")
+
+
+class Order(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """What the server sends to every device of a round: the model, the deployed one where it differs, the norm."""
+
+    round: int
+    deployment: int
+    limit: float
+    devices: int
+
+
+class Answers(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """What the devices of a round send together: clipped updates, and sums of what they measured."""
+
+    round: int
+    devices: int
+    samples: int
+    reward: float
+    probability: float
+    within: float
+    moved: float
+    """Norm of the mean update."""
 
 
 @dataclass
-class Going:
-    """A run on its way: where it stands, and what it may still spend."""
+class Seed:
+    """One seed on its way: what its rounds showed, where it stands, and what it may still spend."""
 
     outcome: Outcome
     state: State
@@ -35,140 +69,255 @@ class Going:
         """Rounds done."""
         return int(self.state.round)
 
-    def advance(self, state: State, some: Measured) -> None:
-        """Go on to a later state."""
-        self.state = state
-        self.outcome.add(some)
 
+class FedRun(Run):
+    """Rounds of simulated devices; several seeds go side by side on a GPU, and one after the other on a CPU."""
 
-def run_fed(
-    settings: FedSettings, *, watch: Watch | None = None, setup: Setup | None = None,
-    population: Population | None = None, model: Model | None = None, pay: OwnPay | None = None,
-) -> Record:  # fmt: skip
-    """Run the bandit of the settings once a seed, and record it.
+    unit = "round"
+    settings: FedContextual
 
-    `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
-    contexts) and `pay` (rewards from contexts, labels and arms) are a user's own, instead of the settings'. `setup` is
-    what `settings.check()` gave, if at hand.
+    def __init__(
+        self, system: System, settings: FedContextual, seeds: Sequence[int] | None = None, *,
+        population: Population | None = None, model: Model | None = None, pay: OwnPay | None = None,
+    ) -> None:  # fmt: skip
+        """Begin a run.
 
-    >>> record = run_fed(FedSettings(clients=20, rounds=4, cohort=5, deploy_every=2))
-    >>> record.steps.tolist(), record.level, record.summary["rounds_done"]
-    ([1, 2, 3, 4], 'plain', 4)
-    """
-    setup = settings.check(Own(model, pay), population) if setup is None else setup
-    outcomes: list[Outcome] = []
-    clock = Clock()
-    with held():
-        simulation = Simulation(settings, setup)
-        kept = _kept(settings, setup)
-    with jax.default_device(simulation.device):
-        started = time.process_time()
+        `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
+        contexts) and `pay` (rewards from contexts, labels and arms) are a user's own, instead of the settings'.
+        """
+        super().__init__(system, settings, seeds)
+        if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
+            raise ConfigError(f"seeds must be in [0, 2^32), got {wrong[0]}. Choose others.")
+        own = Own(model, pay)
+        given = own != NOTHING or population is not None
+        self.setup = settings.check(own, population) if given else settings.load()
+        with held():
+            self.simulation = Simulation(settings, self.setup, len(self.seeds))
+            self._kept = None if settings.keep is None else Kept(settings.keep, settings, self.setup)
+        made = self.setup.mechanism
+        self._training = None if made is None else settings.ledger(made).mechanism
+        self._begun: list[Seed] = []
+        self._low, self._closed, self._compiled = 0, False, False
+        self._clock = Clock()
+
+    # Going forward ----------------------------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> int:
+        """Rounds done, of all seeds."""
+        return sum(one.done for one in self._begun)
+
+    @property
+    def horizon(self) -> int:
+        """Rounds of all seeds: those asked for, or as many as the privacy budget allows."""
+        return self.setup.rounds * len(self.seeds)
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds of all seeds are done."""
+        return self._closed and len(self._begun) == len(self.seeds)
+
+    @property
+    def stride(self) -> int:
+        """Rounds in one call of the compiled program."""
+        return self.simulation.together
+
+    @property
+    def side_by_side(self) -> int:
+        """Seeds that go forward together."""
+        return len(self._group) or 1
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return Progress(self._low, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side)
+
+    @property
+    def _group(self) -> list[Seed]:
+        """The seeds that go side by side now."""
+        return self._begun[self._low :]
+
+    def advance(self, n: int = 1) -> None:
+        """Do n rounds of the seeds under way. What is compiled first is not counted as their time."""
+        if not self._compiled:
+            with jax.default_device(self.simulation.device):
+                self.simulation.warm_up()
+            self._compiled = True
+        super().advance(n)
+
+    def finish(self, watch: Watch | None = None) -> None:
+        """Go to the end; what was done is kept, also where `watch` ends it."""
         try:
-            simulation.warm_up()
-            started = time.process_time()
-            for low in range(0, settings.runs, simulation.side):
-                _run(simulation, low, outcomes, clock, kept, watch)
-        except KeyboardInterrupt as stop:
-            seconds = time.process_time() - started
-            raise Interrupted(record_of(settings, setup, outcomes, clock, seconds, "interrupted")) from stop
-    return record_of(settings, setup, outcomes, clock, time.process_time() - started, "finished")
-
-
-def _kept(settings: FedSettings, setup: Setup) -> Kept | None:
-    """Open the folder of states, if there is one. Of functions of a user's own it knows that they are, not which."""
-    if settings.keep is None:
-        return None
-    own = [name for name, given in setup.own._asdict().items() if given is not None]
-    rates = {"client_rate": setup.client_rate, "pretraining_client_rate": setup.pretraining_client_rate}
-    usual = {one.name: one.default for kind in EXPLORATIONS.values() for one in fields(kind)}
-    config = {**settings.resolved(), **rates, **usual, **settings.parameters(), "own": own}
-    defaults = {**FedSettings().resolved(), **rates, **usual, "own": []}
-    return Kept(settings.keep, config, setup.population.describe(), defaults)
-
-
-def _run(
-    simulation: Simulation, low: int, outcomes: list[Outcome], clock: Clock, kept: Kept | None, watch: Watch | None
-) -> None:
-    """Run the seeds that go side by side from the one numbered `low`, each from where it was kept.
-
-    Whatever they did stays in `outcomes`, also when interrupted.
-    """
-    asked = simulation.settings
-    group: list[Going] = []
-    more = True
-    try:
-        for seed in asked.seeds[low : low + simulation.side]:
-            group.append(_begun(simulation, seed, kept))
-            outcomes.append(group[-1].outcome)
-        while more:
-            with held():  # what rounds did is counted before Ctrl-C is heard
-                more = _step(simulation, low, group, clock, kept, watch)
-    finally:
-        if kept is not None:
+            super().finish(watch)
+        except BaseException:
             with held():
-                _keep(kept, group)
-    for one in group:
-        if asked.evaluate is not None:
-            one.outcome.estimated = estimate(simulation, one.state, one.outcome.seed)
-        if asked.model_out is not None:
-            write_model(asked.model_out, one.state.params, one.done)
+                self._keep()
+            raise
+
+    def _advance(self, n: int) -> None:
+        with jax.default_device(self.simulation.device):
+            try:
+                self._begin()
+                while all(one.done == self.setup.rounds for one in self._group):  # nothing is left of what was kept
+                    self._close()
+                    if self.done:
+                        return
+                    self._begin()
+                target = min(self.setup.rounds, min(one.done for one in self._group) + n)
+                while (done := min(one.done for one in self._group)) < target:
+                    with held():  # what rounds did is counted before Ctrl-C is raised
+                        self._rounds(done, min(target, self.simulation.until(done)))
+                        if self._kept is not None and self._kept.due:
+                            self._keep()
+                if target == self.setup.rounds:
+                    self._close()
+            except BaseException:
+                with held():
+                    self._keep()
+                raise
+
+    def _begin(self) -> None:
+        """Begin the next seeds where those before are over, each from where it was kept."""
+        if self._closed:
+            self._low, self._closed = len(self._begun), False
+        for seed in self.seeds[len(self._begun) : self._low + self.simulation.side]:
+            ledger = None if self._training is None else Ledger(self._training)
+            outcome, kept = Outcome(seed), None
+            if self._kept is not None:
+                with held():
+                    kept = self._kept.load(seed, begin(self.simulation.plan.task, seed), self.setup.rounds)
+            if kept is None:
+                self._begun.append(Seed(outcome, self.simulation.first(seed), ledger))
+                continue
+            outcome.add(kept[1])
+            if ledger is not None:
+                ledger.spend(times=outcome.rounds)
+            self._begun.append(Seed(outcome, kept[0], ledger))
+
+    def _rounds(self, done: int, upto: int) -> None:
+        """Do rounds of those seeds that stand at round `done`; seeds that are ahead wait for them."""
+        some = [one for one in self._group if one.done == done]
+        for one in some:
+            if one.ledger is not None:
+                one.ledger.spend(times=upto - done)  # paid for before a cohort is drawn
+        began = time.perf_counter()
+        after = self.simulation.rounds([one.state for one in some], upto, [one.outcome.seed for one in some])
+        for _, seen in after:
+            check_finite(seen, upto, self.setup.client_rate, self.settings.server_rate)
+        self._clock.wall += time.perf_counter() - began
+        self._clock.rounds += (upto - done) * len(some)
+        for one, (state, seen) in zip(some, after, strict=True):
+            one.state = state
+            one.outcome.add(seen)
+
+    def _close(self) -> None:
+        """Keep, estimate and write what is asked for at the end of some seeds."""
+        self._keep()
+        for one in self._group:
+            if self.settings.evaluate is not None:
+                one.outcome.estimated = estimate(self.simulation, one.state, one.outcome.seed)
+            if self.settings.model_out is not None:
+                write_model(self.settings.model_out, one.state.params, one.done)
+        self._closed = True
+
+    def _keep(self) -> None:
+        """Keep the states of seeds that did something; one that was interrupted while it advanced is not whole."""
+        for one in self._group if self._kept is not None else ():
+            if one.outcome.rounds and one.outcome.rounds == one.done:
+                self._kept.save(one.outcome.seed, one.state, one.outcome.seen)  # type: ignore[union-attr]
+
+    # Looking at it ----------------------------------------------------------------------------------------------------
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The server, and all devices of a round together."""
+        return PARTIES
+
+    def state(self, party: str) -> dict[str, Any]:
+        """Return what an operator at the server, or at the devices, may see of the current seed."""
+        check.one_of(PARTIES, party=party)
+        if not self._begun:
+            return {"round": 0, "rounds": self.setup.rounds}
+        one, every = self._begun[-1], self.settings.deploy_every
+        state: dict[str, Any] = {"round": one.done, "rounds": self.setup.rounds, "deployed": one.done // every * every}
+        if one.outcome.rounds:
+            names = ("clients", "samples", "reward", "probability", "within", "moved")
+            state |= {f"last_{name}": float(one.outcome.column(name)[-1]) for name in names}
+        if party == SERVER:
+            state |= {"clip": float(one.state.limit), "parameters": self.setup.parameters}
+            return {**state, "rounds_paid": one.ledger.releases} if one.ledger is not None else state
+        numbers, present = cohort_of(self.simulation.plan.schedule, one.outcome.seed, max(0, one.done - 1))
+        pulls = one.outcome.seen.pulls if one.outcome.rounds else None
+        return {
+            **state, "last_devices": numbers[present > 0].tolist(), "devices": self.setup.population.clients,
+            "pulls": None if pulls is None else [int(count) for count in pulls],
+        }  # fmt: skip
+
+    def view(self, *parties: str) -> View:
+        """Return what the server, or the devices together, saw of the current seed."""
+        for party in parties:
+            check.one_of(PARTIES, party=party)
+        one = self._begun[-1] if self._begun else None
+        entries = () if one is None or not parties else tuple(self._entries(one.outcome))
+        state = None if one is None else one.state
+        secrets = {
+            SERVER: {} if state is None else _bytes_of(state),
+            COHORT: {} if state is None else _bytes_of(state, "deployed"),
+        }
+        settings = self.settings
+        public = {
+            "policy": settings.exploration().describe(), "model": self.setup.model, "parameters": self.setup.parameters,
+            "cohort": settings.cohort, "noise": settings.noise, "levels": settings.levels, "rounds": self.setup.rounds,
+        }  # fmt: skip
+        return View(tuple(parties), entries, {party: secrets[party] for party in parties}, public)
+
+    def _entries(self, outcome: Outcome) -> list[Entry]:
+        """The messages of all rounds, with the bytes of a fleet; a round without devices has none."""
+        columns = ("clients", "limit", "samples", "reward", "probability", "within", "moved")
+        size, every, entries = 4 * self.setup.parameters, self.settings.deploy_every, []
+        rounds = zip(*(outcome.column(name) for name in columns), strict=True) if outcome.rounds else ()
+        for at, (devices, limit, samples, *measured) in enumerate(rounds):
+            if not devices:
+                continue
+            deployment, count = at // every * every, int(devices)
+            sent = Order(at, deployment, float(limit), count)
+            models = 1 if deployment == at else 2
+            came = Answers(at, count, int(samples), *(float(one) for one in measured))
+            entries += [
+                Entry(2 * at, SERVER, COHORT, sent, count * models * size, at),
+                Entry(2 * at + 1, COHORT, SERVER, came, count * size, at),
+            ]
+        return entries
+
+    def record(self, status: str | None = None) -> Record:
+        """Return the record of what was done; of several seeds, of those that came furthest."""
+        outcomes = [one.outcome for one in self._begun]
+        status = status or ("finished" if self.done else "running")
+        return record_of(self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status)
+
+    # Going back -------------------------------------------------------------------------------------------------------
+
+    def save(self) -> Any:
+        """Return this moment."""
+        seeds = [_copied(one) for one in self._begun]
+        return seeds, self._low, self._closed, replace(self._clock), self.seconds
+
+    def load(self, saved: Any) -> None:
+        """Come back to a saved moment."""
+        seeds, self._low, self._closed, clock, self.seconds = saved
+        self._clock, self._begun = replace(clock), [_copied(one) for one in seeds]
 
 
-def _step(
-    simulation: Simulation, low: int, group: list[Going], clock: Clock, kept: Kept | None, watch: Watch | None
-) -> bool:
-    """Do the next rounds of runs side by side, and keep and tell where they stand; False where none is left."""
-    asked, planned = simulation.settings, simulation.setup.rounds
-    done = min(one.done for one in group)
-    if done >= planned:
-        return False
-    _advance(simulation, [one for one in group if one.done == done], clock)  # others wait, or are waited for
-    if kept is not None and kept.due:
-        _keep(kept, group)
-    if watch is not None:
-        share = sum(one.done for one in group) / planned
-        watch(Progress(low, asked.runs, (low + share) / asked.runs, len(group)))
-    return True
+def _copied(one: Seed) -> Seed:
+    """Return a copy that goes its own way; arrays are shared, for they never change."""
+    ledger = None if one.ledger is None else Ledger.restored(one.ledger.mechanism, one.ledger.state())
+    return Seed(replace(one.outcome, parts=list(one.outcome.parts)), one.state, ledger)
 
 
-def _begun(simulation: Simulation, seed: int, kept: Kept | None) -> Going:
-    """Return a run where it was kept, or before its first round."""
-    outcome, ledger = Outcome(seed), _ledger(simulation)
-    with held():
-        found = None if kept is None else kept.load(seed, begin(simulation.plan.task, seed), simulation.setup.rounds)
-    if found is None:
-        return Going(outcome, simulation.first(seed), ledger)
-    outcome.add(found[1])
-    if ledger is not None:
-        ledger.spend(times=outcome.rounds)
-    return Going(outcome, found[0], ledger)
-
-
-def _ledger(simulation: Simulation) -> Ledger[Training] | None:
-    """Return a new ledger for a run; none without noise."""
-    made = simulation.setup.mechanism
-    return None if made is None else simulation.settings.ledger(made)
-
-
-def _advance(simulation: Simulation, some: list[Going], clock: Clock) -> None:
-    """Do the next rounds of runs that stand at the same one."""
-    done = some[0].done
-    upto = simulation.until(done)
-    for one in some:
-        if one.ledger is not None:
-            one.ledger.spend(times=upto - done)  # paid for before a cohort is drawn
-    began = time.perf_counter()
-    found = simulation.rounds([one.state for one in some], upto, [one.outcome.seed for one in some])
-    for _, seen in found:
-        check_finite(seen, upto, simulation.setup.client_rate, simulation.settings.server_rate)
-    clock.wall += time.perf_counter() - began
-    clock.rounds += (upto - done) * len(some)
-    for one, (state, seen) in zip(some, found, strict=True):
-        one.advance(state, seen)
-
-
-def _keep(kept: Kept, group: list[Going]) -> None:
-    """Keep the states of runs that did something; one that was interrupted while it advanced is not whole."""
-    for one in group:
-        if one.outcome.rounds and one.outcome.rounds == one.done:
-            kept.save(one.outcome.seed, one.state, one.outcome.seen)
+def _bytes_of(state: State, *names: str) -> dict[str, Any]:
+    """Return the arrays of a state as plain values, in jax's order."""
+    values: dict[str, Any] = {"round": int(state.round), "limit": float(state.limit)}
+    for name in names or ("params", "deployed", "optimiser"):
+        leaves = leaves_of(getattr(state, name))
+        values[name] = [{"shape": list(leaf.shape), "type": str(leaf.dtype), "data": leaf.tobytes()} for leaf in leaves]
+    return values

@@ -1,6 +1,6 @@
 """Settings of a federated contextual bandit: one model for flags, files and Python.
 
-`LearningSettings` is what a simulation and a fleet of devices share; `FedSettings` is a simulation's. Importing this
+`LearningSettings` is what a simulation and a fleet of devices share; `FedContextual` is a simulation's. Importing this
 needs no jax: help and mistakes are shown on a machine that has none.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,6 +27,7 @@ from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
+from posse.protocols.base import RunSettings
 from posse.protocols.fed_contextual.remarks import default_client_rate, default_pretraining_rate
 
 if TYPE_CHECKING:
@@ -61,8 +63,6 @@ class LearningSettings(Settings):
 
     loss: Literal["regression", "importance"] = "regression"
     """Loss of a device's log: squared error, or the same over the probability of the arm."""
-    rounds: Count = 200
-    """Federated rounds."""
     cohort: Count = 20
     """Devices of a round; the expected number where they are drawn by coins."""
     deploy_every: Count = 10
@@ -162,8 +162,18 @@ class Setup:
     """A user's own model and rewards, where given."""
 
 
-class FedSettings(LearningSettings, ExplorationSettings, PopulationSettings):
-    """Everything a run of fed-contextual needs to know."""
+class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, RunSettings):
+    """Everything a run of fed-contextual needs to know.
+
+    >>> FedContextual(policy="falcon", rounds=400).horizon
+    400
+    """
+
+    system: ClassVar[str] = "fed-contextual"
+    aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
+
+    horizon: Count = 200
+    """Federated rounds."""
 
     model: Literal["auto", "linear", "bag-of-words", "cnn"] = "auto"
     """Reward model; auto: bag-of-words for texts, cnn for images of 16 pixels a side or more, else linear."""
@@ -199,13 +209,6 @@ class FedSettings(LearningSettings, ExplorationSettings, PopulationSettings):
     runs: Count = 1
     """Number of runs: cohorts, arms, order of training and noise have seeds seed, seed + 1, ...; the split, who answers
     and drift are those of the first."""
-    points: Annotated[int, Field(ge=2)] = 200
-    """Points of a curve."""
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """One world seed a run."""
-        return tuple(range(self.seed, self.seed + self.runs))
 
     def parameters(self) -> dict[str, Any]:
         """Parameters of policies that were given."""
@@ -241,8 +244,17 @@ class FedSettings(LearningSettings, ExplorationSettings, PopulationSettings):
         self._leave_out("worlds that drift", self.drift != "none", f"drift {self.drift}")
         return self
 
+    def load(self) -> Setup:
+        """Check everything before anything starts, and return what it makes; once, however often it is called."""
+        return self.once("setup", self.check)
+
+    def files(self) -> Sequence[Path]:
+        """Files that the population comes from, where they are a user's own."""
+        named = (self.file,) if self.file is not None and self.file.is_file() else ()
+        return (*self.data_files(), *named)
+
     def check(self, own: Own | None = None, population: Population | None = None) -> Setup:
-        """Check everything before anything starts, and return what it makes.
+        """Do what `load` does, each time anew.
 
         `own` are a user's own model and rewards, and `population` a user's own, instead of the settings'.
         """
@@ -281,7 +293,7 @@ class FedSettings(LearningSettings, ExplorationSettings, PopulationSettings):
         one, two = self.channels
         size = size_of(own.model or model_of(population, name, self.hidden, (one, two)))
         sampling = self.sampling or ("poisson" if self.noise else "fixed")
-        mechanism, rounds = None, self.rounds
+        mechanism, rounds = None, self.horizon
         if self.noise:
             self.check_delta(population.clients)
             mechanism = self.mechanism(population.clients, size, sampling)
@@ -359,7 +371,7 @@ class FedSettings(LearningSettings, ExplorationSettings, PopulationSettings):
 
     def _checked_population(self, given: Population | None) -> Population:
         population = self.population() if given is None else given
-        if given is None and self.data == "prepared" and self.verify:
+        if given is None and self.population_kind == "prepared" and self.verify:
             population.check()
         if self.cohort > population.clients:
             raise ConfigError(

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,10 +28,10 @@ from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
 from posse.protocols.fed_contextual.models import Model, Tree
 from posse.protocols.fed_contextual.server import Measured, State, begin
-from posse.protocols.fed_contextual.settings import FedSettings, Setup
+from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.sources import Source, emptied, host, with_contexts
 from posse.protocols.fed_contextual.study import Bench, device_of
-from posse.protocols.fed_contextual.tasks import ACT, Pay, Policy, key_of, policy_of
+from posse.protocols.fed_contextual.tasks import ACT, KINDS, Pay, Policy, key_of, policy_of
 from posse.protocols.fed_contextual.training import Plan, Run, load, save, train_many
 
 TOGETHER = {"cpu": 1, "gpu": 50}
@@ -38,7 +39,7 @@ TOGETHER = {"cpu": 1, "gpu": 50}
 round, after every round, and one program does for any number of them."""
 FORMAT = "posse fed-contextual 1"
 HEADER = "run.json"
-FREE = ("keep", "rounds", "runs", "points", "limit", "evaluate", "model_out")
+FREE = ("keep", "rounds", "horizon", "runs", "points", "limit", "evaluate", "model_out")
 """Settings that may change when a run goes on."""
 _EVERY = 10.0
 """Seconds between two states that are kept."""
@@ -51,8 +52,9 @@ T = TypeVar("T")
 class Simulation:
     """A population, a model and a world on a device; runs differ by their seed alone."""
 
-    def __init__(self, settings: FedSettings, setup: Setup) -> None:
-        self.settings, self.setup = settings, setup
+    def __init__(self, settings: FedContextual, setup: Setup, runs: int | None = None) -> None:
+        """`runs`: of how many seeds, where not the settings' own number."""
+        self.settings, self.setup, self.runs = settings, setup, settings.runs if runs is None else runs
         self.device, self.together = device_of(settings.device), TOGETHER[settings.device]
         self.bench = Bench(setup.population, settings.device, own=setup.own)
 
@@ -74,7 +76,7 @@ class Simulation:
     @cached_property
     def side(self) -> int:
         """Runs side by side."""
-        return self.bench.side_by_side(self.settings.runs, self.source)
+        return self.bench.side_by_side(self.runs, self.source)
 
     def first(self, seed: int) -> State:
         """Return the state before the first round: drawn, or pre-trained where the scenario has it so."""
@@ -135,7 +137,7 @@ def check_finite(seen: Measured, done: int, client_rate: float, server_rate: flo
         )
 
 
-def _job(asked: FedSettings, made: Setup) -> Job:
+def _job(asked: FedContextual, made: Setup) -> Job:
     """Return the job that a study would name for these settings."""
     before = Pretraining(
         asked.pretraining, made.world.pretrained or asked.pretrained, made.pretraining_client_rate,
@@ -162,15 +164,22 @@ def _next(rounds: Iterator[T]) -> T:
 
 
 class Kept:
-    """A folder of states, one file a seed."""
+    """A folder of states, one file a seed; it belongs to one configuration.
 
-    def __init__(
-        self, folder: Path, config: dict[str, Any], population: dict[str, Any], defaults: dict[str, Any] | None = None
-    ) -> None:
-        """Open a folder; `defaults` stand for settings that a run from before them does not name."""
+    Custom functions are recorded as present; their code is not compared.
+    """
+
+    def __init__(self, folder: Path, settings: FedContextual, setup: Setup) -> None:
+        """Open a folder; settings that a run from before them does not name have their defaults."""
         self._folder, self._last = folder, 0.0
-        own, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults or {}))
-        header = json.loads(json.dumps({"format": FORMAT, "settings": own, "population": population}))
+        own = [name for name, given in setup.own._asdict().items() if given is not None]
+        settled = {"client_rate": setup.client_rate, "pretraining_client_rate": setup.pretraining_client_rate,
+                   **{one.name: one.default for kind in KINDS.values() for one in fields(kind)}}  # fmt: skip
+        config = {**settings.resolved(), **settled, **settings.parameters(), "own": own}
+        defaults = {**FedContextual().resolved(), **settled, "own": []}
+        config, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults))
+        population = setup.population.describe()
+        header = json.loads(json.dumps({"format": FORMAT, "settings": config, "population": population}))
         path = folder / HEADER
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)

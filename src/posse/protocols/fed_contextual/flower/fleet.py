@@ -20,7 +20,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -46,8 +46,20 @@ REST = 5
 
 MOST = 1e30
 """Rewards of a device, added up, are smaller."""
-Sum = tuple[Tree, list[float], list[Any]]
-"""A sum of updates; rewards, samples, probabilities, devices and updates within the norm; and who is in it."""
+
+
+class Sum(NamedTuple):
+    """A sum of updates, and how it came about."""
+
+    total: Tree
+    sums: list[float]
+    """Rewards, samples, probabilities, devices, and updates within the norm."""
+    devices: Sequence[Any] = ()
+    """Who is in it: numbers, or names under masks."""
+    masked: bool = False
+    """Whether the server saw the sum alone."""
+    noise: float = 0.0
+    """Noise multiplier of what was added to it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,12 @@ class Fleet:
     """Rounds in a row that gave no sum; kept under noise."""
     suspected: dict[int, int] = field(default_factory=dict)
     """Round in which a node was last suspected in a secure sum, by id."""
+    authenticated: bool = True
+    """Whether all nodes that answered have registered keys."""
+    sent: list[int] = field(default_factory=lambda: [0, 0])
+    """Messages to nodes, and their bytes."""
+    came: list[int] = field(default_factory=lambda: [0, 0])
+    """Answers, and their bytes."""
     _silent: dict[int, int] = field(default_factory=dict)
     _begun: bool = False
 
@@ -134,6 +152,8 @@ class Fleet:
             Message(content, dst_node_id=node.id, message_type=kind, ttl=timeout + 60, group_id=str(round_ + 1))
             for node, content in sent.items()
         ]
+        for content in sent.values():
+            _count(self.sent, content)
         waiting = dict(zip(self.grid.push_messages(messages), sent, strict=True))
         came: dict[int, RecordDict] = {}
         end = time.monotonic() + timeout
@@ -145,6 +165,8 @@ class Fleet:
                     self._silent[node.id] = round_
                 else:
                     came[node.id] = reply.content
+                    self.authenticated &= bool(node.public)
+                    _count(self.came, reply.content)
             if waiting:
                 time.sleep(LOOK)
         for node in waiting.values():
@@ -158,6 +180,12 @@ class Fleet:
         except (AttributeError, NotImplementedError):  # a simulation's grid
             nodes = [Node(one) for one in self.grid.get_node_ids()]
         return sorted(nodes, key=lambda node: (node.name, node.id))
+
+
+def _count(moved: list[int], content: RecordDict) -> None:
+    """Count a message and its bytes."""
+    moved[0] += 1
+    moved[1] += sum(record.count_bytes() for record in content.values())
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------
@@ -184,7 +212,7 @@ def _sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict) -
         total = [one + other for one, other in zip(total, update, strict=True)]
         sums += measured
         who.append(client)
-    return None if len(who) < fleet.settings.least else (tree_of(total, state.params), sums.tolist(), who)
+    return None if len(who) < fleet.settings.least else Sum(tree_of(total, state.params), sums.tolist(), who)
 
 
 def _read(
@@ -236,7 +264,7 @@ def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordD
     shapes = [tuple(leaf.shape) for leaf in like]
     leaves, (reward, samples, probability, within) = wire.split(from_ring(server.total), shapes)
     sums = [reward, samples, probability, float(len(server.survivors)), within]
-    return tree_of(leaves, state.params), sums, list(server.survivors)
+    return Sum(tree_of(leaves, state.params), sums, list(server.survivors), masked=True)
 
 
 def _check_least(fleet: Fleet, server: Server) -> None:

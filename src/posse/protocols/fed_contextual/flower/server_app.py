@@ -27,9 +27,11 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 from posse.core.errors import BudgetError, PosseError, ProtocolError
+from posse.core.files import write_whole
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
 from posse.protocols.fed_contextual.flower.noise import Account, check_folder, with_noise
+from posse.protocols.fed_contextual.flower.recording import listed, record_id
 from posse.protocols.fed_contextual.flower.settings import FAILED, MODEL, PROGRESS, RESULT, STATE, DeviceSettings
 from posse.protocols.fed_contextual.models import Tree, write_model
 from posse.protocols.fed_contextual.server import Measured, State, advance, begin, deploy, floats
@@ -69,18 +71,21 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     account = _account(settings, state, out)
     if account and account.over and not seen:
         raise BudgetError("the limit was spent on rounds that were never finished. Raise it, or name another folder.")
-    while int(state.round) < settings.rounds and not (account and account.over):
-        began, number = time.monotonic(), int(state.round)
-        if account:
-            account.pay()
-        total, sums, who = (_once if account else _until_enough)(fleet, state, run_id)
-        state, measured = _advanced(task, rates_of(settings), state, total, jnp.asarray(sums, jnp.float32))
-        if (number + 1) % settings.deploy_every == 0:
-            state = deploy(state)
-        seen.append(jax.tree.map(np.atleast_1d, measured))
-        save(out / STATE, state, joined(seen))
-        _report(out, number, settings, measured, who, time.monotonic() - began)
-    _finish(out, settings, state, joined(seen), account)
+    with listed(settings, out) as beat:
+        while int(state.round) < settings.rounds and not (account and account.over):
+            began, number = time.monotonic(), int(state.round)
+            if account:
+                account.pay()
+            added = (_once if account else _until_enough)(fleet, state, run_id)
+            sums = jnp.asarray(added.sums, jnp.float32)
+            state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
+            if (number + 1) % settings.deploy_every == 0:
+                state = deploy(state)
+            seen.append(jax.tree.map(np.atleast_1d, measured))
+            save(out / STATE, state, joined(seen))
+            _report(out, number, fleet, measured, added, time.monotonic() - began)
+            beat(int(state.round), settings.rounds)
+        _finish(out, settings, state, joined(seen), account)
     return state
 
 
@@ -130,34 +135,35 @@ def _once(fleet: Fleet, state: State, run_id: str) -> Sum:
     if added is None:
         log(WARNING, "round %d is noise alone: no sum of the %d devices that were drawn", number + 1, len(nodes))
         kind = np.int32 if settings.rounded_to else np.float32
-        added = jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), state.params), [0.0] * 5, []
-    total, sums, who = added
-    return with_noise(total, settings, state), sums, who
+        added = Sum(jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), state.params), [0.0] * 5)
+    return added._replace(total=with_noise(added.total, settings, state), noise=settings.noise)
 
 
-def _report(
-    out: Path, number: int, settings: DeviceSettings, measured: Measured, who: list[Any], seconds: float
-) -> None:  # fmt: skip
+def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum, seconds: float) -> None:
+    """Write the line of a round: what it showed, and how it was protected."""
     samples = max(1.0, float(measured.samples))
     line = {
-        "round": number + 1, "of": settings.rounds, "clients": who, "samples": int(measured.samples),
-        "reward": float(measured.reward) / samples, "probability": float(measured.probability) / samples,
-        "within": float(measured.within), "limit": float(measured.limit), "seconds": round(seconds, 3),
+        "round": number + 1, "of": fleet.settings.rounds, "clients": list(added.devices),
+        "samples": int(measured.samples), "reward": float(measured.reward) / samples,
+        "probability": float(measured.probability) / samples, "within": float(measured.within),
+        "limit": float(measured.limit), "seconds": round(seconds, 3), "masked": added.masked or not added.devices,
+        "noise": added.noise, "authenticated": fleet.authenticated, "sent": fleet.sent, "came": fleet.came,
     }  # fmt: skip
+    fleet.sent, fleet.came = [0, 0], [0, 0]
     with (out / PROGRESS).open("a") as file:
         file.write(json.dumps(line) + "\n")
-    log(INFO, "round %d of %d: %d devices, average reward %.4f", number + 1, settings.rounds, len(who), line["reward"])
+    devices, reward = len(added.devices), line["reward"]
+    log(INFO, "round %d of %d: %d devices, average reward %.4f", number + 1, line["of"], devices, reward)
 
 
 def _finish(out: Path, settings: DeviceSettings, state: State, seen: Measured, account: Account | None) -> None:
     write_model(out / MODEL, state.params, int(state.round))
     result = {
         "rounds": int(state.round), "average_reward": float(average_reward(seen)[-1]), "secure": settings.secure,
-        "reproducible": settings.seed >= 0, "model": str(out / MODEL), **({} if account is None else _spent(account)),
+        "reproducible": settings.seed >= 0, "model": str(out / MODEL), "record": record_id(out),
+        **({} if account is None else _spent(account)),
     }  # fmt: skip
-    part = out / f"{RESULT}.part"
-    part.write_text(json.dumps(result, indent=1))
-    part.replace(out / RESULT)
+    write_whole(out / RESULT, json.dumps(result, indent=1).encode())
 
 
 def _spent(account: Account) -> dict[str, Any]:

@@ -5,11 +5,15 @@ Also the names of the files in the folder of a run.
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
@@ -17,7 +21,7 @@ from posse.protocols.fed_contextual.cohorts import room
 from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
 STATE, SPENT, PROGRESS = "state.npz", "spent.json", "progress.jsonl"
-MODEL, RESULT, FAILED = "model.npz", "result.json", "failed.txt"
+MODEL, RESULT, FAILED, RECORD = "model.npz", "result.json", "failed.txt", "record.txt"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
@@ -27,8 +31,19 @@ FAR = 9.0
 """Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
 
+def lines_of(out: Path) -> list[dict[str, Any]]:
+    """Return the lines of all rounds that are whole."""
+    try:
+        text = (out / PROGRESS).read_text()
+    except OSError:
+        return []
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 class DeviceSettings(LearningSettings):
     """A run on devices. All values are words, numbers and switches: Flower carries no others."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"horizon": "rounds"}
 
     model: Literal["linear", "cnn", "bag"] = "linear"
     """Reward model."""
@@ -150,3 +165,54 @@ class DeviceSettings(LearningSettings):
     def side(self) -> int:
         """Side of an image."""
         return math.isqrt(self.features)
+
+
+class TrialSettings(DeviceSettings):
+    """A fleet on one machine; by default all nodes take part in a round, and the model fits the data."""
+
+    nodes: int = 3
+    """Devices."""
+    folder: Path = Path("posse-devices")
+    """Where keys, logs, the state and the model go."""
+    seed: Annotated[int, Field(ge=-1, lt=2**31)] = 1
+    """All randomness of the run, which then can be repeated and protects nothing; -1: from the operating system."""
+
+    def of_the_fleet(self) -> DeviceSettings:
+        """Return the settings of the run, checked."""
+        check.at_least(1, nodes=self.nodes)
+        known = DeviceSettings.model_fields
+        given = {name: getattr(self, name) for name in self.model_fields_set if name in known}
+        fits: dict[str, Any] = {}
+        if given.get("data"):
+            from posse.protocols.fed_contextual.flower.samples import fitting
+
+            fits = dict(fitting(str(given["data"])))
+        usual = {"cohort": min(self.nodes, 64), "seed": self.seed, "devices": self.nodes if self.noise else 0}
+        made = DeviceSettings(**{**usual, **fits, **given}).checked()
+        if made.cohort > self.nodes:
+            raise ConfigError(f"cohort must be at most nodes = {self.nodes}, got {made.cohort}. Lower it.")
+        if made.noise and made.devices < self.nodes:
+            raise ConfigError(f"devices must be at least nodes = {self.nodes}, got {made.devices}. Raise it.")
+        return made.but(start=str(Path(made.start).expanduser().resolve())) if made.start else made
+
+
+class UpSettings(TrialSettings):
+    """A fleet of processes on one machine."""
+
+
+class SimulateSettings(TrialSettings):
+    """A fleet that Flower simulates."""
+
+    nodes: int = 100
+    """Devices."""
+    folder: Path = Path("posse-simulation")
+    """Where logs, the state and the model go."""
+
+
+class AppSettings(DeviceSettings):
+    """An installable Flower project."""
+
+    folder: Path
+    """A new folder for the project."""
+    publisher: str = "posse"
+    """Who publishes the app."""

@@ -15,20 +15,36 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from posse.core.errors import DataError, LinkError, PosseError
+from posse.core.check import require
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+from posse.protocols.base import Section
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
-from posse.protocols.fed_contextual.flower.settings import FAILED, PROGRESS, RESULT, STATE, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import (
+    FAILED,
+    PROGRESS,
+    RESULT,
+    STATE,
+    AppSettings,
+    DeviceSettings,
+    SimulateSettings,
+    TrialSettings,
+    UpSettings,
+    lines_of,
+)
+from posse.results import words
 from posse.runtime.local import to_toml
 
 HOST = "127.0.0.1"
@@ -38,23 +54,26 @@ STARTING = 60.0
 """Seconds that the SuperLink has to come up."""
 DOUBT = 20.0
 """Seconds without news after which Flower is asked how the run stands."""
-Say = Callable[[str], None]
+MOST = 64
+"""Devices on one machine at most: each takes two processes and some 250 MB."""
+NAMES = ("PLD", "RDP")
+"""Accountants, in the order of the figures."""
 
 
 class Trial:
     """A SuperLink and its nodes on this machine. Use `start`, then `submit`, then `follow`; `stop` at the end."""
 
-    def __init__(self, folder: Path, settings: DeviceSettings, nodes: int, say: Say) -> None:
+    def __init__(self, folder: Path, settings: DeviceSettings, nodes: int) -> None:
         self.folder = folder.resolve()
         self.out = self.folder / "run"
         self.settings = settings.model_copy(update={"out": str(self.out), "start_with": nodes}).checked()
-        self.nodes, self._say = nodes, say
+        self.nodes = nodes
         self.crew, self.port = Crew(), 0
         self.run_id, self._done = "", 0
         self.link: LinkFiles | None = None
         self.keys: list[NodeKeys] = []
         self._data = ""
-        self.told = False
+        self.stopping = False
         """Set by whoever wants it to end."""
 
     # Starting ---------------------------------------------------------------------------------------------------------
@@ -68,12 +87,10 @@ class Trial:
         roster = b"".join(keys.public.read_bytes() for keys in self.keys)
         (self.folder / "link" / "roster").write_bytes(roster)
         self.port = free_port()
-        self._say(f"starting a SuperLink on {HOST}:{self.port} with TLS")
         self._start_link([
             "--ssl-ca-certfile", str(self.link.authority), "--ssl-certfile", str(self.link.certificate),
             "--ssl-keyfile", str(self.link.key), "--enable-supernode-auth",
         ])  # fmt: skip
-        self._say(f"registering the keys of {self.nodes} nodes and starting them")
         self.register([keys.public for keys in self.keys])
         for at in range(self.nodes):
             self.start_node(at)
@@ -92,7 +109,6 @@ class Trial:
         """Start a SuperLink that simulates its nodes on a cluster."""
         self._clear()
         self.port = free_port()
-        self._say("starting a SuperLink that simulates its nodes")
         self._start_link(["--insecure", "--simulation"])
 
     def _clear(self) -> None:
@@ -123,7 +139,7 @@ class Trial:
     def _wait_for(self, link: Process) -> None:
         context = None if self.link is None else ssl.create_default_context(cafile=str(self.link.authority))
         scheme, end = "http" if context is None else "https", time.monotonic() + STARTING
-        while not self.told:
+        while not self.stopping:
             with suppress(URLError, OSError), urlopen(f"{scheme}://{HOST}:{self.port}/health", context=context) as page:
                 if page.status == 200:
                     return
@@ -158,10 +174,10 @@ class Trial:
                 raise LinkError(f"a node was not registered: {process.last_words()} (log: {process.log})")
 
     def submit(self, *flags: str) -> None:
-        """Start the run; rounds that a run before it did are not told again."""
+        """Start the run; rounds that a run before it did are not reported again."""
         if not (self.out / STATE).exists():
             (self.out / PROGRESS).unlink(missing_ok=True)
-        self._done = len(self._progress())
+        self._done = len(lines_of(self.out))
         started = self._flwr("submit", "run", str(self.folder / "app"), CONNECTION, "--format", "json", *flags)
         if self._ended(started):
             raise LinkError(f"the run was not started: {started.last_words()} (log: {started.log})")
@@ -172,11 +188,11 @@ class Trial:
     # Following --------------------------------------------------------------------------------------------------------
 
     def follow(self) -> Iterator[dict[str, Any]]:
-        """Yield what is told of every round, until the run is over; raise where it failed."""
+        """Yield the line of every round, until the run is over; raise where it failed."""
         at, news = self._done, time.monotonic()
-        while not self.told:
+        while not self.stopping:
             over = (self.out / RESULT).exists()
-            lines = self._progress()
+            lines = lines_of(self.out)
             yield from lines[at:]
             if len(lines) > at:
                 at, news = len(lines), time.monotonic()
@@ -191,13 +207,6 @@ class Trial:
         """Return how the run ended."""
         found: dict[str, Any] = json.loads((self.out / RESULT).read_text())
         return found
-
-    def _progress(self) -> list[dict[str, Any]]:
-        try:
-            text = (self.out / PROGRESS).read_text()
-        except OSError:
-            return []
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def _check(self, silence: float) -> None:
         """Raise where the server failed, its SuperLink is gone, or the run is over without a result."""
@@ -232,7 +241,7 @@ class Trial:
     def _ended(self, process: Process) -> int:
         """Wait for a program to end; returns its code."""
         while process.alive:
-            if self.told:
+            if self.stopping:
                 raise KeyboardInterrupt
             time.sleep(0.05)
         return process.handle.returncode
@@ -246,3 +255,154 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+def up(settings: UpSettings) -> Iterator[str | Section]:
+    """Run a fleet of processes on this machine."""
+    if settings.nodes > MOST:
+        raise ConfigError(
+            f"nodes on one machine must be at most {MOST}, got {settings.nodes}. Try 'posse devices simulate'."
+        )
+    trial = _trial(settings)
+
+    def start() -> None:
+        trial.start()
+        trial.submit()
+
+    return _run(
+        trial, start, f"starting a SuperLink with TLS, and {words.count(trial.nodes, 'node')} with keys of their own"
+    )
+
+
+def simulate(settings: SimulateSettings) -> Iterator[str | Section]:
+    """Run a fleet on Flower's own engine."""
+    trial = _trial(settings)
+    require("ray", extra="flower-simulation")
+    if trial.settings.secure:
+        raise ConfigError("a simulation has no keys, so that its sums cannot be secure. Take 'posse devices up'.")
+
+    def start() -> None:
+        trial.start_simulation()
+        trial.submit("--federation-config", f"num-supernodes={trial.nodes}")
+
+    return _run(trial, start, f"starting a SuperLink that simulates {words.count(trial.nodes, 'node')}")
+
+
+def app(settings: AppSettings) -> Iterator[str | Section]:
+    """Write the Flower project."""
+    given = {name: getattr(settings, name) for name in settings.model_fields_set if name in DeviceSettings.model_fields}
+    made = write_project(settings.folder, DeviceSettings(**given).checked(), settings.publisher)
+    yield Section(
+        f"Flower app in {made}",
+        notes=(
+            f"start it on a fleet with: flwr run {made} CONNECTION --stream",
+            "certificates, keys and what the server sees: docs/devices.md",
+        ),
+        data={"folder": str(made)},
+    )
+
+
+def _trial(settings: TrialSettings) -> Trial:
+    made = settings.of_the_fleet()
+    require("flwr", extra="flower")
+    require("jax", extra="contextual")
+    return Trial(settings.folder, made, settings.nodes)
+
+
+def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[str | Section]:
+    """Start a fleet, follow its rounds, and say what came out; whatever happens, nothing goes on running."""
+    _check_before(trial)
+    yield beginning
+    with _stopping(trial) as signals:
+        start()
+        for line in trial.follow():
+            count = len(line["clients"])
+            came = f"{count} devices, average reward {line['reward']:.4f}" if count else "noise alone"
+            yield f"round {line['round']} of {line['of']}: {came}, {line['seconds']:.1f} s"
+    if signals and signals[0] != signal.SIGINT:
+        yield f"stopped; the same command goes on from {trial.out}"
+        raise SystemExit(128 + signals[0])
+    if signals:
+        raise KeyboardInterrupt
+    yield from _result(trial)
+
+
+def _check_before(trial: Trial) -> None:
+    """Read the first model and look at what a round costs before anything is started."""
+    from posse.protocols.fed_contextual.flower.device import first_model
+    from posse.protocols.fed_contextual.flower.noise import check_folder, ledger_of
+
+    check_folder(trial.settings, trial.out)
+    if not (trial.out / STATE).exists():
+        first_model(trial.settings)
+    if trial.settings.noise:
+        ledger_of(trial.settings)
+
+
+@contextmanager
+def _stopping(trial: Trial) -> Iterator[list[int]]:
+    """Stop what was started, however this ends; a signal is noted, and ends the waiting."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        signals.append(number)
+        trial.stopping = True
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, note) for number in numbers} if main else {}
+    try:
+        yield signals
+    except KeyboardInterrupt:
+        if not signals:
+            raise
+    finally:
+        for number in before:  # nothing may interrupt the stopping
+            signal.signal(number, signal.SIG_IGN)
+        trial.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if not (trial.out / RESULT).exists():
+            from posse.protocols.fed_contextual.flower.recording import keep_interrupted
+
+            keep_interrupted(trial.settings, trial.out)
+
+
+def _result(trial: Trial) -> Iterator[str | Section]:
+    """Say what a run gave, and how it was protected, by what the server noted."""
+    result = trial.result()
+    lines = lines_of(trial.out)
+    rounds, devices = words.count(result["rounds"], "round"), words.count(trial.nodes, "device")
+    protected = "the server saw every device's update; --secure hides them in sums"
+    if lines and all(line.get("masked") for line in lines):
+        protected = "sums were secure: the server saw no single update"
+    if not all(line.get("authenticated", True) for line in lines):
+        protected = "a simulation: nothing was protected"
+    seeded = ["run from a seed, for repeating it: no protection of what devices drew"] if result["reproducible"] else []
+    yield Section(
+        f"{rounds} on {devices}: average reward {result['average_reward']:.4f}",
+        notes=(
+            f"model: {result['model']}", protected, *seeded, f"logs, and keys: {trial.folder}",
+            f"record: posse runs show {result['record']}",
+        ),
+        data={**result, "nodes": trial.nodes, "folder": str(trial.folder)},
+    )  # fmt: skip
+    if "privacy" not in result:
+        return
+    first = result["privacy"][0]
+    figures = ", ".join(f"{one['figure']} by {name}" for name, one in zip(NAMES, result["privacy"], strict=True))
+    yield Section(
+        "Differential privacy, epsilon and delta",
+        notes=(
+            f"{figures}, for {first['covers']}",
+            first["adjacency"],
+            f"sampling: {first['sampling']}; noise on a sum counts as {first['noise_multiplier']:g} clips",
+            f"rounds paid for: {result['paid_rounds']}",
+        ),
+    )
+    yield Section("Not covered", notes=tuple(first["not_covered"]))
+    if "stopped" in result:
+        yield f"stopped early: {result['stopped']}. More noise, more devices or a larger limit allow more."

@@ -1,0 +1,129 @@
+"""The server's record of a run on devices: what the server may know, made of what its folder holds.
+
+What was protected is read from the rounds themselves (`progress.jsonl`): which sums were under masks, which carried
+noise, whether nodes had keys. A run is a row of the store while it goes on; one that goes on after a stop replaces its
+row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from logging import getLogger
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse.core.errors import PosseError, StoreError
+from posse.core.files import write_whole
+from posse.protocols.fed_contextual.flower.settings import RECORD, RESULT, DeviceSettings, lines_of
+from posse.protocols.fed_contextual.levels import leaks, learns, level_of
+from posse.protocols.fed_contextual.record import sections_of
+from posse.protocols.fed_contextual.system import SYSTEM
+from posse.results.record import Record, Traffic, new_id
+from posse.results.store import Store
+
+SERVER = "server"
+OPEN = (
+    "Nodes had no registered keys: a simulation, or a SuperLink that takes any node. Whoever runs it sees everything."
+)
+
+
+def record_id(out: Path) -> str:
+    """Return the id of the record of a folder's run; made once."""
+    path = out / RECORD
+    if not path.exists():
+        write_whole(path, new_id().encode())
+    return path.read_text().strip()
+
+
+def server_record(settings: DeviceSettings, out: Path, status: str = "finished") -> Record:
+    """Return what the server may know of a run, as a record."""
+    lines = lines_of(out)
+    result: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        result = json.loads((out / RESULT).read_text())
+    masked, noisy = ([bool(line.get(name)) for line in lines] for name in ("masked", "noise"))
+    happened = {
+        **settings.resolved(), "masked": bool(lines) and all(masked), "noise": settings.noise if all(noisy) else 0.0,
+    }  # fmt: skip
+    more = [OPEN] if not all(line.get("authenticated", True) for line in lines) else []
+    if any(masked) and not all(masked):
+        more.append(f"{masked.count(False)} of {len(lines)} rounds were not under masks.")
+    earned = np.cumsum([line["reward"] * max(1.0, line["samples"]) for line in lines])
+    samples = sum(line["samples"] for line in lines)
+    summary: dict[str, Any] = {"rounds_done": len(lines), "steps_done": len(lines), "samples": samples}
+    if samples:
+        summary["average_reward"] = float(earned[-1]) / samples
+        summary["clip_norm"] = lines[-1]["limit"]
+        summary["within_clip"] = float(np.mean([line["within"] for line in lines]))
+    config = {
+        **settings.resolved(), "horizon": settings.rounds,
+        "policy": {"name": settings.policy, **vars(settings.exploration())},
+    }  # fmt: skip
+    devices = {str(one) for line in lines for one in line["clients"]}
+    stopped = {"stopped": result["stopped"]} if "stopped" in result else {}
+    return Record(
+        id=record_id(out),
+        kind=SYSTEM.name,
+        party=SERVER,
+        config=config,
+        problem={"name": Path(settings.data).name, "words": dict(SYSTEM.words), "clients": len(devices),
+                 "names": [str(arm) for arm in range(settings.arms)]},
+        level=level_of(happened["noise"], happened["masked"]),
+        leaks=(*leaks(happened), *more),
+        seeds=(settings.seed,) if settings.seed >= 0 and lines else (),
+        steps=np.arange(1, len(lines) + 1),
+        reward=earned.reshape(1, -1) if lines else np.zeros((0, 0)),
+        total=(float(earned[-1]),) if lines else (),
+        status=status,
+        traffic=tuple(Traffic(hop, *_moved(lines, name)) for hop, name in (
+            ("server -> device", "sent"), ("device -> server", "came"))),
+        privacy=tuple(result.get("privacy", ())),
+        summary=summary,
+        show=SYSTEM.show(settings, sections_of(summary, 1), learns=list(learns(happened)), **stopped),
+    )  # fmt: skip
+
+
+def _moved(lines: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
+    counted = [line.get(name, (0, 0)) for line in lines]
+    return sum(one[0] for one in counted), sum(one[1] for one in counted)
+
+
+@contextmanager
+def listed(settings: DeviceSettings, out: Path) -> Iterator[Callable[[int, int], None]]:
+    """List a run in the store while it goes on, and put its record there at the end; gives the heartbeat.
+
+    A store that cannot be written stops no run.
+    """
+    try:
+        store = Store()
+        with suppress(StoreError):
+            store.delete(record_id(out))
+        handle = store.begin(server_record(settings, out, "running"))
+    except PosseError as error:
+        getLogger("flwr").warning("this run is not listed: %s", error)
+        yield lambda done, whole: None
+        return
+    try:
+        yield handle.beat
+    except BaseException as error:
+        _end(handle, settings, out, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+        raise
+    _end(handle, settings, out, "finished")
+
+
+def _end(handle: Any, settings: DeviceSettings, out: Path, status: str) -> None:
+    try:
+        handle.end(server_record(settings, out, status))
+    except PosseError as error:
+        getLogger("flwr").warning("the record was not saved: %s", error)
+
+
+def keep_interrupted(settings: DeviceSettings, out: Path) -> None:
+    """Put the record of a run whose server was stopped into the store."""
+    if lines_of(out):
+        with suppress(PosseError):
+            Store().save(server_record(settings, out, "interrupted"), replace=True)

@@ -1,0 +1,162 @@
+"""fed-contextual as a system: what it declares about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from posse.protocols.base import Action, RoleKind, Run, Section, System
+from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
+from posse.results import words
+
+if TYPE_CHECKING:
+    from posse.protocols.fed_contextual.settings import FedContextual
+    from posse.results.record import Record
+
+_BESIDE = (
+    ("average reward", "average_reward"), ("the same, last tenth of the rounds", "average_reward_last_tenth"),
+    ("mean probability of the chosen arm", "average_probability"), ("decisions", "samples"),
+    ("rounds a second", "rounds_a_second"),
+)  # fmt: skip
+
+
+class FedContextualSystem(System):
+    """One reward model on many devices."""
+
+    name = "fed-contextual"
+    title = "Federated contextual bandit"
+    summary = "Many devices choose by one reward model and learn it together; contexts and logs stay on them."
+    reference = "Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023"
+    protects = "contexts and logs stay on devices; single updates, by secure sums; the model, by noise"
+    beside_by_default = False
+    skip = ("delay",)
+    words: ClassVar[Mapping[str, str]] = {"step": "round", "pull": "decision", "party": "device"}
+    story = (
+        "Sixty devices hold images of digits and choose one of ten arms for each; in 200 rounds of 20 devices a server "
+        "learns from their clipped updates which arm pays, and sees no image."
+    )
+    roles = (
+        RoleKind("server", "server", ("#d97706", "#f5b041"), "the model; clipped updates or their sums", (0.75, 0.5)),
+        RoleKind("device", "device", ("#2563eb", "#7aa2ff"), "its contexts, its log, the deployed model", (0.25, 0.5)),
+    )
+    levels = LEVELS
+    actions = (
+        Action(
+            ("budget", "sampled"),
+            "See what rounds of federated training prove under noise, or the noise that an epsilon needs.",
+            lambda: SampledSettings,
+            lambda settings: show_sampled(settings),
+        ),
+        Action(
+            ("devices", "up"),
+            "Try a fleet on this machine: a SuperLink, nodes with keys of their own, TLS; the same command goes on.",
+            lambda: _devices().UpSettings,
+            lambda settings: _fleet().up(settings),
+            stopped="stopped; the same command goes on",
+        ),
+        Action(
+            ("devices", "simulate"),
+            "Simulate a fleet with Flower's own engine, which spreads it over a cluster; no TLS and no keys.",
+            lambda: _devices().SimulateSettings,
+            lambda settings: _fleet().simulate(settings),
+            stopped="stopped; the same command goes on",
+        ),
+        Action(
+            ("devices", "app"),
+            "Write the Flower app for a real fleet: an installable project with these settings.",
+            lambda: _devices().AppSettings,
+            lambda settings: _fleet().app(settings),
+            positional=("folder",),
+        ),
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "demo": {},
+        "under noise": {"clients": 600, "cohort": 60, "noise": 1.0, "clip": 0.05, "limit": 8.0},
+        "secure sums": {"levels": 65536},
+        "FALCON after pre-training": {"policy": "falcon", "scenario": "init"},
+    }
+
+    @property
+    def Settings(self) -> type[FedContextual]:
+        """The model of its settings."""
+        from posse.protocols.fed_contextual.settings import FedContextual
+
+        return FedContextual
+
+    def start(
+        self, settings: FedContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
+        transcript: int = 0, **options: Any,
+    ) -> Run:  # fmt: skip
+        """Begin a run of simulated devices; `population`, `model` and `pay` are a user's own."""
+        from posse.core.interrupts import held
+
+        with held():  # jax does not bear a Ctrl-C while it is imported
+            from posse.protocols.fed_contextual.run import FedRun
+        return FedRun(self, settings, seeds, **options)
+
+    def twin(self, settings: FedContextual) -> FedContextual:
+        """Return the settings without noise and rounding: the same rounds, and the same cohorts."""
+        if self.level_of(settings) == "plain":
+            return settings
+        noisy = bool(settings.noise)
+        return settings.but(
+            noise=0.0, levels=0, limit=None, keep=None, model_out=None, quantile=0.0 if noisy else settings.quantile,
+            sampling=settings.sampling or ("poisson" if noisy else "fixed"),
+            horizon=settings.load().rounds if settings.limit else settings.horizon,
+        )  # fmt: skip
+
+    def level_of(self, settings: Any) -> str:
+        """Return the level that noise and rounding give."""
+        return level_of(settings.noise, settings.levels)
+
+    def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
+        """Show what records earned a decision, side by side."""
+        if len(records) < 2:
+            return ()
+        rows = tuple((name, *(_number(record, key) for record in records)) for name, key in _BESIDE)
+        columns = ("", *(record.protection for record in records))
+        return (Section("A decision", columns, rows, numeric=tuple(range(1, len(columns)))),)
+
+    def policies(self) -> Section:
+        """The kinds of exploration."""
+        from posse.policies.contextual.registry import EXPLORATIONS
+
+        given = {kind: {one.name: one.default for one in fields(kind)} for kind in EXPLORATIONS.values()}
+        facts = [{"name": kind.name, "summary": kind.summary, "parameters": given[kind]} for kind in given]
+        rows = tuple(
+            (kind.name, ", ".join(f"{name} {value}" for name, value in some.items()) or "none", kind.summary)
+            for kind, some in given.items()
+        )
+        notes = ("Your own: a function of the scores that gives chances, as module:function or file.py:function.",)
+        columns = ("policy", "parameters", "chooses")
+        return Section("Contexts on devices (fed-contextual)", columns, rows, notes, data={"policies": facts})
+
+    def problems(self, folder: Path | None) -> Section:
+        """The populations of devices."""
+        from posse.problems.populations.settings import POPULATIONS
+
+        facts = [{"name": name, "what": what} for name, what in POPULATIONS.items()]
+        rows = (*((one["name"], one["what"]) for one in facts), ("FILE.csv, FILE.npz", "the same as own and prepared"))
+        return Section("Devices (fed-contextual)", ("--data", "what it is"), tuple(rows), data={"data": facts})
+
+
+def _number(record: Record, key: str) -> str:
+    value = record.summary.get(key)
+    return words.number(value if isinstance(value, int | float) else None, 4)
+
+
+def _devices() -> Any:
+    from posse.protocols.fed_contextual.flower import settings
+
+    return settings
+
+
+def _fleet() -> Any:
+    from posse.protocols.fed_contextual.flower import trial
+
+    return trial
+
+
+SYSTEM = FedContextualSystem()
