@@ -15,9 +15,10 @@ from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
 from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
-from posse.protocols.base import Level, Section
+from posse.protocols.base import Level
 from posse.results import words
 from posse.results.naming import PLAIN
+from posse.results.sections import Section
 
 SUMS = "secure-sums"
 """Updates are rounded as masks need them: in a deployment the server sees their sum alone."""

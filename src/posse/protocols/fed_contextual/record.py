@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.privacy.dp.sampled import Accountant
-from posse.protocols.base import Section, System
+from posse.protocols.base import System
 from posse.protocols.fed_contextual.levels import not_covered, proved
 from posse.protocols.fed_contextual.remarks import (
     REMARKS,
@@ -27,6 +27,7 @@ from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.training import joined
 from posse.results import words
 from posse.results.record import Record, points_of
+from posse.results.sections import Section
 from posse.results.values import JSON, plain_dict
 
 Floats = NDArray[np.float64]

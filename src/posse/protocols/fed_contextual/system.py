@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, RoleKind, Run, Section, System
+from posse.protocols.base import Action, RoleKind, Run, System
 from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
 from posse.results import words
+from posse.results.sections import Section
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.settings import FedContextual
@@ -121,7 +122,7 @@ class FedContextualSystem(System):
 
     def policies(self) -> Section:
         """The kinds of exploration."""
-        from posse.policies.contextual.registry import EXPLORATIONS
+        from posse.policies.contextual.explorations import EXPLORATIONS
 
         given = {kind: {one.name: one.default for one in fields(kind)} for kind in EXPLORATIONS.values()}
         facts = [{"name": kind.name, "summary": kind.summary, "parameters": given[kind]} for kind in given]

@@ -29,7 +29,6 @@ from urllib.request import urlopen
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
-from posse.protocols.base import Section
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
 from posse.protocols.fed_contextual.flower.settings import (
@@ -45,6 +44,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     lines_of,
 )
 from posse.results import words
+from posse.results.sections import Section
 from posse.runtime.local import to_toml
 
 HOST = "127.0.0.1"
