@@ -24,7 +24,7 @@ import numpy as np
 from posse.core.errors import ConfigError
 from posse.experiments.fed_contextual.problem import KINDS, SETTINGS, Form, form_of
 from posse.experiments.kit import Floats, Watch
-from posse.policies.contextual.registry import EXPLORATIONS
+from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population

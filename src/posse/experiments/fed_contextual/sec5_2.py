@@ -12,7 +12,7 @@ from posse.experiments.fed_contextual.findings import NOTE, Statement, alike, be
 from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, TABLES, WEIGHTED, Form
 from posse.experiments.fed_contextual.runs import LABELS, Found, choice_lines, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
-from posse.policies.contextual.registry import EXPLORATIONS
+from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.results import theme
 from posse.results.theme import INK
 

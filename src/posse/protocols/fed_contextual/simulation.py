@@ -22,6 +22,7 @@ import numpy as np
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.interrupts import held
+from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.policies.evaluation.offline import Estimate, Log, evaluate
 from posse.protocols.fed_contextual.client import act
 from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
@@ -31,7 +32,7 @@ from posse.protocols.fed_contextual.server import Measured, State, begin
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.sources import Source, emptied, host, with_contexts
 from posse.protocols.fed_contextual.study import Bench, device_of
-from posse.protocols.fed_contextual.tasks import ACT, KINDS, Pay, Policy, key_of, policy_of
+from posse.protocols.fed_contextual.tasks import ACT, Pay, Policy, key_of, policy_of
 from posse.protocols.fed_contextual.training import Plan, Run, load, save, train_many
 
 TOGETHER = {"cpu": 1, "gpu": 50}
@@ -174,7 +175,7 @@ class Kept:
         self._folder, self._last = folder, 0.0
         own = [name for name, given in setup.own._asdict().items() if given is not None]
         settled = {"client_rate": setup.client_rate, "pretraining_client_rate": setup.pretraining_client_rate,
-                   **{one.name: one.default for kind in KINDS.values() for one in fields(kind)}}  # fmt: skip
+                   **{one.name: one.default for kind in EXPLORATIONS.values() for one in fields(kind)}}  # fmt: skip
         config = {**settings.resolved(), **settled, **settings.parameters(), "own": own}
         defaults = {**FedContextual().resolved(), **settled, "own": []}
         config, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults))
