@@ -12,12 +12,15 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from posse.cli.helptext import help_of, panel_of
 
-from posse.cli import root
+from posse.cli import options, systems
+from posse.cli.flags import help_of, panel_of
+from posse.cli.keep import Keeper
+from posse.protocols import registry
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
-from posse.results.record import Progress
+from posse.results.example import example_record
+from posse.results.record import Progress, Record
 from tests.cli.conftest import Call, one_line
 from tests.results.test_report import Page
 
@@ -61,7 +64,7 @@ def test_one_json_document_with_the_plain_run_beside_it(posse: Call, home: Path)
     found = json.loads(posse(*RUN, *NOISY, "--json", "--no-save", "--plain-too").out)
     noisy, plain = found["records"]
     assert (noisy["level"], plain["level"]) == ("noise", "plain")
-    assert found["stopped"] is None
+    assert "stopped" not in noisy["show"]
     assert noisy["steps"] == plain["steps"] == [1, 2, 3, 4, 5, 6]
     assert noisy["summary"]["samples"] == plain["summary"]["samples"]  # the same cohorts
     assert [entry["unit"] for entry in noisy["privacy"]] == ["client", "client"]
@@ -98,20 +101,24 @@ def test_a_run_shown_again_has_the_rows_of_the_command(posse: Call) -> None:
     assert [row.arms for row in Store().list()] == [10]
 
 
-def test_runs_side_by_side_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    from posse.cli import work
-    from posse.protocols.fed_contextual import run, settings
+class StandIn:
+    """A run that reports two groups of seeds."""
 
-    told: list[str] = []
-    monkeypatch.setattr(work.Doing, "at", lambda self, fraction, what="": told.append(what))
+    time, horizon = 0, 1
 
-    def stand_in(asked: object, *, watch: Callable[[Progress], None], setup: object) -> None:
+    def record(self, status: str | None = None) -> Record:
+        return example_record()
+
+    def finish(self, watch: Callable[[Progress], None]) -> None:
         for progress in (Progress(0, 3, 0.3, 2), Progress(2, 3, 0.9)):
             watch(progress)
 
-    monkeypatch.setattr(run, "run_fed", stand_in)
-    asked = settings.FedContextual(clients=20, cohort=5, runs=3)
-    work.fed(asked, asked.check())
+
+def test_runs_side_by_side_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(systems.Doing, "at", lambda self, fraction, what="": told.append(what))
+    monkeypatch.setattr(registry, "start", lambda *given, **options: StandIn())
+    systems.go(FedContextual(clients=20, cohort=5, runs=3), Keeper(save=False))
     assert ["runs 1 to 2 of 3" in told[0], "run 3 of 3" in told[1]] == [True, True]
 
 
@@ -130,7 +137,7 @@ def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
         (("--policy", "greedy", "--evaluate", "softmax"), "Explore, or leave it out"),
         (("--device", "gpu"), "Use --device cpu"),
         (("--policy", "softmx"), "unknown policy 'softmx'"),
-        (("--rounds", "many"), "rounds must be"),
+        (("--rounds", "many"), "horizon must be a valid integer"),
         (("--report", "nowhere/r.html"), "does not exist"),
         (("--hidden", "0"), "hidden must be at least 1"),
         (("--channels", "16"), "channels"),
@@ -181,7 +188,7 @@ def test_ctrl_c_while_compiling_ends_in_one_line(
     """The header of a kept run is written just before compiling begins."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/run.json"), "--no-save")
-    assert (code, out) == (root.INTERRUPTED, "")
+    assert (code, out) == (options.INTERRUPTED, "")
     assert "Traceback" not in err
     assert "interrupted" in err.splitlines()[-1]
 
@@ -192,7 +199,7 @@ def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/seed-0.npz"), "--no-save", "--json")
     (record,) = json.loads(out)["records"]
-    assert (code, record["status"]) == (root.INTERRUPTED, "interrupted")
+    assert (code, record["status"]) == (options.INTERRUPTED, "interrupted")
     rounds = record["summary"]["rounds_done"]
     assert f"interrupted; kept {rounds} rounds in kept; the same command goes on." in err
     assert "nothing was saved" not in err
@@ -203,7 +210,7 @@ def test_ctrl_c_keeps_what_was_done(
 ) -> None:
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/seed-0.npz"))
-    assert (code, out) == (root.INTERRUPTED, "")
+    assert (code, out) == (options.INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert "the same command goes on" in err

@@ -41,7 +41,11 @@ def earned_and_cost(records: Sequence[Record]) -> None:
     earned = f"earned ({said.money})" if said.money else "earned"
     rows = [
         (earned, *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
-        (said.regret, *(words.number(_regret(r)) for r in records)),
+        *(
+            [(said.regret, *(words.number(_regret(r)) for r in records))]
+            if any(_regret(r) is not None for r in records)
+            else []
+        ),
         ("CPU time", *(words.seconds(r.seconds) for r in records)),
         (f"CPU time per {said.step} and {said.party}, all included", *(words.seconds(per_step(r)) for r in records)),
     ]

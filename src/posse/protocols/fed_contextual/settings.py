@@ -61,6 +61,13 @@ RING = 2**31
 class LearningSettings(Settings):
     """What every run has, simulated or on devices: how devices explore and learn, and how they are protected."""
 
+    panels: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("policy", "explore", "model", "hidden", "channels", "features", "arms", "loss", "evaluate",
+                         "start"), "How to choose"),
+        **dict.fromkeys(("clip", "quantile", "noise", "delta", "limit", "levels", "sampling", "secure", "corrupt",
+                         "dropout"), "Who may learn what"),
+    }  # fmt: skip
+
     loss: Literal["regression", "importance"] = "regression"
     """Loss of a device's log: squared error, or the same over the probability of the arm."""
     cohort: Count = 20

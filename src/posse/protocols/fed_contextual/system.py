@@ -113,12 +113,15 @@ class FedContextualSystem(System):
         return level_of(settings.noise, settings.levels)
 
     def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
-        """Show what records earned a decision, side by side."""
-        if len(records) < 2:
-            return ()
+        """Show what records earned a decision, side by side, and the decisions of the first one by arm."""
         rows = tuple((name, *(_number(record, key) for record in records)) for name, key in _BESIDE)
-        columns = ("", *(record.protection for record in records))
-        return (Section("A decision", columns, rows, numeric=tuple(range(1, len(columns)))),)
+        columns, first = ("", *(record.protection for record in records)), records[0]
+        made = [Section("A decision", columns, rows, numeric=tuple(range(1, len(columns))))] if len(records) > 1 else []
+        if first.arms:
+            counts = zip(first.arm_names, first.pulls.sum(axis=0).tolist(), strict=True)
+            pulls = tuple((name, f"{count:,}") for name, count in counts)
+            made.append(Section("Decisions", ("arm", "decisions"), pulls, numeric=(1,)))
+        return made
 
     def policies(self) -> Section:
         """The kinds of exploration."""
