@@ -55,7 +55,7 @@ from posse.experiments.fed_contextual.runs import (
     private_lines,
 )
 from posse.experiments.kit import mean_of
-from posse.policies.contextual.registry import EXPLORATIONS
+from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.populations.prepared import load
 from posse.protocols.fed_contextual.jobs import Job, Result, average_rewards, read_jobs, write
 from posse.protocols.fed_contextual.server import Measured
