@@ -13,7 +13,8 @@ import posse
 from posse.core.errors import ConfigError
 from posse.core.roles import WORLD
 from posse.protocols import registry
-from posse.protocols.base import Run, RunSettings, System
+from posse.protocols.base import RunSettings, System
+from posse.protocols.runs import Run
 from posse.results.record import ARRAYS, Record
 from posse.results.store import Store
 

@@ -12,14 +12,14 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from posse.protocols.base import Run, RunSettings, System
+    from posse.protocols.base import RunSettings, System
+    from posse.protocols.runs import Run
     from posse.results.record import Record, Watch
 
 BUILT_IN = {
@@ -59,7 +59,7 @@ def system_of(settings: RunSettings) -> System:
 
 def _modules() -> dict[str, str]:
     """Module of every system, by the system's name."""
-    found = {name: module for name, module in BUILT_IN.items() if find_spec(module) is not None}
+    found = dict(BUILT_IN)
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, point.value.partition(":")[0])
     for module in filter(None, os.environ.get(VARIABLE, "").split(",")):

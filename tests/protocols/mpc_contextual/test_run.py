@@ -10,10 +10,10 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError
-from posse.protocols.base import Run
 from posse.protocols.mpc_contextual.messages import Act, Earn
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.registry import system
+from posse.protocols.runs import Run
 from posse.results.record import ARRAYS, Record
 
 SMALL = {"rows": 48, "components": 5, "seed": 4}

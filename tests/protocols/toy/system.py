@@ -17,7 +17,8 @@ from posse.core.roles import Ask, Message, Note, Pull, Reward, Role, View
 from posse.core.settings import Settings
 from posse.privacy.leakage.attack import Attack
 from posse.problems.arms.rewards import BernoulliArms
-from posse.protocols.base import Action, Level, Parties, RoleKind, RolesRun, Run, RunSettings, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, RunSettings, System
+from posse.protocols.runs import RolesRun, Run
 from posse.results.record import Record, Traffic, points_of
 from posse.results.sections import Section
 from posse.runtime.local import Layout, enrol_all, write_party

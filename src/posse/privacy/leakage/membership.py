@@ -418,7 +418,7 @@ def _by_heart(member: Bools) -> Floats:
 
 BY_REWARD = _attack(
     "membership-by-reward", REWARD, ("puller", "payee"), "Puller and payee together hold every arm with its reward.",
-    call_by_reward, lambda member: Pairs(np.zeros(len(member)), member.astype(np.float64)),
+    call_by_reward, lambda member: Pairs(np.zeros(len(member), np.int64), member.astype(np.float64)),
 )  # fmt: skip
 MODEL = "The model is held in shares; whoever brings all shares together can read it, and it carries no noise."
 BY_LOSS = _attack("membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart)

@@ -18,7 +18,7 @@ from posse.privacy.dp.noise import Noise, SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
 from posse.problems.markets.market import Market, make_market
 from posse.problems.markets.supply import epoch_at
-from posse.protocols.base import RolesRun, Run, System
+from posse.protocols.base import System
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.protocols.dp_combinatorial.learning import nothing_known
@@ -36,6 +36,7 @@ from posse.protocols.dp_combinatorial.twin import (
     run_once,
     truth_of,
 )
+from posse.protocols.runs import RolesRun, Run
 from posse.results.record import Record, Traffic, points_of
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun, fork

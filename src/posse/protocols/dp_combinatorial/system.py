@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, Level, Parties, RoleKind, Run, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, System
+from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.joining import joining
 from posse.results.sections import Section

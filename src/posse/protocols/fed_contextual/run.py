@@ -20,7 +20,7 @@ from posse.core.roles import Entry, Message, View
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
-from posse.protocols.base import Run, System
+from posse.protocols.base import System
 from posse.protocols.fed_contextual.cohorts import cohort_of
 from posse.protocols.fed_contextual.models import Model, leaves_of, write_model
 from posse.protocols.fed_contextual.record import Clock, Outcome, record_of
@@ -29,6 +29,7 @@ from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
 from posse.protocols.fed_contextual.study import NOTHING, Own
 from posse.protocols.fed_contextual.tasks import OwnPay
+from posse.protocols.runs import Run
 from posse.results.record import Progress, Record, Watch
 
 SERVER, COHORT = PARTIES = ("server", "cohort")

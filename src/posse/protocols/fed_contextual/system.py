@@ -7,8 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, RoleKind, Run, System
+from posse.protocols.base import Action, RoleKind, System
 from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
+from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.sections import Section
 

@@ -16,7 +16,7 @@ from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
-from posse.protocols.base import RolesRun, Run, System
+from posse.protocols.base import System
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
@@ -28,6 +28,7 @@ from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import FixedTwin, coins_of, run_fixed, seeded
+from posse.protocols.runs import RolesRun, Run
 from posse.results import words
 from posse.results.record import Record, Traffic, points_of
 from posse.results.sections import Section

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
 from posse.privacy.leakage.membership import BY_ERROR, BY_LOSS, BY_REWARD
-from posse.protocols.base import Action, Level, Parties, RoleKind, Run, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, leaks
+from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.privacy import Guarantee as Told
 from posse.results.privacy import up

@@ -16,7 +16,8 @@ from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.protocols.base import RolesRun, System
+from posse.protocols.base import System
+from posse.protocols.runs import RolesRun
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.errors import DataError
-from posse.protocols.base import Action, Level, Parties, RoleKind, Run, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, System
+from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.sections import Section
 

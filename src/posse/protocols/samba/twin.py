@@ -17,7 +17,8 @@ from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.protocols.base import Run, System
+from posse.protocols.base import System
+from posse.protocols.runs import Run
 from posse.protocols.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.settings import IMPLIED, Samba
