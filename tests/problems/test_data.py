@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import posse.policies
+import posse.problems
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.contexts.settings import ContextSettings
@@ -209,3 +211,10 @@ def test_cells_of_many_kinds_are_text() -> None:
 def test_wrong_values_are_refused_when_settings_are_made(make: Any, says: str) -> None:
     with pytest.raises(PosseError, match=says):
         make()
+
+
+def test_every_public_name_is_there() -> None:
+    for package in (posse.policies, posse.problems):
+        assert sorted(package.__all__) == sorted(package._HOME)
+        for name in package.__all__:
+            assert getattr(package, name) is not None

@@ -1,4 +1,4 @@
-"""What is learnt: arms and their rewards, markets and their producers, populations of clients.
+"""What is learnt: arms and their rewards, contexts, markets and their producers, populations of clients.
 
 Names are imported when they are used: populations need numpy alone, and markets a compiler.
 """
@@ -9,18 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from posse.problems.arms.ratings import Ratings
     from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms, EmpiricalArms
+    from posse.problems.arms.tables import read_means, read_ratings
+    from posse.problems.contexts.contexts import Contexts
+    from posse.problems.contexts.features import read_features
+    from posse.problems.datasets.published import embedded_arms
     from posse.problems.markets.instances import binds, market_instance
     from posse.problems.markets.market import Market, make_market
+    from posse.problems.markets.offers import read_market
+    from posse.problems.populations.population import Population
+    from posse.problems.populations.splits import read_population
 
 _HOME = {
-    "Arms": "arms.rewards", "BernoulliArms": "arms.rewards", "BetaArms": "arms.rewards",
-    "EmpiricalArms": "arms.rewards",
-    "Market": "markets.market", "make_market": "markets.market",
-    "binds": "markets.instances", "market_instance": "markets.instances",
+    "Ratings": "arms.ratings", "Arms": "arms.rewards", "BernoulliArms": "arms.rewards", "BetaArms": "arms.rewards",
+    "EmpiricalArms": "arms.rewards", "read_means": "arms.tables", "read_ratings": "arms.tables",
+    "Contexts": "contexts.contexts", "read_features": "contexts.features", "embedded_arms": "datasets.published",
+    "binds": "markets.instances", "market_instance": "markets.instances", "Market": "markets.market",
+    "make_market": "markets.market", "read_market": "markets.offers", "Population": "populations.population",
+    "read_population": "populations.splits",
 }  # fmt: skip
 
-__all__ = ["Arms", "BernoulliArms", "BetaArms", "EmpiricalArms", "Market", "binds", "make_market", "market_instance"]
+__all__ = [
+    "Arms", "BernoulliArms", "BetaArms", "Contexts", "EmpiricalArms", "Market", "Population", "Ratings", "binds",
+    "embedded_arms", "make_market", "market_instance", "read_features", "read_market", "read_means",
+    "read_population", "read_ratings",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -163,6 +163,11 @@ class PopulationSettings(DataSettings):
         whole = self._natural()
         return whole if self.clients is None else some_clients(whole, self.clients)
 
+    def data_files(self) -> tuple[Path, ...]:
+        """Files of a user's own that `data` or `file` names."""
+        given = () if self.file is None or not self.file.is_file() else (self.file,)
+        return (*super().data_files(), *given)
+
     def availability(self) -> Availability:
         """Make how clients answer."""
         return Availability(self.missing, self.late, self.delay, self.never, self.seed)
