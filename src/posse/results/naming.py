@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from posse.results import words
 from posse.results.values import JSON, flat
@@ -210,9 +210,9 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
     [{'policy.tau': '0.1'}, {'policy.tau': '0.5'}]
     """
     chosen = tuple(records)
-    facts = [_facts(record) for record in chosen]
     implied = {name for record in chosen for name in record.implied}
-    names = dict.fromkeys(name for one in facts for name in one if name not in implied)
+    facts = [_facts(record, implied) for record in chosen]
+    names = dict.fromkeys(name for one in facts for name in one)
     differing = [name for name in names if _differs(name, chosen, facts)]
     return [{name: one[name] for name in differing if name in one} for one in facts]
 
@@ -257,7 +257,7 @@ def distinct(texts: Sequence[str], records: Sequence[Named], cut: Callable[[str]
     return made
 
 
-def _facts(record: Named) -> dict[str, str]:
+def _facts(record: Named, implied: Collection[str]) -> dict[str, str]:
     """All that may set a record apart, in words; first what a label always says."""
     facts = {"system": record.title, "policy": record.policy, "level": record.protection}
     status = "" if record.status == "finished" else record.status
@@ -265,7 +265,7 @@ def _facts(record: Named) -> dict[str, str]:
     for name, value in record.settings().items():
         text = _text(value)
         # The policy stands there already, and the level is a part of the protection.
-        if name != "policy" and not (name == "level" and text in record.protection):
+        if name != "policy" and name not in implied and not (name == "level" and text in record.protection):
             facts[f"config.{name}" if name in facts or name in last else name] = text
     facts.setdefault("data", record.problem_name)
     if "seed" not in facts and record.seeds:

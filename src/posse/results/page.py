@@ -102,7 +102,7 @@ code { font: 0.88em ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans 
 td code { white-space: nowrap; }
 .tag { display: inline-block; border-radius: 99px; padding: 0 0.55rem; font-size: 0.8rem; border: 1px solid var(--line);
   background: var(--card); white-space: nowrap; }
-td .tag { white-space: normal; border-radius: 10px; }
+td .tag { white-space: normal; overflow-wrap: normal; border-radius: 10px; }
 .tag.good { color: var(--good); border-color: var(--good); background: var(--good-card); }
 .tag.warn { color: var(--warn); border-color: var(--warn); background: var(--warn-card); }
 .dot { display: inline-block; width: 0.7em; height: 0.7em; border-radius: 50%; margin-right: 0.5em; }

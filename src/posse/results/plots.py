@@ -59,7 +59,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
             ax.errorbar(at, b.mean, yerr=b.high - b.mean, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
-    theme.legend(figure, ax, f"bars: {_note([band(record.pulls) for record in drawn])}")
+    theme.legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
     return figure
 
 
@@ -79,7 +79,7 @@ def _curves(records: Sequence[Record], bands: list[Band], labels: Sequence[str] 
     for i, (record, b, label) in enumerate(zip(records, bands, theme.legend_labels(records, labels), strict=True)):
         draw_band(ax, record.steps, b, i, label)
     ax.margins(x=0.01)
-    theme.legend(figure, ax, f"band: {_note(bands)}")
+    theme.legend(figure, ax, _note("band", bands))
     return figure
 
 
@@ -96,8 +96,10 @@ def _drawable(records: Records, what: str) -> tuple[Record, ...]:
     return chosen
 
 
-def _note(bands: Sequence[Band]) -> str:
-    return "; ".join(dict.fromkeys(b.what for b in bands))
+def _note(what: str, bands: Sequence[Band]) -> str:
+    """Say what the bands are; one run has none."""
+    kinds = dict.fromkeys(b.what for b in bands if b.runs > 1)
+    return f"{what}: {'; '.join(kinds)}" if kinds else "one run"
 
 
 def _name_arms(ax: Axes, record: Record) -> None:
