@@ -18,7 +18,7 @@ from posse.results import (
     secure_against_plain,
 )
 from posse.results.example import example_record
-from posse.results.theme import DARK_PAGE, INK, LIGHT_PAGE, SERIES
+from posse.results.plots import DARK_PAGE, INK, LIGHT_PAGE, SERIES
 
 SECURE, PLAIN, OTHER = example_record(), example_record(level="plain"), example_record(policy="thompson")
 FIGURES: dict[str, Callable[[], Figure]] = {

@@ -7,7 +7,7 @@ import pytest
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
 from posse.results.example import example_market_record, example_record
-from posse.results.privacy import guarantees
+from posse.results.sections import guarantees
 
 VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"

@@ -103,7 +103,7 @@ def protection(record: Record) -> None:
 
 
 def _spent(record: Record) -> None:
-    from posse.results.privacy import guarantees, not_covered
+    from posse.results.sections import guarantees, not_covered
 
     if promised := guarantees([record]):
         heading("Privacy spent")

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import require
 from posse.experiments.executors import finished
-from posse.results import theme
+from posse.results import plots
+from posse.results.plots import DASHES, INK, SERIES
 from posse.results.statistics import t_quantile
-from posse.results.theme import DASHES, INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -267,7 +267,7 @@ def panels(
     columns: int, titles: Sequence[str] = (), height: float = 4.2, width: float | None = None, **more: Any
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with panels side by side."""
-    figure = theme.blank(height, width=width or (theme.WIDTH if columns == 1 else 9.0))
+    figure = plots.blank(height, width=width or (plots.WIDTH if columns == 1 else 9.0))
     axes = list(figure.subplots(1, columns, squeeze=False, **more)[0])
     for ax, words in zip(axes, titles, strict=False):
         title(ax, words)

@@ -25,7 +25,7 @@ from posse.core.errors import ConfigError, DataError, PosseError
 from posse.experiments.executors import each_done
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import run as run_settings
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.plots import draw_band
 from posse.results.record import Record
 from posse.results.statistics import Band, band
@@ -201,8 +201,8 @@ class Sweep:
         rows = [row for row in rows if row[x] is not None and row[y] is not None]
         places = sorted({row[x] for row in rows}) if _numeric(row[x] for row in rows) else None
         names = list(dict.fromkeys(row[x] for row in rows)) if places is None else places
-        figure = theme.blank()
-        ax = theme.axes(figure, x=x, y=y)
+        figure = plots.blank()
+        ax = plots.axes(figure, x=x, y=y)
         lines: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             others = [f"{name} {row[name]}" for name in self.parameters if name != x and row[name] is not None]
@@ -213,11 +213,11 @@ class Sweep:
             means, lows, highs = (np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high"))
             where = np.array(at if places is not None else [names.index(name) for name in at])
             drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
-            draw_band(ax, where, drawn, number, theme.text(label, limit=72))
-            ax.plot(where, means, "o", markersize=4, color=theme.SERIES[number % len(theme.SERIES)])
+            draw_band(ax, where, drawn, number, plots.text(label, limit=72))
+            ax.plot(where, means, "o", markersize=4, color=plots.SERIES[number % len(plots.SERIES)])
         if places is None:
-            ax.set_xticks(range(len(names)), [theme.text(str(name)) for name in names])
-        theme.legend(figure, ax, f"band: {bands[0].what}")
+            ax.set_xticks(range(len(names)), [plots.text(str(name)) for name in names])
+        plots.legend(figure, ax, f"band: {bands[0].what}")
         return figure
 
 

@@ -1,23 +1,55 @@
-"""Figures of what was earned and what it cost: returned, never shown."""
+"""Figures of what was earned and what it cost, returned and never shown; how every figure looks, and SVG for a page.
+
+No background, one ink, a light grid. Every colour of a series has a contrast of at least 3:1 on white and on the dark
+page, so one figure serves both.
+"""
 
 from __future__ import annotations
 
+import html
+import io
+import math
+import re
+import textwrap
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from posse.core.check import require
 from posse.core.errors import DataError
-from posse.results import theme, words
+from posse.results import words
 from posse.results.compare import identical, times_as_long
+from posse.results.naming import Named, distinct, labels
 from posse.results.record import Ints, Record, several
 from posse.results.statistics import Band, band
-from posse.results.theme import DASHES, INK, SERIES
 from posse.results.words import common, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+SERIES = ("#2f7fd6", "#d9662b", "#1f9d6b", "#8b5fd0", "#c2477f", "#b07d12", "#3b8ea5", "#d14b4b")
+"""Colours of curves, in order; a legend names them."""
+
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+"""Line styles that go with them, so that curves differ without colour and where they overlap."""
+
+INK = "#727a88"
+"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its own text."""
+
+LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
+"""Backgrounds against which the colours were chosen."""
+
+WIDTH = 7.2
+LINE = 72
+"""Letters of a line in a legend; a longer label goes on in the next one."""
+
+LINES = 3
+"""Lines of a label at most."""
+
+Grid = Literal["both", "x", "y"]
 
 MANY_ARMS = 40
 """Beyond this many arms their names are not legible, and numbers are shown instead."""
@@ -48,10 +80,10 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
     if any(record.arms != first.arms for record in drawn):
         raise DataError("the records have different numbers of arms. Draw them one by one.")
     nouns = common(record.words for record in drawn)
-    figure = theme.blank(3.6)
-    ax = theme.axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
+    figure = blank(3.6)
+    ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
     width = 0.8 / len(drawn)
-    for i, (record, label) in enumerate(zip(drawn, theme.legend_labels(drawn, labels), strict=True)):
+    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
         b = band(record.pulls)
         at = np.arange(first.arms) + (i - (len(drawn) - 1) / 2) * width
         ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
@@ -59,7 +91,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
             ax.errorbar(at, b.mean, yerr=b.high - b.mean, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
-    theme.legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
+    legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
     return figure
 
 
@@ -74,12 +106,12 @@ def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
 
 
 def _curves(records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str) -> Figure:
-    figure = theme.blank()
-    ax = theme.axes(figure, x=common(r.words for r in records).step, y=y)
-    for i, (record, b, label) in enumerate(zip(records, bands, theme.legend_labels(records, labels), strict=True)):
+    figure = blank()
+    ax = axes(figure, x=common(r.words for r in records).step, y=y)
+    for i, (record, b, label) in enumerate(zip(records, bands, legend_labels(records, labels), strict=True)):
         draw_band(ax, record.steps, b, i, label)
     ax.margins(x=0.01)
-    theme.legend(figure, ax, _note("band", bands))
+    legend(figure, ax, _note("band", bands))
     return figure
 
 
@@ -103,7 +135,7 @@ def _note(what: str, bands: Sequence[Band]) -> str:
 
 
 def _name_arms(ax: Axes, record: Record) -> None:
-    names = [theme.text(name, limit=22) for name in record.arm_names]
+    names = [text(name, limit=22) for name in record.arm_names]
     means = record.problem.get("means")
     if isinstance(means, list) and len(means) == record.arms:
         best = int(np.argmax(np.array(means, dtype=np.float64)))
@@ -120,7 +152,7 @@ def _name_arms(ax: Axes, record: Record) -> None:
 def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     """Draw CPU time by kind of role: a bar a role for one record, shares side by side for several."""
     chosen = several(records)
-    names = theme.legend_labels(chosen, labels)
+    names = legend_labels(chosen, labels)
     timed = {name: one for name, one in zip(names, chosen, strict=True) if sum(one.role_seconds.values()) > 0}
     if not timed:
         raise DataError("none of these records holds time by role. Only runs with roles have it, not simulations.")
@@ -133,17 +165,17 @@ def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str]
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
     nouns = common(record.words for record in _drawable((secure, plain), "curve"))
-    figure = theme.blank(3.9, width=8.2)
+    figure = blank(3.9, width=8.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
-    left = theme.style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
+    left = style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
     # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
     curve = secure.reward_band().mean
-    names = theme.legend_labels((secure, plain), labels)
+    names = legend_labels((secure, plain), labels)
     left.plot(secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=names[0])
     draw_band(left, plain.steps, plain.reward_band(), 1, names[1])
     same = identical(secure, plain)
-    theme.legend(figure, left, f"identical: every {nouns.pull}, every total" if same else "not identical")
-    right = theme.style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
+    legend(figure, left, f"identical: every {nouns.pull}, every total" if same else "not identical")
+    right = style(figure.add_subplot(grid[1]), x="", y="CPU time (s)", grid="y")
     _time_bars(right, secure, plain)
     return figure
 
@@ -151,10 +183,10 @@ def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str]
 def _one_time(record: Record) -> Figure:
     times = sorted(record.role_seconds.items(), key=lambda item: item[1])
     whole = sum(record.role_seconds.values())
-    figure = theme.blank(0.95 + 0.42 * len(times))
-    ax = theme.axes(figure, x="CPU time (s), all runs", y="", grid="x")
-    colours = theme.role_colours([record], record.role_seconds)
-    names = [theme.text(record.role_label(role)) for role, _ in times]
+    figure = blank(0.95 + 0.42 * len(times))
+    ax = axes(figure, x="CPU time (s), all runs", y="", grid="x")
+    colours = role_colours([record], record.role_seconds)
+    names = [text(record.role_label(role)) for role, _ in times]
     bars = ax.barh(names, [value for _, value in times], color=[colours[role][0] for role, _ in times], height=0.66)
     notes = [f"{words.seconds(value)} · {value / whole:.0%}" for _, value in times]
     ax.bar_label(bars, notes, padding=5, color=INK, fontsize=9)
@@ -165,26 +197,26 @@ def _one_time(record: Record) -> Figure:
 
 def _time_shares(named: Mapping[str, Record]) -> Figure:
     names, records = list(named), list(named.values())
-    figure = theme.blank(1.35 + 0.5 * len(records))
-    ax = theme.axes(figure, x="share of CPU time (%)", y="", grid="x")
+    figure = blank(1.35 + 0.5 * len(records))
+    ax = axes(figure, x="share of CPU time (%)", y="", grid="x")
     roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
-    colours = theme.role_colours(records, roles)
+    colours = role_colours(records, roles)
     left = [0.0] * len(records)
     for role, label in roles.items():
         shares = [100 * record.role_seconds.get(role, 0.0) / sum(record.role_seconds.values()) for record in records]
-        bars = ax.barh(names, shares, left=left, height=0.62, color=colours[role][0], label=theme.text(label))
+        bars = ax.barh(names, shares, left=left, height=0.62, color=colours[role][0], label=text(label))
         ax.bar_label(
             bars, [f"{s:.0f}" if s >= 6 else "" for s in shares], label_type="center", color="white", fontsize=9
         )
         left = [a + b for a, b in zip(left, shares, strict=True)]
     ax.invert_yaxis()
     ax.set_xlim(0, 100)
-    theme.legend(figure, ax)
+    legend(figure, ax)
     return figure
 
 
 def _short(record: Record) -> str:
-    name = theme.text(record.level, limit=14)
+    name = text(record.level, limit=14)
     return f"{name}\n({len(record.off)} of it off)" if record.off else name
 
 
@@ -205,3 +237,143 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
         ax.set_ylabel("CPU time (s, logarithmic)")
     else:
         ax.margins(y=0.25)
+
+
+# How every figure looks ----------------------------------------------------------------------------------------------
+
+
+def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the colours of kinds of role on a light and on a dark page: those that the records' systems give them.
+
+    A kind without one gets the next colour of `SERIES` that no other has.
+    """
+    chosen = tuple(records)
+    colours = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
+    free = [colour for colour in SERIES if (colour, colour) not in colours.values()] or [INK]
+    unnamed = [kind for kind, pair in colours.items() if pair is None]
+    colours |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
+    return {kind: pair for kind, pair in colours.items() if pair is not None}
+
+
+def page_colour(colours: tuple[str, str]) -> str:
+    """Write a colour for the style of a page: the light one, or the dark one where the page is dark (`dark_style`).
+
+    >>> page_colour(("#2f7fd6", "#7db4f2")), page_colour(("#2f7fd6", "#2f7fd6"))
+    ('var(--c2f7fd6, #2f7fd6)', '#2f7fd6')
+    """
+    light, dark = colours
+    return light if light == dark else f"var(--c{light[1:].lower()}, {light})"
+
+
+def dark_style(colours: Iterable[tuple[str, str]]) -> str:
+    """Write the style that gives a dark page its own colours."""
+    pairs = {light[1:].lower(): dark for light, dark in colours if light != dark}
+    names = " ".join(f"--c{light}: {dark};" for light, dark in pairs.items())
+    return f"@media (prefers-color-scheme: dark) {{ :root {{ {names} }} }}" if names else ""
+
+
+def blank(height: float = 3.8, width: float = WIDTH) -> Figure:
+    """Make an empty figure, without pyplot: nothing is registered, shown or left open."""
+    figure: Figure = require("matplotlib.figure", extra="plot").Figure(figsize=(width, height))
+    figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.07)
+    figure.patch.set_alpha(0.0)
+    return figure
+
+
+def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:
+    """Add one styled pair of axes."""
+    return style(figure.add_subplot(), x=x, y=y, grid=grid)
+
+
+def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
+    """Style a pair of axes and label them with quantity and unit."""
+    ax.patch.set_alpha(0.0)
+    ax.set_xlabel(x, color=INK, fontsize=9.5)
+    ax.set_ylabel(y, color=INK, fontsize=9.5)
+    ax.tick_params(which="both", colors=INK, labelsize=9, length=3)
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(INK)
+        spine.set_linewidth(0.8)
+    ax.set_axisbelow(True)
+    ax.grid(True, axis=grid, color=INK, alpha=0.22, linewidth=0.7)
+    return ax
+
+
+def legend(figure: Figure, ax: Axes, note: str = "") -> None:
+    """Put the legend above the axes, where it covers no curve, and what the bands mean below it.
+
+    A figure grows with a long legend, so that the axes keep their size.
+    """
+    handles, texts = ax.get_legend_handles_labels()
+    columns = _columns(texts)
+    lines = sum(text.count("\n") + 1 for text in texts[::columns])
+    if handles:
+        figure.set_figheight(figure.get_figheight() + 0.17 * max(0, lines - 4))
+        figure.legend(
+            handles, texts, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=9,
+            handlelength=2.4, columnspacing=1.6,
+        )  # fmt: skip
+    if note:
+        ax.set_title(note, loc="left", color=INK, fontsize=8.5, pad=6)
+
+
+def _columns(texts: Sequence[str]) -> int:
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
+    return max(1, min(len(texts), math.floor(102 / (longest + 7))))
+
+
+def text(value: str, limit: int = 36) -> str:
+    """Make a name safe for matplotlib: no mathematics in dollars, no hidden label, no control characters, not too long.
+
+    >>> text("_$5 arm$"), text("a" * 50, limit=8)
+    ('\\\\$5 arm\\\\$', 'aaaaaaa…')
+    """
+    shown = "".join(c if c.isprintable() else " " for c in value).lstrip("_ ") or "unnamed"
+    shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shown.replace("$", r"\$")
+
+
+def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
+    """Name each record for a legend, in short lines; no two are called the same."""
+
+    def lines(label: str) -> str:
+        parts = textwrap.wrap(label, LINE, max_lines=LINES, placeholder=" …", break_on_hyphens=False)
+        return "\n".join(text(part, LINE) for part in parts) or text(label)
+
+    return distinct(labels(records) if names is None else names, records, lines)
+
+
+_ROOT = re.compile(r"<svg\b[^>]*?(viewBox=\"[^\"]*\")[^>]*>", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_REFERENCE = re.compile(r"(\bid=\"|\bhref=\"#|url\(#)")
+
+
+def inline(figure: Figure, *, prefix: str, title: str, colours: Iterable[tuple[str, str]] = ()) -> str:
+    """Return a figure as an `<svg>` element for a page.
+
+    Text stays text, so that it takes the font of the page and can be read aloud and searched. The ink becomes
+    `currentColor`, so that light and dark pages both read, and of each pair in `colours` a dark page takes the second
+    (`dark_style`). All ids get `prefix`: matplotlib numbers them from one in
+    every figure, and on one page a clip path would otherwise be taken from another figure.
+    """
+    matplotlib = require("matplotlib", extra="plot")
+    file = io.StringIO()
+    # A fixed salt and no date: the same record gives the same bytes.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}), warnings.catch_warnings():
+        # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=").replace(INK, "currentColor")
+    text = text.replace("#ffffff", "var(--page, #ffffff)")  # words on a bar, which is lighter on a dark page
+    for pair in set(colours):
+        text = text.replace(pair[0].lower(), page_colour(pair))
+    text = _REFERENCE.sub(rf"\g<1>{prefix}-", text)
+    label = html.escape(title)
+    return _ROOT.sub(rf'<svg \1 role="img" aria-label="{_literal(label)}">', text, count=1).strip()
+
+
+def _literal(text: str) -> str:
+    # A backslash in a replacement pattern would be read as a group.
+    return text.replace("\\", r"\\")

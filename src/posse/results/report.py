@@ -14,12 +14,19 @@ from posse.results.compare import compare, identical
 from posse.results.joining import parties
 from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels, remark
 from posse.results.page import Safe, bullets, fragment, join, page, table, tag
-from posse.results.plots import pulls_per_arm, regret_curves, reward_curves, role_times, secure_against_plain
-from posse.results.privacy import privacy
+from posse.results.plots import (
+    dark_style,
+    inline,
+    pulls_per_arm,
+    regret_curves,
+    reward_curves,
+    role_colours,
+    role_times,
+    secure_against_plain,
+)
 from posse.results.record import Record, several
-from posse.results.sections import Named, comparison, costs, details, protection, systems
+from posse.results.sections import Named, comparison, costs, details, privacy, protection, systems
 from posse.results.statistics import standard_error
-from posse.results.theme import dark_style, inline, role_colours
 from posse.results.words import common, plural
 from posse.version import __version__
 

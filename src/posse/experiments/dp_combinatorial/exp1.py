@@ -11,7 +11,7 @@ from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Cost, Method, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.record import points_of
 from posse.results.statistics import Interval
 
@@ -195,8 +195,8 @@ def regret_figure(runs: Runs, methods: Sequence[Method]) -> Figure:
     x = points_of(size.rounds, markets.POINTS) / 1000
     for distribution in DISTRIBUTIONS:
         top, bottom = above[distribution], below[distribution]
-        theme.style(top, x="round (thousands)", y="regret an agent, mean (thousands)")
-        theme.style(bottom, x="round (thousands)", y="FRR: regret over regret alone, median")
+        plots.style(top, x="round (thousands)", y="regret an agent, mean (thousands)")
+        plots.style(bottom, x="round (thousands)", y="FRR: regret over regret alone, median")
         kit.title(top, f"{distribution}, n = {size.agents}, m = {size.producers}")
         places = size.places(distribution)
         alone = runs.curves(places, ALONE)

@@ -15,9 +15,9 @@ from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, DISTRIBUTIONS, PAPER, TIGHT, UNIT, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.privacy.dp.schedules import paper_split
-from posse.results import theme, words
+from posse.results import plots, words
+from posse.results.plots import DASHES
 from posse.results.statistics import Interval
-from posse.results.theme import DASHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,7 +137,7 @@ def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> 
     """Draw FRR against epsilon, as asked for and as proved, a panel a distribution."""
     figure, (row,) = looks.columns(1, 5.0)
     for distribution, ax in row.items():
-        theme.style(ax, x=f"epsilon (logarithmic), at delta {DELTA:g}, unit {UNIT}", y="FRR: regret over regret alone")
+        plots.style(ax, x=f"epsilon (logarithmic), at delta {DELTA:g}, unit {UNIT}", y="FRR: regret over regret alone")
         kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
         _curves(ax, [cell for cell in cells if cell.distribution == distribution])
         for method in LEVELS:

@@ -14,7 +14,7 @@ from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.statistics import bootstrap
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def agents_figure(found: Found) -> Figure:
     size = found.runs.size
     for distribution in DISTRIBUTIONS:
         top, bottom = above[distribution], below[distribution]
-        theme.style(top, x="agents n", y=f"regret of agents 1 to {found.agents[0]}, mean (thousands)")
-        theme.style(bottom, x="agents n", y="FRR: regret over regret alone, median")
+        plots.style(top, x="agents n", y=f"regret of agents 1 to {found.agents[0]}, mean (thousands)")
+        plots.style(bottom, x="agents n", y="FRR: regret over regret alone, median")
         kit.title(top, f"{distribution}, m = {size.producers}, T = {size.rounds:,}")
 
         def by_agents(

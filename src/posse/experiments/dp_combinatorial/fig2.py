@@ -12,7 +12,7 @@ from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, FULL, REFERENCE, SMALL, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.record import points_of
 from posse.results.statistics import Interval, regret_ratio
 
@@ -98,7 +98,7 @@ def ratio_figure(runs: Runs) -> Figure:
     figure, (row,) = looks.columns(1, 4.4)
     x = points_of(size.rounds, markets.POINTS) / 1000
     for distribution, ax in row.items():
-        theme.style(ax, x="round (thousands)", y="FRR: regret of FCB over regret alone")
+        plots.style(ax, x="round (thousands)", y="FRR: regret of FCB over regret alone")
         kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}")
         for setting, homogeneous in SETTINGS.items():
             style = looks.line(FCB) | ({"color": looks.HOMOGENEOUS, "linestyle": (0, (5, 2))} if homogeneous else {})

@@ -11,9 +11,9 @@ from posse.experiments.dp_combinatorial import markets
 from posse.experiments.dp_combinatorial.markets import DELTA, DISTRIBUTIONS, PAPER, UNIT, Band, Cost, Method, Size
 from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
-from posse.results import theme, words
+from posse.results import plots, words
+from posse.results.plots import DASHES, SERIES
 from posse.results.statistics import regret_ratio
-from posse.results.theme import DASHES, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ INTERVAL = "bands: 95 % intervals over instances"
 
 def columns(rows: int, height: float, *, share_y: bool = True) -> tuple[Figure, list[dict[Distribution, Axes]]]:
     """Make a figure with a column a distribution; each row maps a distribution to its axes."""
-    figure = theme.blank(height, width=9.0)
+    figure = plots.blank(height, width=9.0)
     grid = figure.subplots(rows, len(DISTRIBUTIONS), squeeze=False, sharey="row" if share_y else False)
     return figure, [dict(zip(DISTRIBUTIONS, row, strict=True)) for row in grid]
 

@@ -15,7 +15,7 @@ from posse.experiments.dp_combinatorial.exp1 import PUBLISHED
 from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, FCB, PAPER, TIGHT, UNIT, Runs, Size
 from posse.experiments.dp_combinatorial.ranking import FIRST, SAVING, SHARE, Break, Fresh, Ranking
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.statistics import Interval, regret_ratio
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def order_figure(rankings: Sequence[Ranking], size: Size) -> Figure:
 
 
 def _panel(ax: Axes, one: Ranking, size: Size) -> None:
-    theme.style(ax, x="instances, sorted by P-FCB with paper noise", y="FRR: regret over regret alone", grid="y")
+    plots.style(ax, x="instances, sorted by P-FCB with paper noise", y="FRR: regret over regret alone", grid="y")
     kit.title(ax, f"{one.distribution}, n = {size.agents}, m = {size.producers}")
     alone, paper = one.alone.mean(axis=1), one.paper.mean(axis=1)
     order = np.argsort(paper / alone)

@@ -13,7 +13,7 @@ from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.statistics import regret_ratio
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def share_figure(found: Found) -> Figure:
     size = found.runs.size
     figure, (row,) = looks.columns(1, 4.8)
     for distribution, ax in row.items():
-        theme.style(ax, x="share of producers that an agent deals with", y="FRR: regret over regret alone, median")
+        plots.style(ax, x="share of producers that an agent deals with", y="FRR: regret over regret alone, median")
         kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
 
         def by_share(method: Method, distribution: Distribution = distribution) -> Floats:

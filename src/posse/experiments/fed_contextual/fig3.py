@@ -13,7 +13,7 @@ from posse.experiments.fed_contextual.findings import REWARD, TOLERANCE, protoco
 from posse.experiments.fed_contextual.problem import KINDS, Form
 from posse.experiments.fed_contextual.runs import Found, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
-from posse.results import theme
+from posse.results import plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def picture(form: Form, found: Sequence[Found]) -> Figure:
     titles = [f"{one.line.kind}: {setting_words(form, one.line.figure)}" for one in found]
     figure, axes = kit.panels(2, titles)
     for ax, one in zip(axes, found, strict=True):
-        theme.style(ax, x="round", y=REWARD)
+        plots.style(ax, x="round", y=REWARD)
         for number, (seed, curve) in enumerate(zip(one.result.job["seeds"], one.curves, strict=True)):
             kit.line(ax, np.arange(1, len(curve) + 1), curve, number, f"seed {seed}", marker=False)
         late = one.curves[:, one.curves.shape[1] // 10 :]

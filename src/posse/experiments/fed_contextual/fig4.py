@@ -13,8 +13,8 @@ from posse.experiments.fed_contextual.findings import NOTE, Statement, better, n
 from posse.experiments.fed_contextual.problem import CLIPS, KINDS, PRIVATE, Form, Printed
 from posse.experiments.fed_contextual.runs import Found, opened, private_lines
 from posse.experiments.kit import Analysis, Floats, Table, Watch, mean_of, write_files
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,11 +103,11 @@ def _printed(form: Form, kind: str) -> dict[str, Printed]:
 
 def picture(found: Lines) -> Figure:
     """Draw reward and probability side by side, images above tags."""
-    figure = theme.blank(7.2, width=9.0)
+    figure = plots.blank(7.2, width=9.0)
     axes = figure.subplots(len(found), 2, squeeze=False)
     for (left, right), (kind, some) in zip(axes, found.items(), strict=True):
         findings.curves(left, some)
-        theme.style(right, x="round", y="probability of the chosen arm")
+        plots.style(right, x="round", y="probability of the chosen arm")
         for number, one in enumerate(some):
             findings.band(right, findings.smoothed(one.probabilities), number, one.line.label)
         kit.title(left, f"{kind}: reward")

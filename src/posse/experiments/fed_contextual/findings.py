@@ -16,8 +16,8 @@ from posse.experiments import kit
 from posse.experiments.fed_contextual.problem import SETTINGS, Form, Printed
 from posse.experiments.fed_contextual.runs import LABELS, Found
 from posse.experiments.kit import Floats, Mean, Row, Table, mean_of
-from posse.results import statistics, theme
-from posse.results.theme import INK
+from posse.results import plots, statistics
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -239,7 +239,7 @@ def curves(ax: Axes, found: Sequence[Found], words: Sequence[str] | None = None)
 
     Policies have a look each; lines with words of their own are numbered.
     """
-    theme.style(ax, x="round", y=REWARD)
+    plots.style(ax, x="round", y=REWARD)
     shown = []
     for number, one in enumerate(found):
         label = one.line.label if words is None else words[number]

@@ -13,8 +13,8 @@ from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, TABLES, W
 from posse.experiments.fed_contextual.runs import LABELS, Found, choice_lines, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +123,7 @@ def choice_table(found: Ran) -> Table:
 
 def picture(form: Form, found: Ran) -> Figure:
     """Draw Softmax at both frequencies and with SGD, and epsilon-Greedy with and without weights."""
-    figure = theme.blank(7.2, width=9.0)
+    figure = plots.blank(7.2, width=9.0)
     axes = figure.subplots(len(KINDS), 2, squeeze=False)
     for (left, right), kind in zip(axes, KINDS, strict=True):
         size = form.size(kind)

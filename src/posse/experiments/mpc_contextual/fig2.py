@@ -16,7 +16,7 @@ from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, 
 from posse.privacy.dp.arms import ArmChoice
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.twin import coins_of
-from posse.results import theme, words
+from posse.results import plots, words
 from posse.results.record import points_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def reward_table(found: Found) -> Table:
 def picture(found: Found) -> Figure:
     """Draw the curves with their spread."""
     figure, (ax,) = kit.panels(1)
-    theme.style(ax, x="iteration (thousands)", y="average reward so far")
+    plots.style(ax, x="iteration (thousands)", y="average reward so far")
     x = found.steps / 1000
     for number, (epsilon, curves) in enumerate(found.curves.items()):
         middle, spread = curves.mean(axis=0), curves.std(axis=0, ddof=1)

@@ -20,8 +20,8 @@ from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mea
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place
 from posse.protocols.mpc_contextual import floats
-from posse.results import theme
-from posse.results.theme import DASHES, INK
+from posse.results import plots
+from posse.results.plots import DASHES, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,8 +162,8 @@ def picture(lines: Sequence[Line]) -> Figure:
     """Draw reward against eta, and beside it what is gained over infinity; the best of a line is ringed."""
     figure, (left, right) = kit.panels(2, ("average reward", "gain over η = ∞, same runs"), 4.4)
     label = "η = log(|A| / ε): less private →"
-    theme.style(left, x=label, y="average reward")
-    theme.style(right, x=label, y="percent points")
+    plots.style(left, x=label, y="average reward")
+    plots.style(right, x=label, y="percent points")
     everything = sorted({eta for line in lines for eta in line.etas})
     end = _infinity_axis(left, everything)
     for number, line in enumerate(lines):

@@ -26,8 +26,8 @@ from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import Costs, costs, plan
 from posse.protocols.mpc_contextual.system import SYSTEM
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
-from posse.results import theme, words
-from posse.results.theme import INK
+from posse.results import plots, words
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -202,8 +202,8 @@ def arms_table(done: Sequence[Timed]) -> Table:
 def arms_picture(done: Sequence[Timed]) -> Figure:
     """Draw time against arms on logarithmic axes, with a square beside it."""
     figure, (left, right) = kit.panels(2, ("CPU time of a step", "bytes of a step"), 4.2)
-    theme.style(left, x="arms |A|", y="ms (logarithmic)")
-    theme.style(right, x="arms |A|", y="kB a party (logarithmic)")
+    plots.style(left, x="arms |A|", y="ms (logarithmic)")
+    plots.style(right, x="arms |A|", y="kB a party (logarithmic)")
     arms = [one.arms for one in done]
     dots: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.6}
     for name, values, colour in (
@@ -305,7 +305,7 @@ def parties_picture(done: Sequence[Timed]) -> Figure:
     names = ("CPU ms a step (logarithmic)", "CPU ms a step (logarithmic)", "kB a step (logarithmic)")
     quantities = (QUANTITIES["CPU of one party"], QUANTITIES["CPU of all roles"], QUANTITIES["bytes sent by all"])
     for ax, name, of in zip(axes, names, quantities, strict=True):
-        theme.style(ax, x="parties |P|", y=name)
+        plots.style(ax, x="parties |P|", y=name)
         scale = 1e3 if "kB" in name else 1.0
         for number, (arms, own) in enumerate(by_arms(done).items()):
             kit.line(ax, [one.parties for one in own], [of(one) / scale for one in own], number, f"|A| = {arms}")

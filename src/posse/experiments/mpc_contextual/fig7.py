@@ -18,8 +18,8 @@ from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mea
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
 from posse.privacy.leakage import Pairs, error_attack, gap_without_leak, reward_attack, reward_gap, score_errors
 from posse.protocols.mpc_contextual import floats
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -347,7 +347,7 @@ def picture(found: Found) -> Figure:
     figure, axes = kit.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharex=True, sharey=True)
     x = np.array(found.stages)
     for ax, name in zip(axes, TITLES, strict=True):
-        theme.style(ax, x="training steps (logarithmic)", y="advantage (percent points)" if name == "code" else "")
+        plots.style(ax, x="training steps (logarithmic)", y="advantage (percent points)" if name == "code" else "")
         for number, epsilon in enumerate(EPSILONS):
             means = [found.mean(name, number, j) for j in range(len(x))]
             kit.line(ax, x, [one.mean for one in means], number, f"ε = {epsilon:g}")

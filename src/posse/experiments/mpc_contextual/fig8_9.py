@@ -27,8 +27,8 @@ from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.published import NEWTON
 from posse.protocols.mpc_contextual.terms import DEALER
 from posse.protocols.mpc_contextual.twin import run_fixed, seeded
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -217,7 +217,7 @@ def picture(
 ) -> Figure:
     """Draw mean rewards with the range over runs."""
     figure, (ax,) = kit.panels(1, height=height, width=width)
-    theme.style(ax, x=x, y="average reward")
+    plots.style(ax, x=x, y="average reward")
     for number, (kind, label) in enumerate(labels.items()):
         values = [value for value in found.values(kind) if found.rewards(kind, value)]
         own = [found.rewards(kind, value) for value in values]

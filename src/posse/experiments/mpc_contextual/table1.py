@@ -24,8 +24,8 @@ from posse.privacy.sharing.local import opened, run_sessions
 from posse.privacy.sharing.reciprocal import reciprocal
 from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.values import Bits, Shared
-from posse.results import theme, words
-from posse.results.theme import INK, SERIES
+from posse.results import plots, words
+from posse.results.plots import INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -296,7 +296,7 @@ def operation_table(done: Sequence[Measured]) -> Table:
 def picture(done: Sequence[Measured]) -> Figure:
     """Draw slowdowns beside the published ones."""
     figure, (ax,) = kit.panels(1, height=3.4)
-    theme.style(ax, x="slowdown against a plain operation (logarithmic)", y="", grid="x")
+    plots.style(ax, x="slowdown against a plain operation (logarithmic)", y="", grid="x")
     kinds = (
         ("ours, online", [one.slowdown for one in done], SERIES[0], 1.0),
         ("ours, with tape and dealing", [one.slowdown_dealt for one in done], SERIES[2], 1.0),

@@ -14,8 +14,8 @@ from posse.experiments.kit import Analysis, Floats, Table, Watch, sign, write_fi
 from posse.experiments.samba import agreement, problem
 from posse.experiments.samba.agreement import BEYOND, LIMIT, OWN, SHARED, THEIRS, Comparison, Variant, verdict
 from posse.experiments.samba.problem import BUDGETS, COLOURS, DATASETS, MARKERS, POLICY_NAMES, TITLES
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,7 +193,7 @@ def reward_figure(comparisons: Sequence[Comparison]) -> Figure:
     kind = "rewards" if any(one.kind == "rewards" for one in comparisons) else "benchmarks"
     chosen = [one for one in comparisons if one.arms == largest and one.kind == kind]
     datasets = list(dict.fromkeys(one.dataset for one in chosen))
-    figure = theme.blank(7.6, width=9.0)
+    figure = plots.blank(7.6, width=9.0)
     grid = figure.subplots(2, len(datasets), squeeze=False, sharex=True)
     for j, dataset in enumerate(datasets):
         own = [one for one in chosen if one.dataset == dataset]
@@ -212,7 +212,7 @@ def reward_figure(comparisons: Sequence[Comparison]) -> Figure:
 
 def _panel(ax: Axes, chosen: Sequence[Comparison], *, per_pull: bool) -> None:
     quantity = "reward a pull" if per_pull else "cumulative reward (thousands)"
-    theme.style(ax, x="budget N (thousands of pulls)", y=quantity)
+    plots.style(ax, x="budget N (thousands of pulls)", y=quantity)
     for name in dict.fromkeys(one.policy for one in chosen):
         own = [one for one in chosen if one.policy == name]
         x = [one.budget / 1000 for one in own]

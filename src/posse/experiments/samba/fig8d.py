@@ -16,7 +16,7 @@ from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TIT
 from posse.experiments.samba.times import measure_secure
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.system import SYSTEM
-from posse.results import theme
+from posse.results import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +121,7 @@ def share_table(done: Sequence[Shares]) -> Table:
 def share_figure(done: Sequence[Shares]) -> Figure:
     """Draw stacked shares: ours and the published one of each policy side by side, a panel a data set and K."""
     datasets, sizes = list(dict.fromkeys(one.dataset for one in done)), list(dict.fromkeys(one.arms for one in done))
-    figure = theme.blank(0.9 + 3.7 * len(sizes), width=4.9 + 4.2 * (len(datasets) - 1))
+    figure = plots.blank(0.9 + 3.7 * len(sizes), width=4.9 + 4.2 * (len(datasets) - 1))
     grid = figure.subplots(len(sizes), len(datasets), squeeze=False, sharex=True)
     for i, arms in enumerate(sizes):
         for j, dataset in enumerate(datasets):
@@ -135,7 +135,7 @@ def share_figure(done: Sequence[Shares]) -> Figure:
 
 
 def _panel(ax: Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> None:
-    theme.style(ax, x="share of CPU time (%)", y="", grid="x")
+    plots.style(ax, x="share of CPU time (%)", y="", grid="x")
     # Two bars a policy, close to each other, and room before the next policy.
     places = [i + i // 2 * 0.5 for i in range(len(chosen))]
     left = [0.0] * len(chosen)

@@ -13,7 +13,7 @@ from functools import cache
 from posse.experiments.kit import Paper
 from posse.policies import UCB, EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
 from posse.problems.datasets.published import Kind, PublishedResult, published_results
-from posse.results.theme import SERIES
+from posse.results.plots import SERIES
 
 REFERENCE = Paper(
     "samba",

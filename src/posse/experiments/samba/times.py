@@ -24,8 +24,8 @@ from posse.problems.arms.rewards import Arms
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
 from posse.protocols.samba.twin import simulate
-from posse.results import theme
-from posse.results.theme import INK
+from posse.results import plots
+from posse.results.plots import INK
 from posse.runtime.memory import MemoryRun
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> F
     points = [point for one in done for point in one.points]
     datasets = list(dict.fromkeys(point.dataset for point in points))
     rows = sorted({point.arms for point in points}) if against == "budget" else [0]
-    figure = theme.blank(1.5 + 2.9 * len(rows), width=4.6 + 3.6 * (len(datasets) - 1) + 1.0)
+    figure = plots.blank(1.5 + 2.9 * len(rows), width=4.6 + 3.6 * (len(datasets) - 1) + 1.0)
     grid = figure.subplots(len(rows), len(datasets), squeeze=False)
     for i, arms in enumerate(rows):
         for j, dataset in enumerate(datasets):
@@ -308,7 +308,7 @@ def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> F
 
 def _time_panel(ax: Axes, points: Sequence[Point], against: Literal["budget", "arms"], title: str) -> None:
     thousand = 1000 if against == "budget" else 1
-    theme.style(ax, x="budget N (thousands of pulls)" if thousand > 1 else "arms K", y="time (s, logarithmic)")
+    plots.style(ax, x="budget N (thousands of pulls)" if thousand > 1 else "arms K", y="time (s, logarithmic)")
     for name in dict.fromkeys(point.policy for point in points):
         for form, line in (("secure", "-"), ("plain", ":")):
             own = [point for point in points if (point.policy, point.form) == (name, form)]

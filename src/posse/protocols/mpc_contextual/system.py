@@ -16,9 +16,8 @@ from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, leaks
 from posse.protocols.runs import Run
 from posse.results import words
-from posse.results.privacy import Guarantee as Told
-from posse.results.privacy import up
-from posse.results.sections import Section
+from posse.results.sections import Guarantee as Told
+from posse.results.sections import Section, up
 from posse.results.statistics import standard_error
 
 if TYPE_CHECKING:
