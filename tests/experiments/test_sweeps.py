@@ -159,11 +159,14 @@ def test_a_policy_of_ones_own_travels_and_a_lambda_is_told() -> None:
     assert "\n" not in str(told.value)
 
 
-def test_a_real_system() -> None:
+def test_real_systems() -> None:
     base = Samba(owners=3, horizon=60, seed=5).plain()
     made = sweep(base, {"policy": ["ucb", "thompson"]}, runs=4, workers=1)
     assert [record.policy for record in made.records] == ["ucb", "thompson"]
     assert all(record.seeds == (5, 6, 7, 8) for record in made.records)
+    market = DpCombinatorial(agents=3, producers=12, horizon=300, path="compiled")
+    made = sweep(market, {"policy": ["alone", "p-fcb"], "epsilon": [1.0, 2.0]}, workers=1)
+    assert [(row["policy"], row["epsilon"]) for row in made.rows()] == [("alone", None), ("p-fcb", 1.0), ("p-fcb", 2.0)]
 
 
 @pytest.mark.filterwarnings("ignore")

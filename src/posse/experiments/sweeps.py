@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from posse.core import check
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.experiments.executors import each_done
+from posse.experiments.kit import write_rows
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import run as run_settings
 from posse.results import plots, words
@@ -95,11 +96,11 @@ def sweep(
     result = Sweep(varied, _parameters(list(varied.values()), over))
     keeper = store if store is None or isinstance(store, Store) else Store(store)
     if keeper is not None:
-        result.found = _stored(keeper, varied)
-        result.kept = len(result.found)
+        result.done = _stored(keeper, varied)
+        result.kept = len(result.done)
     tell = watch or (lambda done, whole: None)
     tell(result.kept, len(varied))
-    todo = [(digest, one, run) for digest, one in varied.items() if digest not in result.found]
+    todo = [(digest, one, run) for digest, one in varied.items() if digest not in result.done]
     try:
         with closing(each_done(_run_one, todo, executor=executor, workers=workers)) as ended:
             for number, future in ended:
@@ -107,11 +108,11 @@ def sweep(
                 if isinstance(error, Exception):
                     result.failed[digest] = error
                 else:
-                    result.found[digest] = record = future.result()
+                    result.done[digest] = record = future.result()
                     result.run += 1
                     if keeper is not None:
                         keeper.save(record)
-                tell(len(result.found) + len(result.failed), len(varied))
+                tell(len(result.done) + len(result.failed), len(varied))
     except KeyboardInterrupt as stop:
         raise SweepInterrupted(result) from stop
     if result.failed and errors == "raise":
@@ -130,7 +131,7 @@ class Sweep:
     """By digest, in order; equal ones once."""
     parameters: tuple[str, ...]
     """Names of the settings that vary."""
-    found: dict[str, Record] = field(default_factory=dict)
+    done: dict[str, Record] = field(default_factory=dict)
     failed: dict[str, Exception] = field(default_factory=dict)
     run: int = 0
     """Settings that were run now."""
@@ -140,7 +141,7 @@ class Sweep:
     @property
     def records(self) -> tuple[Record, ...]:
         """Records in the order of the settings, without those that failed or were not begun."""
-        return tuple(self.found[digest] for digest in self.settings if digest in self.found)
+        return tuple(self.done[digest] for digest in self.settings if digest in self.done)
 
     @property
     def errors(self) -> tuple[tuple[RunSettings, Exception], ...]:
@@ -157,14 +158,15 @@ class Sweep:
         return f"{count}, {'first' if len(self.errors) > 1 else 'with'} {said}: {' '.join(why.split())}"
 
     def values(self, settings: RunSettings) -> dict[str, Any]:
-        """What settings have for the parameters that vary; None where they have no such parameter."""
+        """What settings have for the parameters that vary; None for one that has no effect on them."""
         resolved = {"system": settings.system, **settings.resolved()}
+        resolved |= dict.fromkeys(getattr(settings, "unused", ()))
         return {name: _scalar(resolved.get(name)) for name in self.parameters}
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a run: a column for each parameter, and seed, total, regret and CPU seconds of the run."""
         rows = []
-        for digest, record in ((digest, self.found[digest]) for digest in self.settings if digest in self.found):
+        for digest, record in ((digest, self.done[digest]) for digest in self.settings if digest in self.done):
             values = self.values(self.settings[digest])
             for number, total in enumerate(record.total):
                 seed = record.seeds[number] if record.seeds else None
@@ -183,8 +185,6 @@ class Sweep:
 
     def write(self, path: str | Path) -> Path:
         """Write the rows as CSV."""
-        from posse.experiments.kit import write_rows
-
         rows = self.rows()
         if not rows:
             raise DataError(f"there is nothing to write to {path}: no setting was run.")
