@@ -302,6 +302,9 @@ def test_a_table_and_a_figure(tmp_path: Path) -> None:
         made.figure(x="polcy")
     with pytest.raises(ConfigError, match="unknown y"):
         made.figure(y="reward")
+    (ax,) = quick(Toy(), {"policy": ["ucb", "softmax"], "tau": [0.1, 0.2]}).figure().axes
+    level = next(line for line in ax.lines if line.get_label() == "policy ucb")
+    assert (level.get_xdata().tolist(), level.get_ydata().tolist()) == ([0.1, 0.2], [1.0, 1.0])  # type: ignore[union-attr]
     nothing = quick(Toy(), {"horizon": [13]}, errors="keep")
     for draw in (nothing.figure, lambda: nothing.write(tmp_path / "none.csv")):
         with pytest.raises(DataError, match="no setting was run"):

@@ -27,7 +27,6 @@ from posse.experiments.kit import write_rows
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import run as run_settings
 from posse.results import plots, words
-from posse.results.plots import draw_band
 from posse.results.record import Record
 from posse.results.statistics import Band, band
 from posse.results.store import Store
@@ -191,31 +190,35 @@ class Sweep:
         return write_rows(Path(path), rows)
 
     def figure(self, x: str | None = None, y: str = "total") -> Figure:
-        """Draw a measure against a parameter, a line for each combination of the others, with 95 % t intervals."""
-        rows = self.rows()
+        """Draw a measure against a parameter, a line for each combination of the others, with 95 % t intervals.
+
+        Settings on which the parameter has no effect are drawn level across the figure.
+        """
+        check.one_of(MEASURED[1:], y=y)
+        rows = [row for row in self.rows() if row[y] is not None]
         if not rows:
-            raise DataError("a figure needs at least one run, and no setting was run.")
+            raise DataError(f"a figure needs at least one run with a {y}, and no setting was run that has one.")
         x = x or next((name for name in self.parameters if _numeric(row[name] for row in rows)), self.parameters[0])
         check.one_of(self.parameters, x=x)
-        check.one_of(MEASURED[1:], y=y)
-        rows = [row for row in rows if row[x] is not None and row[y] is not None]
-        places = sorted({row[x] for row in rows}) if _numeric(row[x] for row in rows) else None
-        names = list(dict.fromkeys(row[x] for row in rows)) if places is None else places
-        figure = plots.blank()
-        ax = plots.axes(figure, x=x, y=y)
-        lines: dict[str, list[dict[str, Any]]] = {}
+        lines: dict[str, dict[Any, list[float]]] = {}
         for row in rows:
             others = [f"{name} {row[name]}" for name in self.parameters if name != x and row[name] is not None]
-            lines.setdefault(", ".join(others) or y, []).append(row)
-        for number, (label, own) in enumerate(lines.items()):
-            at = [name for name in names if any(row[x] == name for row in own)]
-            bands = [band([row[y] for row in own if row[x] == name]) for name in at]
+            lines.setdefault(", ".join(others) or y, {}).setdefault(row[x], []).append(row[y])
+        names = list(dict.fromkeys(row[x] for row in rows if row[x] is not None)) or [""]
+        numeric = _numeric(names)
+        names = sorted(names) if numeric else names
+        figure = plots.blank()
+        ax = plots.axes(figure, x=x, y=y)
+        for number, (label, values) in enumerate(lines.items()):
+            values = dict.fromkeys(names, values[None]) if set(values) == {None} else values
+            at = np.array([i for i, name in enumerate(names) if name in values])
+            bands = [band(values[names[i]]) for i in at]
             means, lows, highs = (np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high"))
-            where = np.array(at if places is not None else [names.index(name) for name in at])
+            where = np.array(names)[at] if numeric else at
             drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
-            draw_band(ax, where, drawn, number, plots.text(label, limit=72))
+            plots.draw_band(ax, where, drawn, number, plots.text(label, limit=72))
             ax.plot(where, means, "o", markersize=4, color=plots.SERIES[number % len(plots.SERIES)])
-        if places is None:
+        if not numeric:
             ax.set_xticks(range(len(names)), [plots.text(str(name)) for name in names])
         plots.legend(figure, ax, f"band: {bands[0].what}")
         return figure
