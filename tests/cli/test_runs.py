@@ -115,6 +115,22 @@ def test_a_list_shows_what_differs_and_what_is_running(posse: Call) -> None:
     assert "running: 120 of 800 steps" in posse("runs", "show", "0run", COLUMNS="200").out
 
 
+def test_what_a_party_recorded_is_shown_without_what_it_does_not_know(posse: Call) -> None:
+    nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None, "seeds": ()}
+    store = Store()
+    for party in ("controller", "customer"):
+        known = {"total": (120.0,)} if party == "customer" else {}
+        store.save(example_record(id=f"0p-{party}", run_id="0run", party=party, **{**nothing, **known}))
+    listed = posse("runs", "list", COLUMNS="200").out
+    assert [word in listed for word in ("controller", "customer", "120")] == [True] * 3
+    shown = posse("runs", "show", "0p-controller", COLUMNS="200").out
+    assert "0p-controller: ucb · three clinics · 200 steps\n" in shown
+    assert "party controller" in shown
+    assert "run 0run" in shown
+    assert "ucb (standard), customer" in posse("compare", "0p-controller", "0p-customer", COLUMNS="200").out
+    assert posse("runs", "report", "0p-controller", "0p-customer").code == 0
+
+
 @pytest.fixture
 def market() -> Store:
     store = Store()

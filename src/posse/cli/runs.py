@@ -59,8 +59,9 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) 
     for row in rows:
         facts, own = _facts(row, heads.get(row.id)), settings.get(row.id, {})
         lines.append((
-            row.id, row.policy, _level(row, str(facts["protection"]), str(facts["state"])), f"{row.arms}",
-            f"{row.horizon:,}", f"{row.runs}", nouns[row.id].priced(words.number(row.total_mean)),
+            row.id, row.policy, _level(row, str(facts["protection"]), str(facts["state"])),
+            f"{row.arms or words.UNKNOWN}",
+            f"{row.horizon:,}", f"{row.runs or words.UNKNOWN}", nouns[row.id].priced(words.number(row.total_mean)),
             *(str(facts[what]) for what in also), *(own.get(name, "") for name in names[:MOST]), row.problem,
             row.created[:16].replace("T", " "),
         ))  # fmt: skip
@@ -102,7 +103,8 @@ def show(id: options.One, json: options.Json = False) -> None:
         print_json(record_json(record))
         return
     heading(f"{record.id}: {tables.describe(record)}")
-    facts = [("label", record.own_label), ("kind", record.kind), ("status", record.state), ("made", record.created)]
+    facts = [("label", record.own_label), ("kind", record.kind), ("party", record.party), ("status", record.state)]
+    facts += [("made", record.created), ("run", record.run_id if record.run_id != record.id else "")]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.earned_and_cost([record])
     if record.arms:

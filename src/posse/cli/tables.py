@@ -20,19 +20,20 @@ def describe(record: Record) -> str:
 
     said = record.words
     # Where parties are not named, each is one arm.
-    who = [words.count(len(record.party_names) or record.arms, said.party)]
-    who += [words.count(record.arms, said.arm)] if record.party_names else []
+    many = len(record.party_names) or record.arms
+    who = [words.count(many, said.party)] if many else []
+    who += [words.count(record.arms, said.arm)] if record.party_names and record.arms else []
     clients, names = record.problem.get("clients"), record.problem.get("names")
     if isinstance(clients, int) and isinstance(names, list):  # devices are counted, not named
         who = [words.count(clients, said.party), words.count(len(names), said.arm)]
-    steps, runs = words.count(record.horizon, said.step), words.count(record.runs, "run")
-    parts = (record.policy, record.problem_name, *who, steps, runs)
+    who += [words.count(record.horizon, said.step)] + ([words.count(record.runs, "run")] if record.runs else [])
+    parts = (record.policy, record.problem_name, *who)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
 def earned_and_cost(records: Sequence[Record]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
-    from posse.results import standard_error, words
+    from posse.results import differences, labels, standard_error, words
     from posse.results.compare import times_as_long
     from posse.results.words import common
 
@@ -55,8 +56,9 @@ def earned_and_cost(records: Sequence[Record]) -> None:
     if any(record.traffic for record in records):
         rows.append(("messages", *(f"{r.messages:,}" if r.traffic else "none" for r in records)))
         rows.append(("bytes", *(words.size(r.bytes) if r.traffic else "none" for r in records)))
-    one_policy = len({record.policy for record in records}) == 1
-    names = [record.protection if one_policy else record.label for record in records]
+    # The protection alone, where nothing else differs.
+    other = {name for table in differences(records) for name in table} - {"level"}
+    names = labels(records) if other else [record.protection for record in records]
     table(["", *names], rows, numeric=range(1, len(records) + 1))
     if any(error is not None for error in errors):
         say("Mean of the runs ± its standard error.", style="dim")
