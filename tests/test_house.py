@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "posse"
 GENERIC = ("cli", "studio", "results", "runtime")
-NOT_YET = ("cli", "runtime")
+NOT_YET = ("cli",)
 """Folders that still know a system; this list only shrinks."""
 
 

@@ -37,7 +37,7 @@ class PartyFile(Settings):
     """What every party's file says; paths are relative to the file."""
 
     protocol: str
-    """samba, mpc-contextual or dp-combinatorial."""
+    """Name of the system."""
     identity: Path
     """Folder that 'posse enrol' wrote."""
     journal: Path
