@@ -14,7 +14,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -26,47 +26,19 @@ FILE = Path(__file__).with_name("runs.json")
 INTEGERS = ("steps", "pulls")
 FLOATS = ("reward", "regret", "total", "party_total", "party_regret")
 
+SYSTEMS = ("samba", "dp_combinatorial", "mpc_contextual", "fed_contextual")
+
 Entry = dict[str, Any]
 
 
-def samba(settings: Mapping[str, Any], twin: str | None) -> Any:
-    """Run Samba, or its plain twin."""
-    from posse.protocols.samba.run import SambaSettings, run_plain, run_secure
+def run(system: str, settings: Mapping[str, Any], twin: str | None) -> Any:
+    """Run settings of a system, or of its plain twin."""
+    from posse.protocols import registry
 
-    made = SambaSettings(**settings)
-    return run_plain(made) if twin == "plain" else run_secure(made, key=_key())
-
-
-def dp_combinatorial(settings: Mapping[str, Any], twin: str | None) -> Any:
-    """Run a market."""
-    from posse.protocols.dp_combinatorial.settings import DpCombinatorial
-    from posse.protocols.registry import run
-
-    return run(DpCombinatorial(**settings))
-
-
-def mpc_contextual(settings: Mapping[str, Any], twin: str | None) -> Any:
-    """Run a contextual bandit on shares, or one of its twins, which `path` names."""
-    from posse.protocols.mpc_contextual.settings import MpcContextual
-    from posse.protocols.registry import run
-
-    return run(MpcContextual(**settings))
-
-
-def fed_contextual(settings: Mapping[str, Any], twin: str | None) -> Any:
-    """Run federated devices."""
-    from posse.protocols.fed_contextual.run import run_fed
-    from posse.protocols.fed_contextual.settings import FedSettings
-
-    return run_fed(FedSettings(**settings))
-
-
-RUN: dict[str, Callable[[Mapping[str, Any], str | None], Any]] = {
-    "samba": samba,
-    "dp_combinatorial": dp_combinatorial,
-    "mpc_contextual": mpc_contextual,
-    "fed_contextual": fed_contextual,
-}
+    made = registry.system(system.replace("_", "-")).Settings(**settings)
+    if twin == "plain":
+        return registry.run(made.plain())
+    return registry.run(made, **({"key": _key()} if system == "samba" else {}))
 
 
 @cache
@@ -83,14 +55,13 @@ def run_entry(entry: Entry) -> dict[str, Any]:
     The figures are for machines that round the last bit of a float otherwise; weights are those of a single trained
     model.
     """
-    run = RUN[entry["system"]]
-    settings, twin = entry["settings"], entry["twin"]
-    if entry["system"] != "fed_contextual" or settings.get("runs", 1) > 1:
-        record = run(settings, twin)
+    system, settings, twin = entry["system"], entry["settings"], entry["twin"]
+    if system != "fed_contextual" or settings.get("runs", 1) > 1:
+        record = run(system, settings, twin)
         return {"digest": digest(record), "figures": figures(record)}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.npz"
-        record = run({**settings, "model_out": str(model)}, twin)
+        record = run(system, {**settings, "model_out": str(model)}, twin)
         return {"digest": digest(record), "figures": figures(record), "weights": weights(model)}
 
 
@@ -174,7 +145,7 @@ def main() -> int:
     """Run every entry; compare it, or write it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write digests instead of comparing them")
-    parser.add_argument("--system", choices=RUN, help="run one system only")
+    parser.add_argument("--system", choices=SYSTEMS, help="run one system only")
     asked = parser.parse_args()
     where, entries = load()
     failed = 0

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.equivalence.runs import RUN, Entry, differences, load, machine, run_entry
+from tests.equivalence.runs import SYSTEMS, Entry, differences, load, machine, run_entry
 
 WRITTEN_ON, ENTRIES = load()
 
@@ -46,6 +46,6 @@ def test_a_difference_is_named() -> None:
 
 
 def test_twenty_runs_a_system_of_which_five_are_quick() -> None:
-    assert Counter(entry["system"] for entry in ENTRIES) == dict.fromkeys(RUN, 20)
-    assert Counter(entry["system"] for entry in ENTRIES if entry.get("quick")) == dict.fromkeys(RUN, 5)
+    assert Counter(entry["system"] for entry in ENTRIES) == dict.fromkeys(SYSTEMS, 20)
+    assert Counter(entry["system"] for entry in ENTRIES if entry.get("quick")) == dict.fromkeys(SYSTEMS, 5)
     assert len({entry["digest"] for entry in ENTRIES}) > 70  # a twin has the digest of its secure run, nothing else
