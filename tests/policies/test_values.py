@@ -16,7 +16,9 @@ from posse.core.errors import ConfigError, PolicyError, PosseError
 from posse.policies import POLICIES, UCB, EpsilonGreedy, Policy, Pursuit, Softmax, described, parameters_of, policy
 from posse.policies.arms.checks import check
 from posse.policies.arms.registry import PARAMETERS, PolicySettings
-from tests.policies.users import Runner, SecondBest, Tuned
+from posse.protocols.samba.settings import Samba
+from tests.policies.counterexamples import ComparisonList
+from tests.policies.users import Careless, Runner, SecondBest, Tuned
 
 TUNED = "tests.policies.users:Tuned"
 
@@ -234,3 +236,10 @@ def test_the_check_suite_takes_the_same_values(half: str) -> None:
         assert check(value).passed
     with pytest.raises(ConfigError, match="unknown policy"):
         check("ubc")
+
+
+def test_a_run_refuses_an_own_policy_that_fails_the_check_suite() -> None:
+    with pytest.raises(PolicyError, match=r"cannot run in a federation. It violates arm score locality"):
+        Samba(policy=ComparisonList(), owners=3, horizon=50).load()
+    assert Samba(policy=Tuned(0.7), owners=3, horizon=50).load().policy == Tuned(0.7)
+    assert Samba(policy=Careless(3.0), owners=3, horizon=50).load()  # it does not pickle, which this run does not need

@@ -72,6 +72,18 @@ class PolicyChoice(Choice):
         made: Policy = self._made()
         return made
 
+    def sound_policy(self) -> Policy:
+        """Build the policy for a run; a user's own is refused unless it passes the check-suite, once for the settings.
+
+        Whether it pickles is left to who sends it to another process.
+        """
+        from posse.policies.arms.checks import refuse
+
+        made = self.make_policy()
+        if type(made) not in POLICIES.values():
+            self.once("sound", lambda: refuse(made, but=("picklable",)))
+        return made
+
 
 if TYPE_CHECKING:
 

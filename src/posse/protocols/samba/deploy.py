@@ -73,7 +73,7 @@ SambaOptions.model_rebuild()
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     options = SambaOptions.make(place.file.options)
-    expected = Expected(options.make_policy(), options.level, Switches())
+    expected = Expected(options.sound_policy(), options.level, Switches())
     kind = place.identity.role
     if kind not in _MAKERS:
         raise ConfigError(f"samba has no role '{kind}'. Known: {', '.join(_MAKERS)}.")

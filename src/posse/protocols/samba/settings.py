@@ -79,7 +79,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def _load(self) -> Setup:
         arms = self.arms()
         check_budget(len(arms), self.horizon)
-        return Setup(arms, self.make_policy(), self.switches)
+        return Setup(arms, self.sound_policy(), self.switches)
 
     def files(self) -> Sequence[Path]:
         """The CSV file that `data` names, if it names one."""
