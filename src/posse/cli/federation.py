@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from posse.cli import options
-from posse.cli.layouts import build_of, read_federation
 from posse.cli.options import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
-from posse.cli.watch import RESULT, Watch, status_of
+from posse.cli.watch import Watch, status_of
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
-    from posse.core.roles import Role
     from posse.runtime.local import Layout
     from posse.runtime.network.deployment import Deployment, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
-Without = Annotated[str, typer.Option(help="Owners that are gone, with commas between.", metavar="NAME,...")]
+Without = Annotated[str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")]
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
     Path | None, typer.Option(help="Where identities, journals and logs go; beside the file if not given.")
@@ -37,11 +35,6 @@ BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
 STOPPING = 12.0
 """Seconds that `posse stop` waits for the party to be gone."""
-_TOTAL_AT = {
-    **dict.fromkeys(("owner", "controller", "comp"), "customer"),
-    **dict.fromkeys(("party", "puller", "dealer"), "payee"),
-}
-"""Who has the total of a run, by the role that has not."""
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
@@ -50,27 +43,26 @@ _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPE
 
 def party(file: File) -> None:
     """Run one party of a federation until its part is over; started again, it goes on where it was."""
-    from posse.runtime.network.deployment import open_place, run_party
+    from posse.protocols.parties import read_result, run_and_record
+    from posse.runtime.network.deployment import open_place
     from posse.runtime.network.operate import json_log
     from posse.version import __version__
 
     try:
         place = open_place(file)
-        build = build_of(place.file.protocol)
         identity, log = place.identity, json_log(place.identity.name)
         log("started", role=identity.role, run=identity.run, version=__version__)
-        if _result(place.journal):
+        if read_result(place.journal):
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
-        made = asyncio.run(run_party(place, lambda here: _reachable(here, build(here))))
+        result = asyncio.run(run_and_record(place, _reachable, remark))
     except KeyboardInterrupt:
         remark(f"interrupted; go on with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         _cannot_listen(error, file)
-    if made.role.finished:
-        told = _keep(place, made.role)
+    if result:
         log("finished")
-        say(_sentence(told))
+        say(_sentence(result))
     else:
         log("stopped")
         say(f"stopped before the end; go on with: posse party {file}")
@@ -83,8 +75,8 @@ def _reachable(place: Place, made: Deployment) -> Deployment:
         raise ConfigError(
             f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or listen where it calls."
         )
-    for told in made.remarks:
-        remark(told)
+    for text in made.remarks:
+        remark(text)
     return made
 
 
@@ -97,40 +89,10 @@ def _cannot_listen(error: OSError, file: Path) -> NoReturn:
     ) from error
 
 
-def _keep(place: Place, role: Role) -> dict[str, Any]:
-    """Write that the part is over; the total is told where the role knows it."""
-    from posse.core import files
-
-    told: dict[str, Any] = {"run": place.identity.run, "party": role.name, "role": role.kind}
-    if (total := getattr(role, "total", None)) is not None:
-        told |= {"total": total, "pulls": getattr(role, "pulls", 0)}
-    if (present := getattr(role, "ended_early", None)) is not None:
-        told["ended_early_with"] = list(present)
-    told["manifest"] = getattr(role, "digest", "")
-    files.write_whole(place.journal / RESULT, json.dumps(told).encode(), mode=files.PRIVATE)
-    return told
-
-
-def _sentence(told: Mapping[str, Any]) -> str:
-    if "parties" in told:
-        return f"run {told['run']}: the parts of all {len(told['parties'])} parties are over"
-    if "total" not in told:
-        where = _TOTAL_AT.get(told["role"], "")
-        return f"run {told['run']}: the part of {told['party']} is over{where and f'; the {where} has the total'}"
-    early = told.get("ended_early_with")
-    only = f", ended early: of {', '.join(early)} only" if early else ""
-    return f"run {told['run']}: total reward {told['total']:g} of {told['pulls']:,} pulls{only}"
-
-
-def _result(journal: Path) -> dict[str, Any]:
-    """Read what a party wrote at its end; nothing before."""
-    try:
-        found: dict[str, Any] = json.loads((journal / RESULT).read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{journal / RESULT} cannot be read: {error}. Remove it and start the party again.") from error
-    return found
+def _sentence(result: Mapping[str, Any]) -> str:
+    if "parties" in result:
+        return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
+    return f"run {result['run']}: {result['outcome']}"
 
 
 # A whole federation -------------------------------------------------------------------------------------------------
@@ -138,14 +100,15 @@ def _result(journal: Path) -> dict[str, Any]:
 
 def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> None:
     """Run a whole federation on this machine: identities, files and a process for every party."""
+    from posse.protocols.parties import read_federation
     from posse.runtime import local
 
     federation = read_federation(file)
     place, settings = folder or _folder_of(file), federation.settings.resolved()
     _check_same(place / BEGUN, settings, place, federation.may_change)
-    if told := _outcome(federation, place):
+    if outcome := _outcome(federation, place):
         remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
-        _show(told, place, federation, json_)
+        _show(outcome, place, federation, json_)
         return
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -161,25 +124,29 @@ def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> 
         f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
     ):
         remark(text)
-    watch = Watch(federation.steps, local.start_one, federation)
+    watch = Watch(local.start_one, federation)
     with _children(watch):
         for path in paths:
             watch.take(local.start_one(path))
         watch.follow()
-    if watch.told and not _outcome(federation, place):
-        at = f" at step {watch.step:,} of {federation.steps:,}" if watch.step else ""
+    if watch.signal and not _outcome(federation, place):
+        at = f" at {watch.reached}" if watch.reached else ""
         remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
-        raise typer.Exit(128 + watch.told)
+        raise typer.Exit(128 + watch.signal)
     _show(_ended(watch, federation, place), place, federation, json_)
 
 
 def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
-    """Tell how a run ended; nothing before. Without a total it is over when everyone's part is."""
+    """Return how a run ended; nothing before. Without a total it is over when everyone's part is."""
+    from posse.protocols.parties import read_result
+
     if federation.total_at is not None:
-        return _result(place / federation.total_at / "journal")
+        return read_result(place / federation.total_at / "journal")
     parties = [path for path in sorted(place.glob("*.toml")) if (place / path.stem).is_dir()]
-    found = [_result(place / path.stem / "journal") for path in parties]
-    return {"run": found[0]["run"], "parties": [told["party"] for told in found]} if found and all(found) else {}
+    results = [read_result(place / path.stem / "journal") for path in parties]
+    if not results or not all(results):
+        return {}
+    return {"run": results[0]["run"], "parties": [result["party"] for result in results]}
 
 
 @contextmanager
@@ -187,11 +154,11 @@ def _children(watch: Watch) -> Iterator[None]:
     """Stop what was started, however this ends; a signal is noted, and ends the watching."""
     from posse.runtime import local
 
-    def tell(number: int, frame: object) -> None:
-        watch.told = number
+    def note(number: int, frame: object) -> None:
+        watch.signal = number
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, tell) for number in numbers}
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield
     finally:
@@ -243,18 +210,21 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
             lines = failed[0].log.read_text(errors="replace").strip().splitlines()
         last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
         raise PosseError(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
-    if not (told := _outcome(federation, place)):
+    if not (outcome := _outcome(federation, place)):
         raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
-    return told
+    return outcome
 
 
-def _show(told: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
+def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
+    from posse.protocols.parties import RESULT
+
     if as_json:
-        print_json({key: value for key, value in told.items() if key not in ("party", "role")} | {"folder": str(place)})
+        hidden = ("party", "role", "outcome")
+        print_json({key: value for key, value in outcome.items() if key not in hidden} | {"folder": str(place)})
         return
-    say(_sentence(told), style="bold")
+    say(_sentence(outcome), style="bold")
     where = [] if federation.total_at is None else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
-    bullets([*where, f"files and logs of the parties: {place}"])
+    bullets([*where, f"files and logs of the parties: {place}", "their records: posse runs list"])
 
 
 # What an operator asks ----------------------------------------------------------------------------------------------
@@ -267,27 +237,31 @@ def _journal(file: Path) -> Path:
 
 
 def _command(file: Path, command: str) -> Any:
+    from posse.protocols.parties import read_result
     from posse.runtime.network.operate import ask
 
     journal = _journal(file)
     try:
         return asyncio.run(ask(journal, command))
     except LinkError:
-        if told := _result(journal):
-            raise LinkError(f"it does not run any more: {_sentence(told)}.") from None
+        if result := read_result(journal):
+            raise LinkError(f"it does not run any more: {_sentence(result)}.") from None
         raise
 
 
 def status(file: File, json_: options.Json = False) -> None:
-    """Say how far a running party is, and whom it misses."""
-    found = _command(file, "status")
+    """Say how far a running party is, and which peers it misses."""
+    from posse.runtime.network.operate import SHOWN, progress
+
+    shown = _command(file, "status")
     if json_:
-        print_json(found)
+        print_json(shown)
         return
-    missing = found.pop("missing")
-    name, state = found.pop("party"), _where(found, missing)
-    digest = found.pop("digest", "")
-    rows = [("state", state), *((key, str(value)) for key, value in found.items())]
+    missing = shown.pop("missing")
+    name, state, done = shown.pop("party"), _where(shown, missing), progress(shown)
+    digest = shown.pop("digest", "")
+    rows = [("state", state), *([("progress", done)] if done else [])]
+    rows += [(key, str(value)) for key, value in shown.items() if key not in SHOWN]
     if digest:
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
     table(("party", name), rows)
@@ -295,8 +269,8 @@ def status(file: File, json_: options.Json = False) -> None:
         say(f"missing: {peer} ({why})", style="yellow")
 
 
-def _where(found: dict[str, Any], missing: Mapping[str, str]) -> str:
-    paused, finished = found.pop("paused"), found.pop("finished")
+def _where(shown: dict[str, Any], missing: Mapping[str, str]) -> str:
+    paused, finished = shown.pop("paused"), shown.pop("finished")
     if finished:
         return "finished; it leaves when others have its last messages"
     if paused:
@@ -317,9 +291,9 @@ def resume(file: File) -> None:
 
 
 def end(file: File, without: Without = "") -> None:
-    """End a run early at its customer, over the owners that are left; the rewards of the others are absent."""
+    """End a run early, at the party that may, with those that are left; what the others earned is absent."""
     _command(file, f"end {without}")
-    say("the run ends; the total is over the owners that are left, and is labelled so")
+    say("the run ends; the total is over those that are left, and is labelled so")
 
 
 def stop(file: File) -> None:
@@ -328,19 +302,20 @@ def stop(file: File) -> None:
     end = time.monotonic() + STOPPING
     while asyncio.run(status_of(file)):
         if time.monotonic() > end:
-            raise LinkError(f"the party was told to stop and still answers after {STOPPING:g} s. See its log.")
+            raise LinkError(f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.")
         time.sleep(0.1)
     say(f"stopped; go on with: posse party {file}")
 
 
 def doctor(file: File, json_: options.Json = False) -> None:
-    """Look a party's file, identity, journal, peers and source over, and say what to mend."""
+    """Check a party's file, identity, journal, peers and source, and say what to mend."""
+    from posse.protocols.parties import parties_of
     from posse.runtime.network.doctor import examine
 
-    found = examine(file, build_of)
+    findings = examine(file, lambda name: parties_of(name).build)
     if json_:
-        print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in found])
+        print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:
-        table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in found])
-    if not all(one.fine for one in found):
+        table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in findings])
+    if not all(one.fine for one in findings):
         raise typer.Exit(1)

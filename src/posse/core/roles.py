@@ -127,7 +127,10 @@ class Role(Protocol):
         """Whether its part is over: it waits for nothing and will ask for nothing."""
 
     def state(self) -> dict[str, object]:
-        """Return what an operator standing at this party may see; never keys, masks, tokens or seeds."""
+        """Return what an operator standing at this party may see; never keys, masks, tokens or seeds.
+
+        `step` of `horizon` says how far the run is and `unit` what they count ("pull", "round"), where the role knows.
+        """
 
     def save(self) -> dict[str, Any]:
         """Return the whole state, without what derives from the role's arguments; keep it as secret as the arguments.

@@ -6,13 +6,15 @@ A role describes its state as a `Snapshot` of its own; `pack` makes plain values
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from posse.core.errors import JournalError
 
 VERSION = 1
+Count = Annotated[int, msgspec.Meta(ge=0)]
+"""A number that a snapshot must not hold below 0."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,14 +30,15 @@ AUTHORITY = "authority"
 
 @dataclass(frozen=True)
 class Layout:
-    """A federation's file, read and checked by its protocol; nothing is written yet."""
+    """A federation's file, read and checked by its system; nothing is written yet."""
 
     settings: Settings
     lay_out: Callable[[Path], list[Path]]
     """Makes identities and files in a folder, and returns the files of the parties."""
     steps: int
+    """Decisions there will be."""
     lead: str
-    """Role whose steps are told while it runs."""
+    """Role that shows how far the run is."""
     shown: tuple[str, ...]
     """Roles whose steps may be shown: nobody learns from them who was pulled or paid."""
     role_of: Callable[[str], str]
@@ -47,7 +48,7 @@ class Layout:
     may_change: tuple[str, ...]
     """Settings that may change while a run goes on."""
     remarks: tuple[str, ...] = ()
-    """What is said before it begins."""
+    """What the user reads before it begins."""
 
 
 def each(values: dict[str, Any], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:

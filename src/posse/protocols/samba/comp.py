@@ -10,7 +10,7 @@ import numpy as np
 from posse.core.errors import ProtocolError
 from posse.core.random import SELECT, uniform
 from posse.core.roles import Action, Message
-from posse.core.snapshots import pack
+from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
@@ -18,8 +18,16 @@ from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import close_bytes, paper_frames
-from posse.protocols.samba.saved import CompSaved
-from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party
+from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party, PartySaved
+
+
+class CompSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of comp: the frame key, and the set of frames it answered last, from which it makes the answer again."""
+
+    k_frame: bytes
+    index: Count
+    answered: Batch | Explore | None
+    ended: bool
 
 
 class Comp(Party):
@@ -166,7 +174,7 @@ class Comp(Party):
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
-        return {"step": self._index // len(self._passes)}
+        return self.progress(self._index // len(self._passes))
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""

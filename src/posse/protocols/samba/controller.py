@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ProtocolError
 from posse.core.random import ORDER, shuffle
 from posse.core.roles import DURABLE, Action, Many, Message, Note, Send
-from posse.core.snapshots import pack
+from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
 from posse.privacy.crypto.streams import Permutations
@@ -38,8 +38,7 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
-from posse.protocols.samba.saved import ControllerSaved
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Handlers, Party, paillier_key
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Handlers, Party, PartySaved, paillier_key
 
 
 class Order(Protocol):
@@ -72,6 +71,25 @@ class NoOrder:
     def at(self, index: int) -> NDArray[np.int64]:
         """Return the identity."""
         return self._identity
+
+
+class ControllerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the controller: who has said what in this phase or pass."""
+
+    joins: list[Join]
+    consents: list[Consent]
+    """Its own without the signature, which it makes again."""
+    proposed: bool
+    keyed: bool
+    closed: bool
+    present: list[str]
+    """Owners whose sums were asked for; empty before."""
+    index: Count
+    frames: dict[str, bytes]
+    """Frames of the pass that have arrived."""
+    forwarded: bool
+    """Whether the pass is at comp."""
+    sums: dict[str, bytes]
 
 
 class Controller(Party):
@@ -320,7 +338,7 @@ class Controller(Party):
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
         passes = self._manifest.terms.passes if self._manifest else 1
-        return {"step": min(self._index, self._last) // passes, "arrived": len(self._frames)}
+        return {**self.progress(min(self._index, self._last) // passes), "arrived": len(self._frames)}
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; permutations and seeds derive from the secrets."""

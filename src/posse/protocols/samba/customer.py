@@ -10,23 +10,33 @@ import msgspec
 from posse.core.errors import DisagreementError, JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import OPERATOR, Action, Message, Note
-from posse.core.snapshots import pack
+from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.protocols.samba.messages import Close, Consents, End, Go, Offer, Proposal, Roster, Spent, Total
 from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
-from posse.protocols.samba.saved import CustomerSaved
 from posse.protocols.samba.setup import (
     CONTROLLER,
     CUSTOMER,
     Expected,
     Handlers,
     Party,
+    PartySaved,
     Terms,
     check_members,
     join_bytes,
     make_manifest,
 )
+
+
+class CustomerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the customer."""
+
+    closed: bool
+    early: list[str] | None
+    """Owners that were left when the run was ended early."""
+    pulls: Count
+    total: float | None
 
 
 class Customer(Party):
@@ -159,7 +169,8 @@ class Customer(Party):
 
     def state(self) -> dict[str, object]:
         """What the customer may see: the total, when there is one."""
-        return {"budget": self._terms.budget, "total": self.total}
+        done = {} if self.total is None else {"step": self.pulls}
+        return {"horizon": self._terms.budget, "unit": "pull", "total": self.total, **done}
 
     def save(self) -> dict[str, Any]:
         """Return the whole state."""

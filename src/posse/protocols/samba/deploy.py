@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,21 +15,23 @@ from posse.core import files
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
-from posse.policies.arms.registry import PolicySettings
+from posse.policies.arms.registry import PolicySettings, described
+from posse.policies.own import is_own
 from posse.privacy.crypto.paillier import DEFAULT_BITS, PrivateKey, generate_key
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba import messages
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget
+from posse.protocols.samba.levels import Switches, check_budget, leaks, learns
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Party, Terms, policy_terms
+from posse.results import words
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
 from posse.runtime.certificates.names import check_name
 from posse.runtime.local import AUTHORITY, Layout, check_member, each, enrol_all, source_beside, write_party
-from posse.runtime.network.deployment import Deployment, Place, address
+from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import SourceSettings, answering
@@ -72,14 +76,55 @@ SambaOptions.model_rebuild()
 
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
-    options = SambaOptions.make(place.file.options)
+    options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
     expected = Expected(options.sound_policy(), options.level, Switches())
     kind = place.identity.role
     if kind not in _MAKERS:
         raise ConfigError(f"samba has no role '{kind}'. Known: {', '.join(_MAKERS)}.")
     if kind != "owner" and place.identity.name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
-    return _MAKERS[kind](place, options, expected)
+    made = _MAKERS[kind](place, options, expected)
+    return replace(made, known=lambda: _known(made.role, expected, place.identity.run))
+
+
+def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Look for a policy of one's own beside the file that names it: `module:Class`, or `file.py:Class`."""
+    given = values.get("policy")
+    named = {"name": given} if isinstance(given, str) else given
+    if not isinstance(named, dict) or not any(is_own(named.get(key)) for key in ("name", "class")):
+        return values
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    found = {
+        key: str(folder / where) if is_own(where) and where.rpartition(":")[0].endswith(".py") else where
+        for key, where in named.items()
+    }
+    return {**values, "policy": found}
+
+
+def _known(role: Role, expected: Expected, run: str) -> Known:
+    """What a party may know: the customer the total, an owner its own arm, the two servers how far the run is."""
+    assert isinstance(role, Party)
+    terms, owners = role.agreed
+    config: dict[str, Any] = {"run": run, "policy": described(expected.policy), "level": expected.level}
+    if terms is not None:
+        config |= {"horizon": terms.budget, "owners": len(owners)}
+    facts: dict[str, Any] = {"manifest": role.digest}
+    outcome = f"the part of {role.name} is over; the {CUSTOMER} has the total"
+    steps, total, pulls = role.state().get("step"), None, {}
+    if isinstance(role, Owner):
+        total, pulls = role.reward, {role.name: role.pulls}
+        outcome += f", and {role.name} earned {total:g} of it in {words.count(role.pulls, 'pull')}"
+    if isinstance(role, Customer) and role.total is not None:
+        total, outcome = role.total, f"total reward {role.total:g} of {words.count(role.pulls, 'pull')}"
+        if role.ended_early is not None:
+            facts["ended_early_with"] = list(role.ended_early)
+            outcome += f", ended early: of {', '.join(role.ended_early)} only"
+    return Known(
+        outcome, expected.level, config, steps if isinstance(steps, int) else None, total, pulls,
+        learns=learns(expected.level, expected.switches),
+        leaks=leaks(expected.level, expected.switches, len(owners), expected.policy), facts=facts,
+    )  # fmt: skip
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
@@ -220,7 +265,8 @@ class FederationFile(SambaOptions):
 
 def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
-    federation = FederationFile.make(each(values, "owner", lambda owner: source_beside(owner, here)))
+    values = own_policy_beside(each(values, "owner", lambda owner: source_beside(owner, here)), here)
+    federation = FederationFile.make(values)
     _check(federation)
     return Layout(
         federation, lambda folder: lay_out(federation, folder), federation.budget, CONTROLLER, (CONTROLLER, COMP),
@@ -248,7 +294,6 @@ def _check(federation: FederationFile) -> None:
     if federation.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
-    federation.make_policy()
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:

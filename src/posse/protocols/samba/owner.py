@@ -13,15 +13,14 @@ from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
-from posse.core.snapshots import pack
+from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, Secrets, hkdf, verify
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
-from posse.protocols.samba.saved import OwnerSaved
-from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Party, paillier_key
+from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Party, PartySaved, paillier_key
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
@@ -30,6 +29,24 @@ MODULUS = 1 << 128
 def close_bytes(present: Sequence[str], digest: bytes, *, early: bool = False) -> bytes:
     """What the customer signs when it asks a set of owners for their sums."""
     return present_digest(present, digest) + digest + (b"early" if early else b"")
+
+
+class OwnerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of an owner: its arm, where it stands, and the owners' common keys."""
+
+    units: Count
+    pulls: Count
+    memory: float
+    index: Count
+    pulling: bool
+    listening: bool
+    keyed: bool
+    keys: bytes
+    """k_frame and s_own; empty at the owner that drew them."""
+    masks: Masks | None
+    early: list[Reply]
+    closed: list[str] | None
+    left_out: bool
 
 
 class Owner(Party):
@@ -276,12 +293,22 @@ class Owner(Party):
         spent = self._going and self._index > self._last and self._masks is not None
         return self._left_out or (not self._pulling and (spent or self._closed is not None))
 
+    @property
+    def reward(self) -> float:
+        """What its arm has earned."""
+        return self._arm.units / REWARD_ONE
+
+    @property
+    def pulls(self) -> int:
+        """How often its arm was pulled."""
+        return self._arm.pulls
+
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
         return {
-            "step": min(self._index, self._last) // self._passes,
-            "reward": self._arm.units / REWARD_ONE,
-            "pulls": self._arm.pulls,
+            **self.progress(min(self._index, self._last) // self._passes),
+            "reward": self.reward,
+            "pulls": self.pulls,
             "pulling": self._pulling,
         }
 

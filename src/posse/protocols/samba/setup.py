@@ -28,21 +28,18 @@ import msgspec
 
 from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
-from posse.core.snapshots import VERSION, damaged, unpack
+from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
 from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
-from posse.protocols.samba.saved import PartySaved
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
 """Which method takes which message."""
 
 CONTROLLER, COMP, CUSTOMER = "controller", "comp", "customer"
-
-S = TypeVar("S", bound=PartySaved)
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -59,9 +56,33 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 def policy_terms(policy: Policy) -> str:
-    """Everything about a policy that parties must agree on."""
+    """Everything about a policy that parties must agree on; its source by digest, so that nobody imports another's."""
     selections = [(each.kind, each.scale, each.floor, each.ceiling) for each in policy.passes()]
     return json.dumps([policy.describe(), selections], sort_keys=True)
+
+
+def policy_difference(theirs: str, mine: str) -> str:
+    """Say in one line where the policy of a manifest is not this party's; both are `policy_terms`."""
+    try:
+        (there, _), (here, _) = json.loads(theirs), json.loads(mine)
+        name, parameters, digest = str(there["name"]), dict(there["parameters"]), str(there["digest"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProtocolError(f"the manifest's policy does not decode: {error}.") from error
+    if name != here["name"]:
+        return f"the manifest is for policy '{name}', this party was started for '{here['name']}'. Correct its file."
+    for key in {**here["parameters"], **parameters}:
+        values = parameters.get(key), here["parameters"].get(key)
+        if values[0] != values[1]:
+            return (
+                f"the manifest is for policy '{name}' with {key} = {values[0]}, this party was started for {key} = "
+                f"{values[1]}. Correct its file."
+            )
+    if digest != here["digest"]:
+        return (
+            f"the manifest is for policy '{name}' from source {digest[:12]}, this party has source "
+            f"{here['digest'][:12]} of that name. Correct one, so that all have the same."
+        )
+    return f"policy '{name}' selects otherwise in the manifest than here. Install the same version of Posse at both."
 
 
 @lru_cache(maxsize=4)
@@ -86,17 +107,15 @@ class Expected:
                 f"was started for level '{self.level}' with {', '.join(self.switches.off) or 'nothing'} off. "
                 "Correct its file."
             )
-        if terms.policy != policy_terms(self.policy) or terms.passes != len(self.policy.passes()):
-            raise DisagreementError(
-                f"the manifest is for policy {terms.policy}, this party was started for "
-                f"{policy_terms(self.policy)}. Correct its file."
-            )
+        mine = policy_terms(self.policy)
+        if terms.policy != mine or terms.passes != len(self.policy.passes()):
+            raise DisagreementError(policy_difference(terms.policy, mine))
         try:
             check_level(terms.level, self.switches, self.policy)
             check_budget(owners, terms.budget)
             paillier_key(terms.paillier_n)
         except ConfigError as error:
-            raise DisagreementError(f"the manifest's terms are refused: {error}") from error
+            raise DisagreementError(f"the manifest's terms are refused: {error.text}") from error
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -171,6 +190,17 @@ def join_bytes(name: str, kind: str, run_key: bytes) -> bytes:
     return msgspec.msgpack.encode((name, kind, run_key, PROTOCOL_VERSION))
 
 
+class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of every party: `run` is its public run key."""
+
+    manifest: bytes
+    """As it was signed; empty before."""
+    going: bool
+
+
+S = TypeVar("S", bound=PartySaved)
+
+
 class Party:
     """What all parties do before the first step, and how a message finds its handler.
 
@@ -206,9 +236,19 @@ class Party:
         return self._manifest
 
     @property
+    def agreed(self) -> tuple[Terms | None, tuple[str, ...]]:
+        """The terms and the owners that all signed; none before."""
+        return (None, ()) if self._manifest is None else (self._manifest.terms, self._manifest.owners)
+
+    @property
     def digest(self) -> str:
         """Short digest of the manifest, to compare by telephone."""
         return self._digest.hex()[:16]
+
+    def progress(self, step: int) -> dict[str, object]:
+        """Say how far the run is, of how many pulls."""
+        done: dict[str, object] = {"step": step, "unit": "pull"}
+        return done if self._manifest is None else {**done, "horizon": self._manifest.terms.budget}
 
     def _context(self) -> bytes:
         """For whom and in which run a key is derived."""

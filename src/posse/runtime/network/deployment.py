@@ -1,7 +1,7 @@
-"""One party of a federation: its file, what its protocol makes of it, and the process that runs it.
+"""One party of a federation: its file, what its system makes of it, and the process that runs it.
 
 A party's file says where its identity and its journal are, whom it calls or where it listens; the rest is a table of
-its protocol's own. Name, role and run come from the certificate.
+its system's own. Name, role and run come from the certificate.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,14 +54,40 @@ class PartyFile(Settings):
     give_up: float | None = None
     """Stop when a peer that is needed has been missing for so many seconds; without, wait for ever."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """The table of the protocol, such as [options] with policy and level."""
+    """The table of the system, such as [options] with policy and level."""
     source: dict[str, Any] | None = None
     """Where rewards come from ([source])."""
 
 
 @dataclass(frozen=True)
+class Known:
+    """What one party may know of its run so far: for its record, and for its operator at the end."""
+
+    outcome: str
+    """What came out for this party, in one line."""
+    level: str = "deployed"
+    """Level of protection."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The terms, with `policy` and `horizon`."""
+    steps: int | None = None
+    """Decisions made, where it knows."""
+    total: float | None = None
+    """What it earned, or what all earned, where it knows."""
+    pulls: Mapping[str, int] = field(default_factory=dict)
+    """How often each arm was pulled, by its name, where it knows."""
+    privacy: Sequence[Mapping[str, Any]] = ()
+    """Entries of its privacy ledger."""
+    learns: Sequence[str] = ()
+    """Sentences: what each role learns."""
+    leaks: Sequence[str] = ()
+    """Sentences: what is not protected."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts of its own, such as the digest of a manifest."""
+
+
+@dataclass(frozen=True)
 class Deployment:
-    """What a protocol makes of a party's file."""
+    """What a system makes of a party's file."""
 
     role: Role
     vocabulary: Vocabulary
@@ -70,16 +97,26 @@ class Deployment:
     commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
     """What this party's operator may ask of its role, as messages made of one argument."""
     watch: Callable[[Note], None] | None = None
-    """Told what the role wants known; after a crash the last note of each kind comes again."""
+    """Called with what the role wants known; after a crash the last note of each kind comes again."""
     needs: Callable[[], Collection[str]] | None = None
     """Names the peers without which this party cannot finish; all of them if not given (see `PartyFile.give_up`)."""
     remarks: tuple[str, ...] = ()
-    """What the operator of this role is told before it begins."""
+    """What the operator of this role reads before it begins."""
+    known: Callable[[], Known] | None = None
+    """Gives what this party may know of the run, at any time; without, that its part is over and its role's total."""
+
+    def report(self) -> Known:
+        """Return what this party may know."""
+        if self.known is not None:
+            return self.known()
+        total, steps = getattr(self.role, "total", None), self.role.state().get("step")
+        outcome = f"the part of {self.role.name} is over" if total is None else f"total reward {total:g}"
+        return Known(outcome, total=total, steps=steps if isinstance(steps, int) else None)
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a protocol is given to build a party from."""
+    """What a system is given to build a party from."""
 
     file: PartyFile
     folder: Path
@@ -187,9 +224,13 @@ class _Checker:
             return 0
 
 
-async def run_party(place: Place, build: Build, *, watch: Callable[[Note], None] | None = None) -> Deployment:
+Beside = Callable[[Party, Deployment], AbstractAsyncContextManager[object]]
+"""What goes on beside a party while it runs."""
+
+
+async def run_party(place: Place, build: Build, beside: Beside) -> Deployment:
     """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly."""
-    party, made = make_party(place, build, log=json_log(place.identity.name), watch=watch)
+    party, made = make_party(place, build, log=json_log(place.identity.name))
     control = Control(party, place.journal, made.commands)
     await control.start()
     metrics = None if place.file.metrics is None else await serve_metrics(party, *address(place.file.metrics))
@@ -203,7 +244,8 @@ async def run_party(place: Place, build: Build, *, watch: Callable[[Note], None]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
     try:
-        await party.run()
+        async with beside(party, made):
+            await party.run()
     finally:
         control.close()
         if metrics is not None:

@@ -1,4 +1,4 @@
-"""A look over a party before it is started: what is fine, and what to mend."""
+"""Check a party before it is started: what is fine, and what to mend."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from posse.core.errors import LinkError, PosseError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import crl_number, ssl_contexts
 from posse.runtime.network.deployment import Build, Deployment, Place, address, open_place
-from posse.runtime.network.operate import ask
+from posse.runtime.network.operate import ask, progress
 from posse.runtime.network.wire import WIRE_VERSION, Hello, Reader, Refused
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14
-"""A certificate that expires sooner is told."""
+"""A certificate that expires sooner is to be renewed."""
 PATIENCE = 3.0
 """Seconds in which a peer must answer."""
 
@@ -34,14 +34,14 @@ class Finding:
     said: str
 
 
-def examine(path: Path, protocol: Callable[[str], Build]) -> list[Finding]:
-    """Look everything over; nothing is started and no reward is asked for."""
+def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
+    """Check everything; nothing is started and no reward is asked for. `build_of` gives what makes a system's roles."""
     try:
         place = open_place(path)
     except PosseError as error:
-        return [Finding("file and identity", False, _plain(error))]
+        return [Finding("file and identity", False, error.text)]
     status = _status(place)
-    role, made = _role(place, protocol)
+    role, made = _role(place, build_of)
     return [
         Finding("version", True, f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {WIRE_VERSION}"),
         *_identity(place),
@@ -72,12 +72,12 @@ def _identity(place: Place) -> Iterator[Finding]:
     yield Finding("revocation list", True, f"number {crl_number(identity.crl)}, of {made:%Y-%m-%d}")
 
 
-def _role(place: Place, protocol: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:
-    what = "options and source" if place.identity.role == "owner" else "options"
+def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:
+    what = "options" if place.file.source is None else "options and source"
     try:
-        made = protocol(place.file.protocol)(place)
+        made = build_of(place.file.protocol)(place)
     except PosseError as error:
-        return Finding(what, False, _plain(error)), None
+        return Finding(what, False, error.text), None
     except Exception as error:  # a module of the owner's own may raise anything while it is imported
         return Finding(what, False, f"{type(error).__name__}: {error}. Correct what [source] names."), None
     return Finding(what, True, f"{place.file.protocol}, as {place.identity.role}"), made
@@ -115,7 +115,7 @@ def _way(place: Place, name: str, text: str) -> Finding:
                     return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct its address.")
                 return _first_words(what, text, tls)
     except PosseError as error:
-        return Finding(what, False, f"{text}: {_plain(error)}")
+        return Finding(what, False, f"{text}: {error.text}")
     except ssl.SSLCertVerificationError as error:
         return Finding(what, False, f"{text}: its certificate is refused: {error.verify_message}.")
     except ssl.SSLError as error:
@@ -155,7 +155,7 @@ def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except PosseError as error:
-        return Finding(what, False, _plain(error))
+        return Finding(what, False, error.text)
     except OSError as error:
         why = error.strerror or str(error)
         return Finding(what, False, f"{text}: {why}. Stop what holds the port, or choose another address.")
@@ -166,13 +166,9 @@ def _running(status: dict[str, Any]) -> Iterator[Finding]:
     if not status:
         yield Finding("running", True, "not now; start it with 'posse party'")
         return
-    step = f"step {status['step']:,}, " if status.get("step") else ""
+    done = f"{progress(status)}, " if status.get("step") else ""
     held = ", paused: 'posse resume' lets it go on" if status["paused"] else ""
     missing = ", ".join(status["missing"]) or "nobody"
-    yield Finding("running", not status["missing"], f"{step}missing {missing}{held}")
+    yield Finding("running", not status["missing"], f"{done}missing {missing}{held}")
     if status.get("digest"):
         yield Finding("manifest", True, f"{status['digest']}: all parties must see the same, compare by telephone")
-
-
-def _plain(error: PosseError) -> str:
-    return str(error).removeprefix(f"[{error.code}] ")

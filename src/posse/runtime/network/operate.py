@@ -27,10 +27,27 @@ _LONGEST_PATH = 103
 """Bytes of a socket's path: 107 on Linux, fewer elsewhere."""
 
 
+SHOWN = ("step", "horizon", "unit")
+"""What status takes from a role's state: the rest may name who was pulled."""
+
+
+def progress(status: Mapping[str, Any]) -> str:
+    """Say how far a party is, in its system's own unit.
+
+    >>> progress({"step": 120, "horizon": 2000, "unit": "pull"}), progress({"step": 4}), progress({"horizon": 9})
+    ('pull 120 of 2,000', 'step 4', 'of 9 steps; this role does not see how many are done')
+    """
+    unit, step, horizon = str(status.get("unit", "step")), status.get("step"), status.get("horizon")
+    if step is None:
+        return f"of {horizon:,} {unit}s; this role does not see how many are done" if horizon else ""
+    return f"{unit} {step:,}" + (f" of {horizon:,}" if horizon else "")
+
+
 def status(party: Party) -> dict[str, Any]:
-    """Tell how far a party is and whom it misses."""
+    """Return how far a party is and which peers it misses."""
     engine = party.engine
-    shown = {key: value for key, value in engine.role.state().items() if key in ("step", "round", "rounds", "digest")}
+    state = engine.role.state()
+    shown = {key: state[key] for key in SHOWN if key in state}
     if digest := getattr(engine.role, "digest", ""):
         shown["digest"] = digest
     missing = sorted(set(party.wiring.peers) - set(party.connections))
@@ -142,9 +159,10 @@ def metrics(party: Party) -> str:
     """Write the counters as Prometheus reads them."""
     engine = party.engine
     labels = f'party="{engine.role.name}",role="{engine.role.kind}",run="{engine.run}"'
-    step = engine.role.state().get("step", engine.role.state().get("round", 0))
+    state = engine.role.state()
     lines = [
-        "# TYPE posse_step gauge", f"posse_step{{{labels}}} {step}",
+        "# TYPE posse_step gauge", f"posse_step{{{labels}}} {state.get('step', 0)}",
+        "# TYPE posse_horizon gauge", f"posse_horizon{{{labels}}} {state.get('horizon', 0)}",
         "# TYPE posse_peers_connected gauge", f"posse_peers_connected{{{labels}}} {len(party.connections)}",
         "# TYPE posse_events_total counter",
     ]  # fmt: skip

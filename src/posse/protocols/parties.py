@@ -1,0 +1,217 @@
+"""One party of a federation as a run: found by its system's name, and recorded as far as it may know.
+
+Every party keeps a record in the store of its own machine. Records of one run share their `run_id`, which all parties
+know and no other run has: the run's name, and the first digits of its authority's fingerprint. A record has what its
+party may know (`Known`), CPU seconds of its role and its own traffic; it has no seeds and no regret. While the party
+runs, its row of the store says how far it is. A store that cannot be written stops no party.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from posse.core import files
+from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.settings import read_toml
+from posse.protocols.base import Parties, System
+from posse.protocols.registry import names, system, systems
+from posse.results.record import Record, Traffic, new_id, utc_now
+from posse.results.store import RunHandle, Store
+from posse.runtime.certificates import making
+from posse.runtime.network.deployment import Deployment, Place, run_party
+from posse.runtime.network.party import Party
+
+if TYPE_CHECKING:
+    from posse.runtime.local import Layout
+
+T = TypeVar("T")
+RESULT = "result.json"
+"""In a party's journal: what came out for it, written at the end of its part."""
+RECORD = "record.json"
+"""In a party's journal: id and time of its record, the same in all lives of the party."""
+BEAT = 5.0
+"""Seconds between two updates of a party's row in the store."""
+
+
+def deployed() -> list[System]:
+    """Systems that run between organisations as parties."""
+    return [each for each in systems() if isinstance(each.deployment, Parties)]
+
+
+def parties_of(name: str) -> Parties:
+    """Return how a system runs between organisations."""
+    deployment = system(name).deployment
+    if not isinstance(deployment, Parties):
+        known = ", ".join(each.name for each in deployed())
+        raise ConfigError(f"the system '{name}' does not run as parties over the network. Those that do: {known}.")
+    return deployment
+
+
+def read_federation(file: Path) -> Layout:
+    """Read a federation's file, whatever its system, and say what is wrong with it."""
+    values = read_toml(file)
+    name = values.get("protocol", names()[0])
+    if not isinstance(name, str):
+        raise ConfigError(f"protocol must be the name of a system, got {name!r}.")
+    return parties_of(name).layout(values, file.resolve().parent)
+
+
+async def run_and_record(
+    place: Place, accept: Callable[[Place, Deployment], Deployment], remark: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run a party until its part is over or it is stopped; return its result, which is empty where it was stopped.
+
+    `accept` may refuse what was built, before anything is begun. `remark` is called when the store cannot be written.
+    """
+    parties = parties_of(place.file.protocol)
+    kept: list[Keeper] = []
+
+    @asynccontextmanager
+    async def beside(party: Party, made: Deployment) -> AsyncIterator[None]:
+        kept.append(Keeper(place, made, party, remark))
+        async with kept[0]:
+            yield
+
+    made = await run_party(place, lambda here: accept(here, parties.build(here)), beside)
+    return kept[0].result() if made.role.finished else {}
+
+
+def run_id(place: Place) -> str:
+    """Return what all records of one run share."""
+    fingerprint = making.fingerprint(making.public_key(place.identity.authority))
+    return f"{place.identity.run[:54]}-{fingerprint.hex()[:8]}"
+
+
+def record_of(place: Place, made: Deployment, party: Party, status: str, **fields: Any) -> Record:
+    """Make the record of what a party may know, and of what it spent."""
+    known, role, of = made.report(), made.role, system(place.file.protocol)
+    summary: dict[str, Any] = {} if known.steps is None else {"steps_done": known.steps}
+    for key, value in known.facts.items():
+        summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
+    show = {
+        "title": of.title,
+        "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
+        "learns": list(known.learns),
+    }
+    problem = {
+        "name": place.identity.run,
+        "names": list(known.pulls),
+        **({"words": dict(of.words)} if of.words else {}),
+    }
+    return Record(
+        kind=of.name, config=dict(known.config), problem=problem, level=known.level, leaks=tuple(known.leaks),
+        total=() if known.total is None else (known.total,), pulls=[list(known.pulls.values())] if known.pulls else (),
+        status=status, role_seconds={role.kind: party.engine.seconds}, seconds=party.engine.seconds,
+        traffic=traffic(made, party), privacy=tuple(known.privacy), summary=summary, show=show, run_id=run_id(place),
+        party=role.name, **fields,
+    )  # fmt: skip
+
+
+def traffic(made: Deployment, party: Party) -> tuple[Traffic, ...]:
+    """Add up what this party sent and received, by kinds of role: which peer it was may say who was pulled."""
+    sums: dict[str, list[int]] = {}
+    mine = made.role.kind
+    for peer, link in party.engine.links.items():
+        kind = made.peers[peer]
+        for hop, messages, size in (
+            (f"{mine} -> {kind}", link.sent, link.bytes_sent),
+            (f"{kind} -> {mine}", link.received, link.bytes_received),
+        ):
+            moved = sums.setdefault(hop, [0, 0])
+            moved[0] += messages
+            moved[1] += size
+    return tuple(Traffic(hop, *moved) for hop, moved in sorted(sums.items()))
+
+
+class Keeper:
+    """Keeps a party's row of the store while it runs, and its record and its result at the end."""
+
+    def __init__(self, place: Place, made: Deployment, party: Party, remark: Callable[[str], None]) -> None:
+        self._place, self._made, self._party, self._remark = place, made, party, remark
+        self._whose = _identity(place.journal / RECORD)
+        self._lock, self._over, self._refused = threading.Lock(), False, False
+        self._beating: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._beating = asyncio.create_task(self._follow(self._record("running")))
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        status = "finished" if self._made.role.finished else "interrupted" if error is None else "failed"
+        if self._beating is not None:
+            self._beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._beating
+        if self._made.role.finished:
+            files.write_whole(self._place.journal / RESULT, json.dumps(self.result()).encode(), mode=files.PRIVATE)
+        await asyncio.to_thread(self._end, self._record(status))
+
+    def result(self) -> dict[str, Any]:
+        """What came out for this party, for its operator and for programs."""
+        known, role = self._made.report(), self._made.role
+        earned = {} if known.total is None else {"total": known.total, "pulls": known.steps}
+        whose = {"run": self._place.identity.run, "party": role.name, "role": role.kind, "record": self._whose["id"]}
+        return {**whose, "outcome": known.outcome, **earned, **known.facts}
+
+    def _record(self, status: str) -> Record:
+        return record_of(self._place, self._made, self._party, status, **self._whose)
+
+    async def _follow(self, head: Record) -> None:
+        """Say in the store how far the party is; its state is read in the loop, and written beside it."""
+        handle = await asyncio.to_thread(self._begin, head)
+        while handle is not None:
+            await asyncio.sleep(BEAT)
+            state = self._made.role.state()
+            done, whole = (value if isinstance(value, int) else 0 for value in map(state.get, ("step", "horizon")))
+            await asyncio.to_thread(handle.beat, done, whole)
+
+    def _begin(self, head: Record) -> RunHandle | None:
+        def begin(store: Store) -> RunHandle | None:
+            if self._over:
+                return None
+            with suppress(StoreError):
+                store.delete(head.id)  # of an earlier life
+            return store.begin(head)
+
+        return self._stored(begin)
+
+    def _end(self, record: Record) -> None:
+        self._over = True
+        self._stored(lambda store: store.save(record, replace=True))
+
+    def _stored(self, work: Callable[[Store], T]) -> T | None:
+        """Write in the store; one that cannot be written is remarked once."""
+        with self._lock:
+            try:
+                return work(Store())
+            except StoreError as error:
+                if not self._refused:
+                    self._remark(f"this run goes on and leaves no record: {error.text}")
+                self._refused = True
+        return None
+
+
+def _identity(path: Path) -> dict[str, str]:
+    """Read id and time of a party's record, or choose them: a party that is started again keeps one record."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text())
+        return {"id": str(kept["id"]), "created": str(kept["created"])}
+    made = {"id": new_id(), "created": utc_now()}
+    files.write_whole(path, json.dumps(made).encode(), mode=files.PRIVATE)
+    return made
+
+
+def read_result(journal: Path) -> dict[str, Any]:
+    """Read what a party wrote at its end; nothing before."""
+    try:
+        result: dict[str, Any] = json.loads((journal / RESULT).read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{journal / RESULT} cannot be read: {error}. Remove it and start the party again.") from error
+    return result
