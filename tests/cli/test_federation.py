@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from posse.cli.watch import Pace, state_of
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
+from posse.results.store import Store
 from tests.cli.conftest import Call, one_line
 from tests.network.federations import free_port, laid_out
 
@@ -93,6 +95,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     file.write_text(FILE.format(budget=BUDGET, port=free_port()))
     with stopped(process("up", str(file))) as running:
         until(lambda: step_of(posse, controller) > 3, "the first steps")
+        until(lambda: {row.status for row in Store().list()} == {"running"}, "a row for every party")
         assert "posse resume" in posse("pause", str(controller)).out
         shown = posse("status", str(controller))
         assert re.search(r"state +paused", shown.out)
@@ -113,8 +116,9 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         _, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 130
         assert "'clinic-2' was killed" in err
-        assert re.search(r"stopped at step [\d,]+ of 2,000; go on with: posse up \S*fed.toml$", err.strip())
+        assert re.search(r"stopped at pull [\d,]+ of 2,000; go on with: posse up \S*fed.toml$", err.strip())
     assert "No such process" not in err
+    assert [row.status for row in Store().list()] == ["interrupted"] * 6
     with stopped(process("up", str(file), "--json")) as running:
         out, _ = running.communicate(timeout=SECONDS)
         assert running.returncode == 0
@@ -124,9 +128,54 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     over = posse("up", str(file), "--json")
     assert (over.code, json.loads(over.out)) == (0, told)
     assert "over" in over.err
+    records_fit(posse, told)
     assert "the part of comp is over" in one_line(posse("status", str(tmp_path / "fed" / "comp.toml")))
     file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
     assert "began with budget = 2000, the file now says 2001" in one_line(posse("up", str(file)))
+
+
+def records_fit(posse: Call, told: dict[str, Any]) -> None:
+    """Every party has one record, of what it may know, and all belong to one run."""
+    records = {row.party: Store().get(row.id) for row in Store().list()}
+    assert len(Store()) == len(records) == 6
+    assert len({record.run_id for record in records.values()}) == 1
+    assert {record.status for record in records.values()} == {"finished"}
+    customer, controller = records["customer"], records["controller"]
+    assert told["record"] == customer.id
+    assert (customer.total, customer.steps_done, customer.arms) == ((told["total"],), BUDGET, 0)
+    assert customer.config["policy"]["name"] == "ucb"
+    assert customer.summary["manifest"] == controller.summary["manifest"] == told["manifest"]
+    for name in ("controller", "comp"):
+        assert (records[name].total, records[name].arms, records[name].steps_done) == ((), 0, BUDGET)
+    owners = [records[f"clinic-{i}"] for i in (1, 2, 3)]
+    assert sum(owner.total[0] for owner in owners) == told["total"]
+    assert sum(int(owner.pulls.sum()) for owner in owners) == BUDGET
+    assert not any(record.seeds or record.regret is not None for record in records.values())
+    assert all(record.seconds > 0 and record.leaks for record in records.values())
+    there = {hop.hop: (hop.messages, hop.bytes) for hop in controller.traffic}
+    for hop in ("owner -> controller", "controller -> owner"):
+        here = [one for owner in owners for one in owner.traffic if one.hop == hop]
+        assert sum(one.messages for one in here) == there[hop][0]
+        # A signature that is made again after a kill may be a few bytes longer or shorter.
+        assert abs(sum(one.bytes for one in here) - there[hop][1]) < 40
+    listed = posse("runs", "list").out
+    assert all(name in listed for name in records)
+    assert "total" in posse("runs", "show", customer.id).out
+    assert customer.run_id in posse("runs", "show", customer.id).out
+    assert posse("runs", "report", customer.id, controller.id, "--out", "fed.html").code == 0
+    assert posse("runs", "compare", customer.id, controller.id).code == 0
+
+
+def test_a_store_that_cannot_be_written_stops_no_party(tmp_path: Path, process: Start, home: Path) -> None:
+    home.write_text("no folder")
+    file = tmp_path / "fed.toml"
+    file.write_text(FILE.format(budget=30, port=free_port()))
+    with stopped(process("up", str(file), "--json")) as running:
+        out, err = running.communicate(timeout=SECONDS)
+        assert running.returncode == 0, err
+    assert json.loads(out)["pulls"] == 30
+    log = (tmp_path / "fed" / "customer.log").read_text()
+    assert log.count("leaves no record") == 1
 
 
 def test_a_party_alone_waits_says_for_whom_and_stops(tmp_path: Path, posse: Call, process: Start) -> None:
@@ -218,7 +267,7 @@ def test_the_doctor_says_what_to_mend(
         ('"127.0.0.1:', '"localhost', "an address must be host:port"),
         ("[world]\nseed = 7\nowners = 3", "", "'clinic-1' has no source"),
         ('policy = "ucb"', 'policy = "ucd"', "Did you mean 'ucb'"),
-        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "telepathy"', "knows the protocol samba"),
+        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "telepathy"', "unknown system 'telepathy'"),
         ('name = "clinic-3"', 'name = "clinic-3"\n[owner.source]\nkind = "sql"', "source of owner 'clinic-3'"),
         ("[[owner]]", "[[ownr]]", "unknown setting 'ownr'"),
         ("[world]", "[world", "is not TOML"),

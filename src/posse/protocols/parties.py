@@ -154,7 +154,8 @@ class Keeper:
     def result(self) -> dict[str, Any]:
         """What came out for this party, for its operator and for programs."""
         known, role = self._made.report(), self._made.role
-        earned = {} if known.total is None else {"total": known.total, "pulls": known.steps}
+        pulls = sum(known.pulls.values()) if known.pulls else known.steps
+        earned = {} if known.total is None else {"total": known.total, "pulls": pulls}
         whose = {"run": self._place.identity.run, "party": role.name, "role": role.kind, "record": self._whose["id"]}
         return {**whose, "outcome": known.outcome, **earned, **known.facts}
 

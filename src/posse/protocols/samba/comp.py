@@ -174,7 +174,7 @@ class Comp(Party):
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
-        return self.progress(self._index // len(self._passes))
+        return self.progress(self._index)
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""

@@ -337,8 +337,7 @@ class Controller(Party):
 
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
-        passes = self._manifest.terms.passes if self._manifest else 1
-        return {**self.progress(min(self._index, self._last) // passes), "arrived": len(self._frames)}
+        return {**self.progress(self._index), "arrived": len(self._frames)}
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; permutations and seeds derive from the secrets."""

@@ -306,7 +306,7 @@ class Owner(Party):
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
         return {
-            **self.progress(min(self._index, self._last) // self._passes),
+            **self.progress(self._index),
             "reward": self.reward,
             "pulls": self.pulls,
             "pulling": self._pulling,

@@ -245,10 +245,12 @@ class Party:
         """Short digest of the manifest, to compare by telephone."""
         return self._digest.hex()[:16]
 
-    def progress(self, step: int) -> dict[str, object]:
-        """Say how far the run is, of how many pulls."""
-        done: dict[str, object] = {"step": step, "unit": "pull"}
-        return done if self._manifest is None else {**done, "horizon": self._manifest.terms.budget}
+    def progress(self, index: int) -> dict[str, object]:
+        """Say which pull the pass `index` is of, of how many."""
+        terms, _ = self.agreed
+        if terms is None:
+            return {"step": 0, "unit": "pull"}
+        return {"step": min(index // terms.passes, terms.budget), "horizon": terms.budget, "unit": "pull"}
 
     def _context(self) -> bytes:
         """For whom and in which run a key is derived."""
