@@ -6,13 +6,17 @@ import errno
 import os
 import stat
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import JournalError
 from posse.runtime.journal import Journal
+from posse.runtime.network import engine
+from posse.runtime.network.engine import Engine
 from tests.network.disks import FailingDisk
+from tests.network.toy_roles import WORDS, Hub
 
 RECORDS = [b"", b"one", b"x" * 1000, bytes(range(256))]
 
@@ -138,3 +142,37 @@ def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(tmp_path, kind
     first = -1 if snapshot is None else int(snapshot)
     found = [*range(first + 1), *map(int, records)]
     assert found in (safe, [*safe, number])  # what was being written when it failed may be there
+
+
+def old_journal(folder, *, snapshot):
+    """What the first format wrote: run and party in words, and snapshots of eight parts."""
+    journal = Journal(folder)
+    if snapshot:
+        journal.checkpoint(
+            msgspec.msgpack.encode([1, "r", "hub", {"a": [1, 0, 0, [b"x"]]}, {}, 0, {"history": []}, []])
+        )
+    else:
+        journal.append(msgspec.msgpack.encode((0, "hub", 0, b"r")))
+        journal.write()
+    journal.close()
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_journal_of_the_version_before_is_refused_in_one_line(tmp_path, snapshot):
+    old_journal(tmp_path, snapshot=snapshot)
+    with pytest.raises(JournalError, match=r"was begun by another version of Posse.*Finish the run with the version"):
+        Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_journal_of_another_protocol_version_is_refused(tmp_path, monkeypatch, snapshot):
+    with monkeypatch.context() as before:
+        before.setattr(engine, "PROTOCOL_VERSION", 1)
+        begun = Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
+        begun.begin()
+        begun.commit()
+        if snapshot:
+            begun.checkpoint()
+        begun._journal.close()
+    with pytest.raises(JournalError, match=r"protocol version 2\. Finish the run"):
+        Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
