@@ -17,6 +17,7 @@ from posse.cli import ca as commands
 from posse.cli import root
 from posse.cli.app import app
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.protocols.parties import deployed
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
 from posse.runtime.certificates.identity import PartyIdentity
 from tests.cli.conftest import Call, one_line
@@ -241,7 +242,8 @@ def test_roles_outside_the_parties_go_by_their_name(ready: Call, role: str) -> N
     assert f"'{role}' is the name of a role" in one_line(ready("ca", "token", "--role", "party", "--name", role))
 
 
-def test_roles_are_those_of_the_protocols() -> None:
-    assert set(commands.SOLE) == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
-    assert {*commands.ROLES} - {*commands.SOLE} == {"owner", "agent", "party"}
+def test_roles_are_those_of_the_systems() -> None:
+    roles = {kind.kind: kind.sole for system in deployed() for kind in system.roles if kind.party}
+    assert {kind for kind, sole in roles.items() if sole} == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
+    assert {kind for kind, sole in roles.items() if not sole} == {"owner", "agent", "party"}
     assert commands.INTERRUPTED == root.INTERRUPTED

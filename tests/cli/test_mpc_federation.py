@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial
+from posse.protocols.registry import run
+from posse.results.store import Store
 from tests.cli.conftest import Call, one_line
 from tests.cli.test_federation import SECONDS, Start, last_line, stopped
 from tests.network.federations import free_port
@@ -83,6 +87,16 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     outcome = found(paths)
     assert outcome == twin(paths)
     assert (told["total"], told["pulls"]) == (sum(outcome.rewards) / 2**24, 20)
+    records = {row.party: Store().get(row.id) for row in Store().list()}
+    assert set(records) == {"clinic-1", "clinic-2", "puller", "payee", "dealer"}
+    assert len({record.run_id for record in records.values()}) == 1
+    assert {record.steps_done for record in records.values()} == {20}
+    assert {name for name, record in records.items() if record.total} == {"payee"}
+    assert records["payee"].total == (told["total"],)
+    assert {name for name, record in records.items() if record.arms} == {"puller"}
+    assert records["puller"].pulls.sum() == 20
+    assert not any(record.seeds or record.regret is not None for record in records.values())
+    assert bool(records["puller"].privacy) == (find_spec("dp_accounting") is not None)
     over = posse("up", str(file), COLUMNS="400")
     assert over.code == 0
     assert "payee/journal/result.json" in over.out
@@ -190,7 +204,7 @@ def test_a_mistake_in_a_party_is_one_line(
 
 
 def own_party(folder: Path, name: str) -> Path:
-    from posse.cli.layouts import read_federation
+    from posse.protocols.parties import read_federation
 
     layout = read_federation(written(folder, OWN))
     (folder / "fed").mkdir()
@@ -236,6 +250,16 @@ def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> No
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
     assert json.loads(out)["parties"] == ["agent-1", "agent-2"]
+    records = [Store().get(row.id) for row in Store().list()]
+    assert {record.party for record in records} == {"agent-1", "agent-2"}
+    whole = run(DpCombinatorial(agents=2, producers=8, rounds=40, start=10))
+    for record in records:
+        j = whole.parties.index(record.party)
+        assert record.total[0] == pytest.approx(whole.party_total[0, j])
+        assert (record.status, record.steps_done, record.arms) == ("finished", 40, 8)
+        assert [entry["party"] for entry in record.privacy] == [record.party] * len(record.privacy)
+        assert record.privacy
+    assert sum(record.pulls for record in records).tolist() == whole.pulls.tolist()
     assert "the parts of all 2 parties are over" in posse("up", str(file)).out
     file.write_text(head.replace("rounds = 40", "rounds = 50") + agents)
     assert "began with horizon = 40" in one_line(posse("up", str(file)))

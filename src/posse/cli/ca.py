@@ -11,7 +11,7 @@ import typer
 
 from posse.cli import options
 from posse.cli.screen import heading, print_json, remark, say, table
-from posse.core import check
+from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError, EnrolmentError
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.")
 
-SOLE = ("controller", "comp", "customer", "puller", "payee", "dealer")
-"""Roles that one party has, and by whose name it goes."""
-ROLES = ("owner", "agent", "party", *SOLE)
-
 INTERRUPTED = 130
 
 Folder = Annotated[Path, typer.Option("--ca", help="Folder of the authority.", metavar="FOLDER")]
@@ -39,11 +35,7 @@ Run = Annotated[str, typer.Option(help="The run it is for: a-z, 0-9 and -.", met
 Named = Annotated[str, typer.Option(help="What the authority is called: a-z, 0-9 and -.", metavar="TEXT")]
 Role = Annotated[
     str,
-    typer.Option(
-        help="samba: owner, controller, comp, customer; dp-combinatorial: agent; mpc-contextual: party, puller, payee, "
-        "dealer.",
-        metavar="TEXT",
-    ),
+    typer.Option(help="Its role in its system; an unknown one is answered with those there are.", metavar="TEXT"),
 ]
 Name = Annotated[
     str | None, typer.Option(help="Name of the party: a-z, 0-9 and -. Default: the role, where one party has it.")
@@ -108,7 +100,7 @@ def init(
     remark(f"fingerprint: {_fingerprint(made)}")
     if secret is None:
         remark(f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party.")
-    remark(f"next, for every party: posse ca token --ca {ca} --role owner --name NAME")
+    remark(f"next, for every party: posse ca token --ca {ca} --role ROLE --name NAME")
 
 
 @app.command()
@@ -232,7 +224,7 @@ def list_all(ca: Folder = HERE, json: options.Json = False) -> None:
         return
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
-        say("No parties yet. Make a token with: posse ca token --role owner --name NAME")
+        say("No parties yet. Make a token with: posse ca token --role ROLE --name NAME")
         return
     if certificates:
         heading("Certificates")
@@ -375,16 +367,21 @@ def _passphrase(file: Path | None, *, confirm: bool = False) -> Callable[[], byt
 
 
 def _name_for(role: str, name: str | None) -> str:
-    """Names and roles must fit as the protocols want them: a sole role's party goes by its role."""
-    check.one_of(ROLES, role=role)
-    if role in SOLE and name in (None, role):
+    """Return the party's name: one that is the only party of its role goes by the name of the role."""
+    from posse.protocols.parties import deployed
+
+    roles = {kind.kind: kind for system in deployed() for kind in system.roles if kind.party}
+    if role not in roles:
+        raise ConfigError(f"unknown role '{role}'.{nearest(role, tuple(roles))}")
+    sole = [kind for kind, one in roles.items() if one.sole]
+    if role in sole and name in (None, role):
         return role
-    some = f"a {role}" if role == "party" else f"an {role}"
+    some = f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
     if name is None:
         raise ConfigError(f"{some} needs a name. Pass --name, such as --name clinic-b.")
-    if role in SOLE:
+    if role in sole:
         raise ConfigError(f"the {role} of a run is called '{role}', got '{name}'. Leave --name out.")
-    if name in SOLE:
+    if name in sole:
         raise ConfigError(f"'{name}' is the name of a role, got it for {some}. Choose another name.")
     return name
 

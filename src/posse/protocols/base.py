@@ -94,6 +94,10 @@ class RoleKind:
     holds: str
     place: tuple[float, float] = (0.5, 0.5)
     """Where it stands in a picture, from (0, 0) at the top left to (1, 1)."""
+    sole: bool = False
+    """Whether a federation has one party of this kind, which goes by its name."""
+    party: bool = True
+    """Whether it is a party at all: what others only buy from sends no message."""
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,8 @@ def record_of(place: Place, made: Deployment, party: Party, status: str, **field
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
         "learns": list(known.learns),
     }
-    problem = {
-        "name": place.identity.run,
-        "names": list(known.pulls),
-        **({"words": dict(of.words)} if of.words else {}),
-    }
+    vocabulary = {**of.words, **known.words}
+    problem = {"name": place.identity.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})
     return Record(
         kind=of.name, config=dict(known.config), problem=problem, level=known.level, leaks=tuple(known.leaks),
         total=() if known.total is None else (known.total,), pulls=[list(known.pulls.values())] if known.pulls else (),

@@ -146,8 +146,9 @@ class Agent:
         if not self._ready:
             missing = [other for other in self._others if other not in self._greeted]
         return {
-            "round": self._round,
-            "rounds": self._terms.rounds,
+            "step": self._round,
+            "horizon": self._terms.rounds,
+            "unit": "round",
             "units": [int(x) for x in self._known.units],
             "good": self._known.good.tolist(),
             "reports": self._sent,
@@ -195,6 +196,12 @@ class Agent:
                 self.ledger = Ledger.restored(self.ledger.mechanism, read.ledger)
         except (PosseError, KeyError, TypeError) as error:
             raise damaged(self.kind, self.name, error) from error
+
+    @property
+    def revenue(self) -> float:
+        """What it has earned: rho for every good unit, less what all units cost it."""
+        known, buyer = self._known, self._buyer
+        return float(buyer.rho * known.good.sum() - (buyer.cost * known.units).sum())
 
     @property
     def knowledge(self) -> Knowledge:

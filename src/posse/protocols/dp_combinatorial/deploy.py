@@ -6,7 +6,7 @@ agent's own file. In a federation file of one machine, each agent listens and ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +26,12 @@ from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial, Setup
+from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
 from posse.runtime.certificates.names import check_name
 from posse.runtime.local import AUTHORITY, Layout, beside, check_member, each, enrol_all, write_party
-from posse.runtime.network.deployment import Deployment, Place, address
+from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import load_function
@@ -85,7 +86,7 @@ def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
         twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, good)
         return Delivered(ask.round, tuple(good.tolist()))
 
-    return Deployment(agent, VOCABULARY, _others(setup.terms, name), deliver)
+    return _deployed(agent, options, setup.terms, place.identity.run, deliver)
 
 
 def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
@@ -100,15 +101,34 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     buyer = Buyer(cost, capacity, options.alpha + options.margin, options.rho, options.coefficient)
     ledger = None if plan is None or options.policy == "placebo" else Ledger(plan, name)
     agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.identity.run)
-    return Deployment(agent, VOCABULARY, _others(terms, name), _source(place, options))
+    return _deployed(agent, options, terms, place.identity.run, _source(place, options))
+
+
+def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source) -> Deployment:
+    others = {other: "agent" for other in terms.agents if other != agent.name}
+    return Deployment(agent, VOCABULARY, others, source, known=lambda: _known(agent, options, terms, run))
+
+
+def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known:
+    """What an agent may know: its own purchases and revenue, and what its reports have spent of its privacy."""
+    settings = ("horizon", "noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
+    used = {name: getattr(options, name) for name in settings if name not in options.unused}
+    policy = {"name": options.policy, "coefficient": options.coefficient}
+    config = {"run": run, "policy": policy, **used, "agents": len(terms.agents), "producers": len(terms.producers)}
+    rounds = int(str(agent.state()["step"]))
+    bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
+    privacy: tuple[Mapping[str, Any], ...] = ()
+    if agent.ledger is not None and (releases := agent.ledger.entries()):
+        privacy = ({"party": agent.name, **agent.ledger.guarantee().entry()}, *releases)
+    money = {"money": options.currency} if options.currency else {}
+    return Known(
+        f"the part of {agent.name} is over: it earned {agent.revenue:g} in {rounds:,} rounds", options.level, config,
+        rounds, agent.revenue, bought, privacy, learns(options), leaks(options), {"entries_learnt": agent.taken}, money,
+    )  # fmt: skip
 
 
 def _ledger(setup: Setup, name: str) -> Ledger[Plan] | None:
     return None if setup.plan is None or setup.terms.method == "placebo" else Ledger(setup.plan, name)
-
-
-def _others(terms: Terms, name: str) -> dict[str, str]:
-    return {other: "agent" for other in terms.agents if other != name}
 
 
 def _place_in(roster: tuple[str, ...], name: str) -> int:

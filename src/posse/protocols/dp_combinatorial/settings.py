@@ -122,7 +122,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
             )
         self._check_used()
         if self.talks:
-            self._reports()
+            self.reports()
         return self
 
     @property
@@ -191,7 +191,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         if not self.noisy:
             return None
         return plan(
-            self._asked(agents), self.unit, self.noise, rounds=self._reports(), producers=producers,
+            self._asked(agents), self.unit, self.noise, rounds=self.reports(), producers=producers,
             horizon=self.horizon, stop=self.stop,
         )  # fmt: skip
 
@@ -204,7 +204,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
             raise ConfigError(f"delta must be a number, 1/n or 1/T, got '{self.delta}'.") from None
         return Budget(self.epsilon, delta)
 
-    def _reports(self) -> tuple[int, ...]:
+    def reports(self) -> tuple[int, ...]:
+        """Rounds after which agents report."""
         return communication_rounds(self.start, self.stop, self.horizon)
 
     def _terms(self, agents: tuple[str, ...], producers: tuple[str, ...], plan_: Plan | None) -> Terms:
@@ -215,7 +216,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
                 f"delta must be at most 1/n = {1 / len(agents):g} for {len(agents)} agents, got {plan_.delta:g}: a "
                 "larger one would allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
             )
-        reports = self._reports()
+        reports = self.reports()
         return Terms(
             agents, producers, self.horizon, self.policy, reports,
             (0.0,) * len(reports) if plan_ is None else plan_.multipliers, self.rule, self.width, self.weight,

@@ -29,7 +29,7 @@ def learns(settings: DpCombinatorial) -> tuple[str, ...]:
         return ("Agents exchange noise that holds nothing of what they bought.",)
     if settings.policy == "fcb":
         return ("Every agent sends every other what it bought of each producer and how much was good, every round.",)
-    when = f"after {len(settings.load().terms.reports)} of {settings.horizon:,} rounds"
+    when = f"after {len(settings.reports())} of {settings.horizon:,} rounds"
     if not settings.noisy:
         return (f"Every agent sends every other what it bought of each producer and how much was good, {when}.",)
     return (
@@ -80,7 +80,14 @@ class DpCombinatorialSystem(System):
     )
     roles = (
         RoleKind("agent", "agent", ("#2563eb", "#7aa2ff"), "its costs, capacities and purchases", (0.3, 0.5)),
-        RoleKind("producer", "producer", ("#d97706", "#f5b041"), "what is bought from it; no messages", (0.8, 0.5)),
+        RoleKind(
+            "producer",
+            "producer",
+            ("#d97706", "#f5b041"),
+            "what is bought from it; no messages",
+            (0.8, 0.5),
+            party=False,
+        ),
     )
     levels = tuple(
         Level(name, summary, learns, leaks)

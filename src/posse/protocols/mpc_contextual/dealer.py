@@ -84,9 +84,13 @@ class DealerRole:
         return actions
 
     def state(self) -> dict[str, object]:
-        """Tell how far it has dealt."""
+        """Return how far it has dealt."""
         dealt = min(self._dealt.values()) + 1
-        return {"step": min(self.terms.steps, dealt * self._plan.passes * self.terms.batch), "steps": self.terms.steps}
+        return {
+            "step": min(self.terms.steps, dealt * self._plan.passes * self.terms.batch),
+            "horizon": self.terms.steps,
+            "unit": "step",
+        }
 
     def save(self) -> dict[str, Any]:
         """Return the state."""

@@ -7,11 +7,13 @@ puller, the payee and the dealer; so the dealer listens nowhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from posse.core import check, files
@@ -31,10 +33,10 @@ from posse.protocols.mpc_contextual.program import Layout as ModelLayout
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller import Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_parties
+from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, check_parties, leaks
 from posse.runtime.certificates.names import check_name
 from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, write_party
-from posse.runtime.network.deployment import Deployment, Place, address
+from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
@@ -80,7 +82,30 @@ def build(place: Place) -> Deployment:
     return Deployment(
         role, VOCABULARY, peers, source, watch=partial(_note, place, terms, role),
         needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
+        known=lambda: _known(role, options, terms),
     )  # fmt: skip
+
+
+def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
+    """What a role may know: the puller the arms, the payee the total, parties and dealer how far the run is."""
+    state = role.state()
+    config = {
+        "run": terms.run, "policy": {"name": options.policy, "epsilon": terms.rate}, "horizon": terms.steps,
+        "parties": len(terms.parties), "arms": terms.arms, "bits": terms.bits, "newton": terms.newton,
+        "batch": terms.batch,
+    }  # fmt: skip
+    outcome = f"the part of {role.name} is over; the {PAYEE} has the total"
+    total, pulls = None, {}
+    privacy: tuple[Mapping[str, Any], ...] = ()
+    if isinstance(role, Payee):
+        total, outcome = role.total, f"total reward {role.total:g} of {terms.steps:,} pulls"
+    if isinstance(role, Puller):
+        counts = np.bincount(role.arms, minlength=terms.arms)
+        pulls = {f"arm {arm + 1}": int(count) for arm, count in enumerate(counts)}
+        with suppress(MissingExtraError):
+            guarantees = options.ledger(terms, len(role.arms)).guarantees() if terms.rate and len(role.arms) else ()
+            privacy = tuple({"party": PULLER, **one.entry()} for one in guarantees)
+    return Known(outcome, SHARED, config, int(str(state["step"])), total, pulls, privacy, LEARNS, leaks(terms))
 
 
 def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan) -> tuple[Role, Source | None]:

@@ -139,9 +139,9 @@ class Party:
         return actions
 
     def state(self) -> dict[str, object]:
-        """Tell how far it is."""
+        """Return how far it is."""
         rounds = 0 if self._session is None else self._session.rounds
-        return {"step": self.step * self.terms.batch, "steps": self.terms.steps, "rounds": rounds}
+        return {"step": self.step * self.terms.batch, "horizon": self.terms.steps, "unit": "step", "rounds": rounds}
 
     @property
     def model(self) -> Words:

@@ -117,8 +117,8 @@ class Payee:
         return [*actions, *self._ask()]
 
     def state(self) -> dict[str, object]:
-        """Tell how far it is, and what came in."""
-        return {"step": self.step, "steps": self.terms.steps, "total": self.total}
+        """Return how far it is, and what came in."""
+        return {"step": self.step, "horizon": self.terms.steps, "unit": "step", "total": self.total}
 
     def save(self) -> dict[str, Any]:
         """Return the state."""

@@ -122,10 +122,11 @@ class Puller:
         return [*actions, (self.name, PAYEE, Pulled(number)), note, *self._act()]
 
     def state(self) -> dict[str, object]:
-        """Tell how far it is, and how often each arm was pulled."""
+        """Return how far it is, and how often each arm was pulled."""
         return {
             "step": self.step,
-            "steps": self.terms.steps,
+            "horizon": self.terms.steps,
+            "unit": "step",
             "pulls": np.bincount(self.arms, minlength=self.terms.arms).tolist(),
         }
 

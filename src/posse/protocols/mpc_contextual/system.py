@@ -45,9 +45,9 @@ class MpcContextualSystem(System):
     )
     roles = (
         RoleKind("party", "party", ("#2563eb", "#7aa2ff"), "its features, and a share of the model", (0.2, 0.5)),
-        RoleKind(PULLER, "puller", ("#d97706", "#f5b041"), "the arm of every step", (0.6, 0.25)),
-        RoleKind(PAYEE, "payee", ("#059669", "#5fd3a5"), "the reward of every step", (0.6, 0.75)),
-        RoleKind(DEALER, "dealer", ("#7c3aed", "#b794f6"), "seeds of correlated randomness; no data", (0.9, 0.5)),
+        RoleKind(PULLER, "puller", ("#d97706", "#f5b041"), "the arm of every step", (0.6, 0.25), True),
+        RoleKind(PAYEE, "payee", ("#059669", "#5fd3a5"), "the reward of every step", (0.6, 0.75), True),
+        RoleKind(DEALER, "dealer", ("#7c3aed", "#b794f6"), "seeds of correlated randomness; no data", (0.9, 0.5), True),
     )
     levels = (
         Level(

@@ -37,9 +37,9 @@ class SambaSystem(System):
     )
     roles = (
         RoleKind("owner", "data owner", ("#2563eb", "#7aa2ff"), "one arm, its rewards and its own draws", (0.15, 0.5)),
-        RoleKind("controller", "controller", ("#d97706", "#f5b041"), "sealed scores; permutes them", (0.5, 0.3)),
-        RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "masked scores in a fresh order; selects", (0.5, 0.75)),
-        RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5)),
+        RoleKind("controller", "controller", ("#d97706", "#f5b041"), "sealed scores; permutes them", (0.5, 0.3), True),
+        RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "masked scores in a fresh order; selects", (0.5, 0.75), True),
+        RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5), True),
     )
     levels = tuple(
         Level(

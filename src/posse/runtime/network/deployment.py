@@ -83,6 +83,8 @@ class Known:
     """Sentences: what is not protected."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Further facts of its own, such as the digest of a manifest."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Nouns of this run, beside those of its system."""
 
 
 @dataclass(frozen=True)
