@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from posse.core import files
 from posse.core.errors import ConfigError, DataError, StoreError
 from posse.core.settings import read_toml
@@ -94,7 +96,7 @@ def record_of(place: Place, made: Deployment, party: Party, status: str, **field
     summary: dict[str, Any] = {} if known.steps is None else {"steps_done": known.steps}
     for key, value in known.facts.items():
         summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
-    show = {
+    show: dict[str, Any] = {
         "title": of.title,
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
         "learns": list(known.learns),
@@ -103,7 +105,7 @@ def record_of(place: Place, made: Deployment, party: Party, status: str, **field
     problem = {"name": place.identity.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})
     return Record(
         kind=of.name, config=dict(known.config), problem=problem, level=known.level, leaks=tuple(known.leaks),
-        total=() if known.total is None else (known.total,), pulls=[list(known.pulls.values())] if known.pulls else (),
+        total=() if known.total is None else (known.total,), pulls=np.array([list(known.pulls.values())], np.int64),
         status=status, role_seconds={role.kind: party.engine.seconds}, seconds=party.engine.seconds,
         traffic=traffic(made, party), privacy=tuple(known.privacy), summary=summary, show=show, run_id=run_id(place),
         party=role.name, **fields,

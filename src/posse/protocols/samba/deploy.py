@@ -25,7 +25,7 @@ from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_budget, leaks, learns
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Party, Terms, policy_terms
+from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
 from posse.results import words
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
@@ -104,14 +104,15 @@ def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _known(role: Role, expected: Expected, run: str) -> Known:
     """What a party may know: the customer the total, an owner its own arm, the two servers how far the run is."""
-    assert isinstance(role, Party)
+    assert isinstance(role, Owner | Controller | Comp | Customer)
     terms, owners = role.agreed
     config: dict[str, Any] = {"run": run, "policy": described(expected.policy), "level": expected.level}
     if terms is not None:
         config |= {"horizon": terms.budget, "owners": len(owners)}
     facts: dict[str, Any] = {"manifest": role.digest}
     outcome = f"the part of {role.name} is over; the {CUSTOMER} has the total"
-    steps, total, pulls = role.state().get("step"), None, {}
+    steps, total = role.state().get("step"), None
+    pulls: dict[str, int] = {}
     if isinstance(role, Owner):
         total, pulls = role.reward, {role.name: role.pulls}
         outcome += f", and {role.name} earned {total:g} of it in {words.count(role.pulls, 'pull')}"
