@@ -236,7 +236,7 @@ def test_state_shows_whom_it_waits_for():
     one.receive("b", REPORT)
     state = copy.deepcopy(one.state())
     assert state["waiting for"] == ["c"]
-    assert state["round"] == 2
+    assert (state["step"], state["unit"]) == (2, "round")
     assert agent().state()["waiting for"] == ["b", "c"]
 
 

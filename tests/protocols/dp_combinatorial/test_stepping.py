@@ -49,7 +49,7 @@ def test_one_step_is_one_round_of_every_agent() -> None:
     for wanted in range(1, 31):
         run.step()
         assert run.time == wanted
-        rounds = [run.state(agent)["round"] for agent in run.parties]  # some may be ahead, as far as they need not wait
+        rounds = [run.state(agent)["step"] for agent in run.parties]  # some may be ahead, as far as they need not wait
         assert wanted <= min(rounds) <= max(rounds) <= wanted + 2
     record = run.record()
     assert record.status == "running"
