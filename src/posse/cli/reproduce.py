@@ -17,7 +17,7 @@ from posse.core.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from posse.experiments import Analysis, Experiment, Watch
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as 'samba/*'.", metavar="[ID]...")]
+Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]...")]
 Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
 List = Annotated[bool, typer.Option("--list", help="List what can be reproduced.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")]
