@@ -205,7 +205,7 @@ DECLARED = (Block("clinic", (0, 1), 0.8), Block("lab", (2,), 0.6))
         ({"blocks": (Block("a", (0, 1), 1.0), Block("a", (2,), 1.0))}, ConfigError, "different names, got 'a' twice"),
         ({"blocks": (Block("a", (0, 1), 1.0), Block("b", (1, 2), 1.0))}, DataError, "column 1 for a and for b"),
         ({"blocks": (Block("a", (0, 0), 1.0), Block("b", (1, 2), 1.0))}, DataError, "column 0 for a and for a"),
-        ({"blocks": (Block("a", (0,), 1.0), Block("b", (2,), 1.0))}, DataError, "nobody for column 1"),
+        ({"blocks": (Block("a", (0,), 1.0), Block("b", (2,), 1.0))}, DataError, "none for column 1"),
         ({"blocks": (Block("a", (0, 1), 1.0), Block("b", (3,), 1.0))}, DataError, r"in \[0, 3\), got 3 for b"),
         ({"joint_norm_checked": False}, ConfigError, r"at most 1, got 2 \(clinic 1, lab 1\)"),
         (

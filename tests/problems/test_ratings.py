@@ -110,7 +110,7 @@ def test_means_match_a_count_by_hand(data: list[tuple[int, int]], threshold: int
 
 
 def test_too_many_arms_says_how_many_and_which_minimum(films: Ratings) -> None:
-    with pytest.raises(DataError, match=r"5 arms asked for, but six films has 1 items .* 3 .*minimum=2 or lower"):
+    with pytest.raises(DataError, match=r"5 arms wanted, but six films has 1 items .* 3 .*minimum=2 or lower"):
         films.arms(3.0, minimum=3, top=5)
     assert len(films.arms(3.0, minimum=2, top=5)) == 5
     with pytest.raises(DataError, match=r"minimum=1 or lower"):
