@@ -295,6 +295,7 @@ def _check(federation: FederationFile) -> None:
     if federation.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
+    federation.sound_policy()
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
