@@ -48,8 +48,8 @@ def main() -> None:
         target = tried.probabilities(scores)
         sums = [client_sums(log, target[own], CLIP) for log, own in zip(logs, rows, strict=True)]
         found = sum(sums[1:], start=sums[0]).estimate()
-        shown = {"softmax": f" {tried.beta}", "epsilon-greedy": f" {tried.epsilon}"}.get(tried.kind, "")
-        print(f"{tried.kind + shown:20} {found.value:.3f}, {found.low:.3f} to {found.high:.3f}", end="; ")
+        shown = " ".join((tried.name, *(str(value) for value in vars(tried).values() if value is not None)))
+        print(f"{shown:20} {found.value:.3f}, {found.low:.3f} to {found.high:.3f}", end="; ")
         print(f"truth {(target * pays).sum(axis=1).mean():.3f}")
 
     best = scores.argmax(axis=1)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.policies.contextual.explorations import EXPLORATIONS
+from posse.policies.contextual.registry import described
 from posse.privacy.dp.sampled import Accountant
 from posse.protocols.base import System
 from posse.protocols.fed_contextual.levels import not_covered, proved
@@ -166,6 +168,7 @@ def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
     """Every setting with the value that was used."""
     chosen = settings.exploration()
     parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))
+    own = {} if type(chosen) in EXPLORATIONS.values() else described(chosen)
     return {
         **settings.resolved(),
         "clients": setup.population.clients,
@@ -176,7 +179,7 @@ def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
         "quantile": setup.quantile,
         "pretrained": setup.world.pretrained,
         "horizon": setup.rounds,
-        "policy": {"name": chosen.name, **parameters},
+        "policy": {**own, "name": chosen.name, **parameters},
     }
 
 
