@@ -21,7 +21,7 @@ demo: $(READY)  ## a secure federated bandit over ten data owners, beside its pl
 	@$(BIN)/posse demo
 
 test: $(READY)  ## the tests that run in minutes
-	@$(BIN)/python -m pytest -n 2 -m "not long"
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
 	@$(BIN)/python -m pytest -n 2 -m long -s

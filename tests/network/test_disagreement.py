@@ -9,6 +9,7 @@ import pytest
 from posse.core.errors import DisagreementError, JournalError
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
+from tests.network import mpc, test_mesh
 from tests.network.federations import laid_out, opened, run_all
 
 
@@ -18,9 +19,9 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new))
 
 
-async def all_stop(paths):
+async def all_stop(paths, open_=opened):
     """Run everyone until everyone has stopped; return what each says."""
-    parties = [opened(path) for path in paths]
+    parties = [open_(path) for path in paths]
     ends = await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties), return_exceptions=True), 60)
     for party in parties:
         party.engine._journal.close()
@@ -87,3 +88,37 @@ def test_terms_that_were_agreed_on_are_not_changed_by_editing_a_file(tmp_path):
 
     with pytest.raises(JournalError, match=r"agreed to other terms .* begin a new run"):
         asyncio.run(go())
+
+
+def market_ends(paths):
+    async def go():
+        parties = [test_mesh.opened(path) for path in paths]
+        await run_all(parties)
+        return parties
+
+    test_mesh.check(asyncio.run(go()), *test_mesh.expected())
+
+
+def mpc_ends(paths):
+    mpc.run(paths)
+    assert mpc.found(paths) == mpc.twin(paths)
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "open_", "who", "old", "wrong", "ends"),
+    [
+        (test_mesh.federation, test_mesh.opened, "agent-3", "horizon = 120", "horizon = 60", market_ends),
+        (mpc.laid_out, mpc.opened, "clinic-2", "steps = 30", "steps = 20", mpc_ends),
+    ],
+    ids=["market", "shares"],
+)
+def test_the_same_holds_for_other_systems(tmp_path, lay_out, open_, who, old, wrong, ends):
+    """Nothing of the refused agreement is kept: the corrected file goes on from the same folders."""
+    paths = lay_out(tmp_path)
+    edit(tmp_path / f"{who}.toml", old, wrong)
+    for name, end in asyncio.run(all_stop(paths, open_)).items():
+        assert isinstance(end, DisagreementError), (name, end)
+        assert "\n" not in str(end)
+        assert "Correct" in str(end) or "same" in str(end)
+    edit(tmp_path / f"{who}.toml", wrong, old)
+    ends(paths)
