@@ -43,7 +43,7 @@ from posse.runtime.memory import MemoryRun, fork
 
 BASELINE = [
     "coefficient", "margin", "oracle", "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every",
-    "instance_seed", "data", "offers", "qualities", "records",
+    "instance_seed", "data",
 ]  # fmt: skip
 """Settings that agents alone must share to be compared with: how they choose, and what the problem does not say."""
 LOOK = 0.25

@@ -79,11 +79,11 @@ class DpCombinatorialSystem(System):
         "exchange noisy reports at a few rounds, beside the same agents alone and with everything in the clear."
     )
     roles = (
-        RoleKind("agent", "agent", ("#2563eb", "#7aa2ff"), "its costs, capacities and purchases", (0.3, 0.5)),
+        RoleKind("agent", "agent", ("#b07d12", "#b07d12"), "its costs, capacities and purchases", (0.3, 0.5)),
         RoleKind(
             "producer",
             "producer",
-            ("#d97706", "#f5b041"),
+            ("#4f8a6d", "#4f8a6d"),
             "what is bought from it; no messages",
             (0.8, 0.5),
             party=False,

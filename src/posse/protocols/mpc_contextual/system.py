@@ -44,10 +44,10 @@ class MpcContextualSystem(System):
         "arms pays; neither shows the other a feature, and neither learns the arm or the reward."
     )
     roles = (
-        RoleKind("party", "party", ("#2563eb", "#7aa2ff"), "its features, and a share of the model", (0.2, 0.5)),
-        RoleKind(PULLER, "puller", ("#d97706", "#f5b041"), "the arm of every step", (0.6, 0.25), True),
-        RoleKind(PAYEE, "payee", ("#059669", "#5fd3a5"), "the reward of every step", (0.6, 0.75), True),
-        RoleKind(DEALER, "dealer", ("#7c3aed", "#b794f6"), "seeds of correlated randomness; no data", (0.9, 0.5), True),
+        RoleKind("party", "party", ("#3b8ea5", "#3b8ea5"), "its features, and a share of the model", (0.2, 0.5)),
+        RoleKind(PULLER, "puller", ("#c2477f", "#c2477f"), "the arm of every step", (0.6, 0.25), True),
+        RoleKind(PAYEE, "payee", ("#6b8e23", "#6b8e23"), "the reward of every step", (0.6, 0.75), True),
+        RoleKind(DEALER, "dealer", ("#7a7f8c", "#7a7f8c"), "seeds of correlated randomness; no data", (0.9, 0.5), True),
     )
     levels = (
         Level(
