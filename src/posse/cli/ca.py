@@ -168,9 +168,9 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
 
     server = EnrolmentServer(desk, decided=_say_decision)
     try:
-        host, found = await server.start(bind, port)
+        host, bound = await server.start(bind, port)
         shown = f"[{host}]" if ":" in host else host
-        remark(f"taking requests on {shown}:{found}; the authority's fingerprint is {_fingerprint(desk.authority)}.")
+        remark(f"taking requests on {shown}:{bound}; the authority's fingerprint is {_fingerprint(desk.authority)}.")
         if host in ("127.0.0.1", "::1"):
             remark("only this machine reaches that address; --bind 0.0.0.0 lets others in.")
         for row in desk.authority.register.open_tokens(desk.authority.now()):
@@ -298,13 +298,13 @@ def enrol(
 def _where(token: Token, address: str | None) -> tuple[str, int]:
     from posse.runtime.certificates.names import split_address
 
-    found = address or token.address
-    if not found:
+    where = address or token.address
+    if not where:
         raise ConfigError(
             "the token does not say where the authority listens. Pass --address host:port, or --request FILE to send "
             "the request yourself."
         )
-    return split_address(found)
+    return split_address(where)
 
 
 def _text(token: str) -> str:

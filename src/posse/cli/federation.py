@@ -170,8 +170,8 @@ def _children(watch: Watch) -> Iterator[None]:
 
 
 def _folder_of(file: Path) -> Path:
-    found = file.with_suffix("")
-    return found if found != file else file.with_name(f"{file.name}.d")
+    folder = file.with_suffix("")
+    return folder if folder != file else file.with_name(f"{file.name}.d")
 
 
 def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@
 
 A record is in the operating system's hands after `write`: it survives the death of the process. It is on the disk after
 `sync`: it survives the death of the machine. A torn record at the end, which only the second kind of death leaves, is
-cut off when the journal is opened; nobody was told of it.
+cut off when the journal is opened; nobody relied on it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -126,7 +127,7 @@ class Journal:
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         """Open or make the journal; `snapshot` and `records()` then tell what it holds."""
         self._folder, self._disk = folder, disk or RealDisk()
-        with _told(folder):
+        with _disk_errors(folder):
             self._lock = self._disk.take(folder)
             self._generation, self.snapshot = self._newest()
             self._file = self._disk.open(self._log(), os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -136,7 +137,7 @@ class Journal:
         """Bytes of records since the snapshot."""
 
     def records(self) -> Iterator[bytes]:
-        """Give the records since the snapshot that were there when the journal was opened, once."""
+        """Return the records since the snapshot that were there when the journal was opened, once."""
         held, self._held = self._held, []
         return iter(held)
 
@@ -149,7 +150,7 @@ class Journal:
         if not self._waiting:
             return
         data = b"".join(self._waiting)
-        with _told(self._folder):
+        with _disk_errors(self._folder):
             written = self._disk.write(self._file, data)
             if written != len(data):
                 # A disk that is nearly full takes a part; the torn record would hide what comes after it.
@@ -160,7 +161,7 @@ class Journal:
 
     def sync(self) -> None:
         """Wait until everything written is on the disk: after this the machine may die."""
-        with _told(self._folder):
+        with _disk_errors(self._folder):
             self._disk.sync(self._file)
 
     def checkpoint(self, snapshot: bytes) -> None:
@@ -168,7 +169,7 @@ class Journal:
         self.write()
         generation = self._generation + 1
         whole = self._folder / "snapshot.new"
-        with _told(self._folder):
+        with _disk_errors(self._folder):
             file = self._disk.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 data = _HEAD.pack(len(snapshot), zlib.crc32(snapshot)) + snapshot
@@ -195,17 +196,19 @@ class Journal:
 
     def _newest(self) -> tuple[int, bytes | None]:
         """Find the newest snapshot; it was renamed when whole, so a damaged one is the disk's fault."""
-        found = sorted(int(match[1]) for name in self._disk.names(self._folder) if (match := _SNAPSHOT.fullmatch(name)))
-        if not found:
+        numbers = sorted(
+            int(match[1]) for name in self._disk.names(self._folder) if (match := _SNAPSHOT.fullmatch(name))
+        )
+        if not numbers:
             return 0, None
-        for old in found[:-1]:
+        for old in numbers[:-1]:
             self._disk.remove(self._folder / f"snapshot-{old:08}")
             self._disk.remove(self._folder / f"journal-{old:08}.log")
-        path = self._folder / f"snapshot-{found[-1]:08}"
+        path = self._folder / f"snapshot-{numbers[-1]:08}"
         records, whole = _split(self._disk.read(path))
         if len(records) != 1 or not whole:
             raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
-        return found[-1], records[0]
+        return numbers[-1], records[0]
 
     def _read(self) -> list[bytes]:
         data = self._disk.read(self._log())
@@ -229,18 +232,13 @@ def _split(data: bytes) -> tuple[list[bytes], bool]:
     return records, at == len(data)
 
 
-class _told:
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
     """Turn what the file system raises into a `JournalError` that names the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise JournalError(
-                f"the journal in {self._folder} cannot be kept: {error.strerror or error}. "
-                "Mend the disk and start the party again: it goes on where it was."
-            ) from error
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(
+            f"the journal in {folder} cannot be kept: {error.strerror or error}. Mend the disk and start the party "
+            "again: it goes on where it was."
+        ) from error

@@ -70,7 +70,7 @@ def source_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
     return {**table, "source": beside(source, here, "file")} if isinstance(source, dict) else table
 
 
-def check_member(name: str, names: Sequence[str], what: str, taken: Sequence[str]) -> None:
+def check_member(name: str, names: Sequence[str], what: str, reserved: Sequence[str]) -> None:
     """Refuse a member's name that is not one, is given twice, or belongs to another role."""
     try:
         check_name(name=name)
@@ -78,7 +78,7 @@ def check_member(name: str, names: Sequence[str], what: str, taken: Sequence[str
         raise ConfigError(f"{what} {error.text}") from None
     if names.count(name) > 1:
         raise ConfigError(f"{what}s must have different names, got '{name}' twice.")
-    if name in taken:
+    if name in reserved:
         article = "an" if what[0] in "aeiou" else "a"
         raise ConfigError(f"{article} {what} cannot be called '{name}', which is taken. Choose another name.")
 

@@ -156,22 +156,22 @@ class MemoryRun:
         sender, name, message = sends[0]
         role = self.roles[name]
         rest = iter(sends)
-        asked: list[Action] = []
+        actions: list[Action] = []
         started = time.thread_time()
         try:
             together = getattr(role, "receive_all", None) if len(sends) > 1 else None
             if together is not None:
-                together(self.roles, rest, asked)
+                together(self.roles, rest, actions)
             else:
                 for each_sender, each_name, each in rest:
                     if self.transcript is not None:
                         self.transcript.add(each_sender, each_name, each, len(self._encode(each)), self.time)
-                    asked.extend(self.roles[each_name].receive(each_sender, each))
+                    actions.extend(self.roles[each_name].receive(each_sender, each))
         finally:
             self.seconds[role.kind] += time.thread_time() - started
             left = list(rest)
             self._count(self.roles[sender].kind, role.kind, len(sends) - len(left), message)
-            self._queue.extend(asked)
+            self._queue.extend(actions)
             if left:
                 self._queue.extendleft(reversed(left))
 
@@ -199,10 +199,10 @@ class MemoryRun:
         role = self.roles[ask.party]
         started = time.thread_time()
         try:
-            asked = role.receive(WORLD, answer)
+            actions = role.receive(WORLD, answer)
         finally:
             self.seconds[role.kind] += time.thread_time() - started
-        self._queue.extend(asked)
+        self._queue.extend(actions)
         if self.transcript is not None:
             self.transcript.add(WORLD, ask.party, answer, len(self._encode(answer)), self.time)
 

@@ -112,20 +112,20 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
     try:
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
     except AttributeError:
         raise ConfigError(f"module '{module}' has no function '{name}'.") from None
     except Exception as error:
         raise ConfigError(f"module '{module}' cannot be imported: {type(error).__name__}: {error}.") from error
-    if not callable(found):
-        raise ConfigError(f"{where} must be a function, got {type(found).__name__}.")
+    if not callable(function):
+        raise ConfigError(f"{where} must be a function, got {type(function).__name__}.")
 
     async def call(*arguments: Any) -> Any:
-        if inspect.iscoroutinefunction(found):
-            return await found(*arguments)
-        answer = await asyncio.get_running_loop().run_in_executor(None, found, *arguments)
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        answer = await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
         return await answer if inspect.isawaitable(answer) else answer
 
     return call
@@ -150,7 +150,7 @@ class HttpSource:
         request = urllib.request.Request(self._url, body, headers, method="POST")
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                found = json.loads(answer.read(1 << 16))
+                body = json.loads(answer.read(1 << 16))
         except urllib.error.HTTPError as error:
             error.close()
             raise DataError(f"{self._url} does not answer: {error}.") from None
@@ -158,20 +158,20 @@ class HttpSource:
             raise DataError(f"{self._url} does not answer: {error}.") from error
         except ValueError as error:
             raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}: {error}.") from error
-        if not isinstance(found, dict) or not isinstance(found.get("reward"), int | float):
-            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}, got {str(found)[:80]}.")
-        return float(found["reward"])
+        if not isinstance(body, dict) or not isinstance(body.get("reward"), int | float):
+            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}, got {str(body)[:80]}.")
+        return float(body["reward"])
 
 
 def answering(source: RewardSource, run: str) -> Callable[[Ask], Awaitable[Message]]:
-    """Give a source as the runtime asks it: a pull in, a reward in units out; a number outside [0, 1] is an error."""
+    """Return a source as the runtime asks it: a pull in, a reward in units out; a number outside [0, 1] is an error."""
 
     async def answer(pull: Ask) -> Message:
         assert isinstance(pull, Pull)
-        found = await source.reward(run, pull.number)
-        if not (math.isfinite(found) and 0 <= found <= 1):
-            raise DataError(f"a reward must be in [0, 1], got {found} for pull {pull.number}. Correct the source.")
-        return Reward(pull.number, int(to_units(found)))
+        reward = await source.reward(run, pull.number)
+        if not (math.isfinite(reward) and 0 <= reward <= 1):
+            raise DataError(f"a reward must be in [0, 1], got {reward} for pull {pull.number}. Correct the source.")
+        return Reward(pull.number, int(to_units(reward)))
 
     return answer
 

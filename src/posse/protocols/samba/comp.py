@@ -18,10 +18,10 @@ from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer
 from posse.protocols.samba.owner import close_bytes, paper_frames
-from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Party, PartySaved
+from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Participant, ParticipantSaved
 
 
-class CompSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of comp: the frame key, and the set of frames it answered last, from which it makes the answer again."""
 
     k_frame: bytes
@@ -30,7 +30,7 @@ class CompSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ended: bool
 
 
-class Comp(Party):
+class Comp(Participant):
     """Answers one set of frames a pass: the same set again gets the same answer, any other is refused.
 
     (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)

@@ -38,7 +38,16 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Handlers, Party, PartySaved, paillier_key
+from posse.protocols.samba.setup import (
+    COMP,
+    CONTROLLER,
+    CUSTOMER,
+    Expected,
+    Handlers,
+    Participant,
+    ParticipantSaved,
+    paillier_key,
+)
 
 
 class Order(Protocol):
@@ -73,7 +82,7 @@ class NoOrder:
         return self._identity
 
 
-class ControllerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ControllerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the controller: who has said what in this phase or pass."""
 
     joins: list[Join]
@@ -92,7 +101,7 @@ class ControllerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fiel
     sums: dict[str, bytes]
 
 
-class Controller(Party):
+class Controller(Participant):
     """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's answers back."""
 
     def __init__(

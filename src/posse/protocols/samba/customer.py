@@ -20,8 +20,8 @@ from posse.protocols.samba.setup import (
     CUSTOMER,
     Expected,
     Handlers,
-    Party,
-    PartySaved,
+    Participant,
+    ParticipantSaved,
     Terms,
     check_members,
     join_bytes,
@@ -29,7 +29,7 @@ from posse.protocols.samba.setup import (
 )
 
 
-class CustomerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the customer."""
 
     closed: bool
@@ -39,7 +39,7 @@ class CustomerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields
     total: float | None
 
 
-class Customer(Party):
+class Customer(Participant):
     """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
 
     def __init__(

@@ -95,11 +95,11 @@ def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         return values
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    found = {
+    near = {
         key: str(folder / where) if is_own(where) and where.rpartition(":")[0].endswith(".py") else where
         for key, where in named.items()
     }
-    return {**values, "policy": found}
+    return {**values, "policy": near}
 
 
 def _known(role: Role, expected: Expected, run: str) -> Known:

@@ -20,7 +20,7 @@ from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
-from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Party, PartySaved, paillier_key
+from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Participant, ParticipantSaved, paillier_key
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
@@ -31,7 +31,7 @@ def close_bytes(present: Sequence[str], digest: bytes, *, early: bool = False) -
     return present_digest(present, digest) + digest + (b"early" if early else b"")
 
 
-class OwnerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of an owner: its arm, where it stands, and the owners' common keys."""
 
     units: Count
@@ -49,7 +49,7 @@ class OwnerSaved(PartySaved, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     left_out: bool
 
 
-class Owner(Party):
+class Owner(Participant):
     """One arm, its variables, and a lane to comp through the controller.
 
     `world_seed` makes a simulation reproducible: coins and tie order derive from it; without it they come from the

@@ -190,7 +190,7 @@ def join_bytes(name: str, kind: str, run_key: bytes) -> bytes:
     return msgspec.msgpack.encode((name, kind, run_key, PROTOCOL_VERSION))
 
 
-class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ParticipantSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of every party: `run` is its public run key."""
 
     manifest: bytes
@@ -198,10 +198,10 @@ class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
     going: bool
 
 
-S = TypeVar("S", bound=PartySaved)
+S = TypeVar("S", bound=ParticipantSaved)
 
 
-class Party:
+class Participant:
     """What all parties do before the first step, and how a message finds its handler.
 
     `secrets` is the party's root in this run, for those that restore it; a fresh one where none is given.
@@ -253,7 +253,7 @@ class Party:
         return {"step": min(index // terms.passes, terms.budget), "horizon": terms.budget, "unit": "pull"}
 
     def _context(self) -> bytes:
-        """For whom and in which run a key is derived."""
+        """The party and the run that a key is derived for."""
         return msgspec.msgpack.encode((self.kind, self.name, self._digest))
 
     def join(self) -> Join:
@@ -270,7 +270,7 @@ class Party:
         return self.consent()
 
     def consent(self) -> Consent:
-        """Sign the manifest that was taken."""
+        """Sign the manifest that was accepted."""
         return Consent(self.name, self._identity.sign(b"consent", self._digest))
 
     def _accept(self, body: bytes) -> None:

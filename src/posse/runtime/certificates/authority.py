@@ -363,12 +363,12 @@ def _check_state(token: TokenRow, *, expired: bool) -> None:
 
 
 def _check_whom(request: Request, peer: Peer) -> None:
-    for mine, asked, reason in (
+    for mine, theirs, reason in (
         (peer.run, request.run, Refused.OTHER_RUN),
         (peer.role, request.role, Refused.OTHER_ROLE),
         (peer.name, request.name, Refused.OTHER_NAME),
     ):
-        if mine != asked:
+        if mine != theirs:
             raise refused(reason)
 
 

@@ -133,11 +133,11 @@ def check_answer(
         raise EnrolmentError("the answer holds no certificates. Ask again.", "malformed") from error
     check_fingerprint(token, authority)
     try:
-        found = peer_of(answer.certificate, authority, revoked, token.peer.run, now)
+        peer = peer_of(answer.certificate, authority, revoked, token.peer.run, now)
     except CertificateError as error:
         raise EnrolmentError(f"the answer's certificate is refused: {error.args[0]}", error.reason) from error
-    if found != token.peer:
-        raise EnrolmentError(f"the answer is for {found}, the token for {token.peer}. Ask for a new token.", "other")
+    if peer != token.peer:
+        raise EnrolmentError(f"the answer is for {peer}, the token for {token.peer}. Ask for a new token.", "other")
     if making.fingerprint(making.public_key(certificate)) != making.fingerprint(public):
         raise EnrolmentError("the answer's certificate is for another key than this party's. Ask again.", "other-key")
     if answer.serial != f"{certificate.serial_number:x}":
@@ -149,12 +149,12 @@ def check_fingerprint(token: Token, authority: x509.Certificate) -> None:
     """Raise unless this is the authority whose fingerprint stands in the token."""
     try:
         making.check_authority(authority)
-        found = making.fingerprint(making.public_key(authority))
+        fingerprint = making.fingerprint(making.public_key(authority))
     except CertificateError as error:
         raise EnrolmentError(f"{error.args[0]} This is not the token's authority.", "wrong-authority") from error
-    if found != token.fingerprint:
+    if fingerprint != token.fingerprint:
         raise EnrolmentError(
-            f"the authority there has fingerprint {making.spoken(found)}, the token says "
+            f"the authority there has fingerprint {making.spoken(fingerprint)}, the token says "
             f"{making.spoken(token.fingerprint)}. Somebody else answers at that address: check it with the customer.",
             "wrong-authority",
         )
@@ -216,8 +216,8 @@ class EnrolmentServer:
             ) from error
         self._socket.setblocking(False)
         self._accepting = asyncio.create_task(self._accept(self._socket))
-        found = self._socket.getsockname()
-        return str(found[0]), int(found[1])
+        bound = self._socket.getsockname()
+        return str(bound[0]), int(bound[1])
 
     async def until_used(self, *, every: float = 0.5) -> None:
         """Wait until no token is open any more and everybody has been answered."""

@@ -125,7 +125,7 @@ def peer_of(
 ) -> Peer:
     """Say whose certificate this is, or raise `CertificateError` with a `Reason`.
 
-    Authority first: nothing that a stranger wrote is told or acted on before its signature verifies.
+    Authority first: nothing that a stranger wrote is shown or acted on before its signature verifies.
     """
     try:
         certificate = x509.load_der_x509_certificate(certificate_der or b"")

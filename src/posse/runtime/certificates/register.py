@@ -110,9 +110,9 @@ class Register:
         self.path = path
         check_private(path)
         with self._reading() as connection:
-            (found,) = connection.execute("PRAGMA user_version").fetchone()
-            if found != _FORMAT:
-                raise CertificateError(f"{path} is of format {found}, this posse reads {_FORMAT}. Use its version.")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version != _FORMAT:
+                raise CertificateError(f"{path} is of format {version}, this posse reads {_FORMAT}. Use its version.")
 
     def fact(self, name: str) -> str:
         """Read what was written when the authority was made."""

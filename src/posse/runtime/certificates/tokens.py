@@ -76,7 +76,7 @@ class _Wire(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token: whom it enrols, until when, at which authority."""
+    """A token: which party it enrols, until when, at which authority."""
 
     id: bytes
     secret: bytes

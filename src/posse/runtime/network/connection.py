@@ -43,7 +43,7 @@ class Timing:
 
 @dataclass
 class Wiring:
-    """Who may talk to this party, whom it calls, and where it listens."""
+    """Which peers this party has, which of them it calls, and where it listens."""
 
     protocol: str
     peers: Mapping[str, str]
@@ -97,8 +97,8 @@ class Connection(asyncio.Protocol):
         """Whether both have said hello."""
         self.writable = True
         self.closed = asyncio.get_running_loop().create_future()
-        self.heard = asyncio.get_running_loop().time()
-        """When the peer was last heard, by the clock that only ever runs forward."""
+        self.last_frame = asyncio.get_running_loop().time()
+        """When the peer last sent something, by a clock that only runs forward."""
         self._transport: asyncio.Transport | None = None
         self._reader = Reader(LARGEST_HELLO)
         self._why = ""
@@ -125,11 +125,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes as they come."""
         if self._transport is None:
-            self._early += data  # it may come before TLS has told who it is
+            self._early += data  # bytes may come before TLS says who sends them
             return
         if self._why:
             return
-        self.heard = asyncio.get_running_loop().time()
+        self.last_frame = asyncio.get_running_loop().time()
         try:
             for frame in self._reader.feed(data):
                 if not self._take(frame):
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         return not self._why
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the party."""
+        """Report to the party that the connection is over."""
         if self._deadline is not None:
             self._deadline.cancel()
         if not self.closed.done():

@@ -1,7 +1,7 @@
 """One party of a federation: its file, what its system makes of it, and the process that runs it.
 
-A party's file says where its identity and its journal are, whom it calls or where it listens; the rest is a table of
-its system's own. Name, role and run come from the certificate.
+A party's file says where its identity and its journal are, which peers it calls or where it listens; the rest is a
+table of its system's own. Name, role and run come from the certificate.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
 
 def _status(place: Place) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = asyncio.run(ask(place.journal, "status"))
+        status: dict[str, Any] = asyncio.run(ask(place.journal, "status"))
     except LinkError:
         return {}
-    return found
+    return status
 
 
 def _identity(place: Place) -> Iterator[Finding]:

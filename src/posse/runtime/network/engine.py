@@ -104,7 +104,7 @@ class Engine:
         self._inputs = self._on_disk = 0
         """Inputs journalled in this life, and those of them that are on the disk."""
         self.touched: set[str] = set()
-        """Peers for whom there is something new, since the caller last looked."""
+        """Peers with new messages to send, since the caller last looked."""
         self._recover()
 
     def begin(self) -> None:
@@ -120,10 +120,10 @@ class Engine:
         if not link.take(number):
             return False
         link.held.append(body)
-        taken = self._take_held(link)
-        if taken and self._holding:
+        new = self._take_held(link)
+        if new and self._holding:
             self._take_all_held()
-        return taken
+        return new
 
     def answer(self, number: int, answer: Message) -> None:
         """Take the world's answer to an ask; the first one is kept, later ones are dropped."""
@@ -168,7 +168,7 @@ class Engine:
 
     @contextmanager
     def syncing(self) -> Iterator[Callable[[], None]]:
-        """Give a function that waits for the disk, to be called beside the loop; what was written before is durable."""
+        """Yield a function that waits for the disk, to call beside the loop; what was written is then durable."""
         marks, self._beside = self._marks(), True
         try:
             yield self._journal.sync
@@ -276,11 +276,11 @@ class Engine:
             link.durable = link.received
             link.unsent = link.durable_there + 1
         if self._started:
-            self.sync()  # what was only in the operating system's hands may be told as durable after this
+            self.sync()  # what only the operating system had is durable after this
         self.notes = self._last_notes()
 
     def _last_notes(self) -> list[Note]:
-        """Give the last note of each kind: the caller may have died before it looked."""
+        """Return the last note of each kind: the caller may have died before it looked."""
         return list({note.kind: note for note in self.notes}.values())
 
     def _load(self, body: bytes) -> None:

@@ -7,7 +7,7 @@ connection, and the next one mends it.
 A party whose machine dies may find that a peer has messages which it does not remember sending. It takes in again what
 its peers have kept for it, and comes to send the same messages under the same numbers; until then it is *behind*. So
 what a role sends on a link must not depend on the order in which messages of different peers arrive. What cannot be
-mended is a party that needs a message which its peer has forgotten: the peer was told that it was on disk, so a
+mended is a party that needs a message which its peer has forgotten: the peer knew that it was on disk, so a
 journal was set back to an older copy.
 """
 
@@ -73,7 +73,7 @@ class Link:
         self.bytes_received += len(body)
 
     def take(self, number: int) -> bool:
-        """Tell whether an arriving message is the next one; one that was here before is not wanted."""
+        """Return whether an arriving message is the next one; one that was here before is dropped."""
         here = self.received + len(self.held)
         if number <= here:
             return False
@@ -103,7 +103,7 @@ class Link:
         self.held.clear()  # they come again
 
     def outgoing(self, most: int = 256) -> list[tuple[int, bytes]]:
-        """Give the messages that the present connection has not carried yet, and count them as carried."""
+        """Return the messages that the present connection has not carried yet, and count them as carried."""
         first, last = self.unsent, min(self.sent, self.unsent + most - 1)
         if last < first:
             return []
@@ -112,7 +112,7 @@ class Link:
         return [(number, self._kept[offset + i]) for i, number in enumerate(range(first, last + 1))]
 
     def save(self) -> tuple[int, int, int, list[bytes], int, int]:
-        """Give what a snapshot keeps."""
+        """Return what a snapshot keeps."""
         return self.sent, self.received, self.durable_there, list(self._kept), self.bytes_sent, self.bytes_received
 
     def load(

@@ -1,7 +1,7 @@
 """A party as a process: an engine, its connections, and where the world's answers come from.
 
 The loop is: frames arrive, the engine takes them, the journal is written, what follows is sent. The disk is waited for
-in a thread beside the loop; peers are told how far it is and keep until then what they sent. A lost connection is
+in a thread beside the loop; peers learn how far it is and keep what they sent until then. A lost connection is
 dialled again, after a while that doubles up to a few seconds with a random part.
 """
 
@@ -22,7 +22,7 @@ from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept
 from posse.version import PROTOCOL_VERSION, __version__
 
 Source = Callable[[Ask], Awaitable[Message]]
-"""Where the world's answers come from; asked again with the same ask it must give the same answer."""
+"""Where the world's answers come from; the same ask must get the same answer again."""
 
 LATE = 10.0
 """Seconds after which the party's own log says that a source has not answered."""
@@ -56,7 +56,7 @@ class Party:
         """Why a peer is not connected, as far as it is known."""
         self.paused = False
         self._admit, self._source = admit, source
-        self._timing, self._log = timing or Timing(), log or _silent
+        self._timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
         self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
@@ -101,7 +101,7 @@ class Party:
                 await asyncio.wait([connection.closed for connection in self._open], timeout=0.5)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End at once; everything taken in is in the journal."""
+        """End at once; what came in is in the journal."""
         self._failed = self._failed or error
         self._over.set()
 
@@ -308,9 +308,7 @@ class Party:
         assert self._source is not None
         wait = self._timing.first_wait
         while True:
-            late = asyncio.get_running_loop().call_later(
-                LATE, self._log, "waiting for a reward"
-            )  # for its own operator
+            late = asyncio.get_running_loop().call_later(LATE, self._log, "waiting for a reward")
             try:
                 answer = await self._source(ask)
                 self.engine.answer(number, answer)
@@ -359,14 +357,14 @@ class Party:
         self.troubles[peer] = why
 
     async def _keep_alive(self) -> None:
-        """Give a sign of life now and then, and hang up on who gives none."""
+        """Send heartbeats, and hang up on peers that send none."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._timing.heartbeat)
-            for peer, connection in list(self.connections.items()):
-                connection.write(pack(Kept(self.engine.links[peer].durable)))
-                if not self.paused and loop.time() - connection.heard > self._timing.patience:
-                    connection.hang_up(f"not heard for {self._timing.patience:g} s")
+            self._tell_durable()
+            for connection in list(self.connections.values()):
+                if not self.paused and loop.time() - connection.last_frame > self._timing.patience:
+                    connection.hang_up(f"no sign of life for {self._timing.patience:g} s")
 
     async def _miss(self, give_up: float) -> None:
         """Stop when a peer without which this party cannot finish has been missing for too long."""
@@ -447,7 +445,3 @@ class Party:
         self.port = server.sockets[0].getsockname()[1]
         self._log("listening", address=f"{host}:{self.port}")
         return server
-
-
-def _silent(event: str, **fields: object) -> None:
-    return None
