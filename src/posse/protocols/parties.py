@@ -26,7 +26,7 @@ from posse.protocols.registry import names, system, systems
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
-from posse.runtime.network.deployment import Deployment, Place, run_party
+from posse.runtime.network.deployment import Deployment, Known, Place, run_party
 from posse.runtime.network.party import Party
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def run_id(place: Place) -> str:
     return f"{place.identity.run[:54]}-{fingerprint.hex()[:8]}"
 
 
-def record_of(place: Place, made: Deployment, party: Party, status: str, **fields: Any) -> Record:
-    """Make the record of what a party may know, and of what it spent."""
-    known, role, of = made.report(), made.role, system(place.file.protocol)
+def record_of(place: Place, made: Deployment, party: Party, known: Known, status: str, **fields: Any) -> Record:
+    """Make the record of what a party knows, and of what it spent."""
+    role, of = made.role, system(place.file.protocol)
     summary: dict[str, Any] = {} if known.steps is None else {"steps_done": known.steps}
     for key, value in known.facts.items():
         summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
@@ -136,39 +136,44 @@ class Keeper:
         self._whose = _identity(place.journal / RECORD)
         self._lock, self._over, self._refused = threading.Lock(), False, False
         self._beating: asyncio.Task[None] | None = None
+        self._known = Known("")
 
     async def __aenter__(self) -> None:
-        self._beating = asyncio.create_task(self._follow(self._record("running")))
+        if not self._made.role.finished:  # one whose part was over has its record
+            self._beating = asyncio.create_task(self._follow(self._record("running")))
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        status = "finished" if self._made.role.finished else "interrupted" if error is None else "failed"
+        finished = self._made.role.finished
         if self._beating is not None:
             self._beating.cancel()
             with suppress(asyncio.CancelledError):
                 await self._beating
-        if self._made.role.finished:
+        failed = error is not None and not isinstance(error, asyncio.CancelledError)
+        record = self._record("finished" if finished else "failed" if failed else "interrupted")
+        if finished:
             files.write_whole(self._place.journal / RESULT, json.dumps(self.result()).encode(), mode=files.PRIVATE)
-        await asyncio.to_thread(self._end, self._record(status))
+        await asyncio.to_thread(self._end, record)
 
     def result(self) -> dict[str, Any]:
         """What came out for this party, for its operator and for programs."""
-        known, role = self._made.report(), self._made.role
+        known, role = self._known, self._made.role
         pulls = sum(known.pulls.values()) if known.pulls else known.steps
         earned = {} if known.total is None else {"total": known.total, "pulls": pulls}
         whose = {"run": self._place.identity.run, "party": role.name, "role": role.kind, "record": self._whose["id"]}
         return {**whose, "outcome": known.outcome, **earned, **known.facts}
 
     def _record(self, status: str) -> Record:
-        return record_of(self._place, self._made, self._party, status, **self._whose)
+        self._known = self._made.report()
+        return record_of(self._place, self._made, self._party, self._known, status, **self._whose)
 
     async def _follow(self, head: Record) -> None:
         """Say in the store how far the party is; its state is read in the loop, and written beside it."""
         handle = await asyncio.to_thread(self._begin, head)
         while handle is not None:
-            await asyncio.sleep(BEAT)
             state = self._made.role.state()
             done, whole = (value if isinstance(value, int) else 0 for value in map(state.get, ("step", "horizon")))
             await asyncio.to_thread(handle.beat, done, whole)
+            await asyncio.sleep(BEAT)
 
     def _begin(self, head: Record) -> RunHandle | None:
         def begin(store: Store) -> RunHandle | None:

@@ -1,0 +1,91 @@
+"""What a party leaves in the store of its machine: one record over all its lives, whatever ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from posse.core.errors import DisagreementError
+from posse.protocols import parties
+from posse.protocols.parties import RECORD, deployed, parties_of, run_and_record, run_id
+from posse.results.store import Store
+from posse.runtime.network.deployment import open_place
+from tests.network.federations import laid_out
+from tests.network.test_disagreement import edit
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def run_all(paths):
+    """Run every party as `posse party` does, in one process; return results or what stopped each, and remarks."""
+    remarks = []
+
+    async def go():
+        runs = (run_and_record(open_place(path), lambda place, made: made, remarks.append) for path in paths)
+        return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 60)
+
+    return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks
+
+
+def test_a_run_that_fails_and_goes_on_has_one_record_a_party(tmp_path):
+    paths = laid_out(tmp_path, budget=40)
+    edit(tmp_path / "clinic-2.toml", 'policy = "ucb"', 'policy = "thompson"')
+    ends, remarks = run_all(paths)
+    assert {type(end) for end in ends.values()} == {DisagreementError}
+    before = {row.party: row.id for row in Store().list()}
+    assert {row.status for row in Store().list()} == {"failed"}
+    edit(tmp_path / "clinic-2.toml", 'policy = "thompson"', 'policy = "ucb"')
+    ends, more = run_all(paths)
+    assert {row.party: row.id for row in Store().list()} == before
+    assert {row.status for row in Store().list()} == {"finished"}
+    assert ends["customer"]["pulls"] == 40
+    assert not remarks
+    assert not more
+
+
+def test_records_of_one_run_belong_together_and_those_of_another_of_its_name_do_not(tmp_path):
+    first, second = (tmp_path / name for name in ("first", "second"))
+    ids = []
+    for folder in (first, second):
+        folder.mkdir()
+        ids.append({run_id(open_place(path)) for path in laid_out(folder)})
+    assert [len(each) for each in ids] == [1, 1]
+    assert ids[0] != ids[1]
+    assert all(each.startswith("trial-1-") for each in ids[0] | ids[1])
+
+
+def test_a_damaged_note_of_the_record_is_made_anew(tmp_path):
+    (tmp_path / RECORD).write_text("{")
+    made = parties._identity(tmp_path / RECORD)
+    assert parties._identity(tmp_path / RECORD) == made == json.loads((tmp_path / RECORD).read_text())
+
+
+def test_a_store_that_fails_is_remarked_once_and_stops_nothing(tmp_path, home):
+    home.write_text("no folder")
+    ends, remarks = run_all(laid_out(tmp_path, budget=20))
+    assert ends["customer"]["pulls"] == 20
+    assert len(remarks) == 6
+    assert all("leaves no record" in text for text in remarks)
+
+
+def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(parties, "BEAT", 0.02)
+    monkeypatch.setattr("posse.results.store.EVERY", 0.0)
+    seen = []
+    beat = Store._beat
+    monkeypatch.setattr(Store, "_beat", lambda store, *what: seen.append(what) or beat(store, *what))
+    run_all(laid_out(tmp_path, budget=200))
+    assert {whole for _, done, whole in seen if done} == {200}
+    assert all(done <= 200 for _, done, _ in seen)
+
+
+def test_systems_that_do_not_run_as_parties_are_named(tmp_path):
+    assert "samba" in [system.name for system in deployed()]
+    with pytest.raises(Exception, match="does not run as parties over the network"):
+        parties_of("fed-contextual")
