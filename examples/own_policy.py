@@ -9,12 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import posse
 from posse.policies import Policy
-from posse.policies.arms.checks import check
-from posse.problems import BernoulliArms
-from posse.protocols.samba.federation import SimulatedWorld, federation
-from posse.protocols.samba.twin import simulate
-from posse.runtime.memory import MemoryRun
 
 
 def bound(t, turn, total, pulls, memory, key, parameters):  # type: ignore[no-untyped-def]
@@ -38,16 +34,14 @@ class Narrow(Policy):
 
 def main() -> None:
     """Check, simulate, federate."""
-    policy = Narrow()
-    for result in check(policy).results:
+    for result in posse.check(Narrow()).results:
         print(f"{'ok' if result.passed else 'REFUSED':8} {result.name}")
-    arms = BernoulliArms([0.3, 0.5, 0.6, 0.65])
-    plain = simulate(arms, policy, budget=2000, seeds=range(20))
-    print(f"plain, 20 worlds: {sum(plain.total) / 20:.1f} earned of {2000 * arms.best:.0f} that the best arm pays")
-    run = MemoryRun(federation(arms, policy, budget=2000, seed=0), SimulatedWorld(arms, 0, 2000))
-    (secure,) = [note.value for note in run if note.kind == "total"]
-    print(f"secure, world 0:  {secure} earned; plain, world 0: {plain.total[0]}")
-    assert secure == plain.total[0]
+    settings = posse.Samba(policy=Narrow(), means=(0.3, 0.5, 0.6, 0.65), horizon=2000, seed=0)
+    plain = posse.run(settings.but(runs=20).plain())
+    print(f"plain, 20 worlds: {plain.total_mean:.1f} earned of {2000 * 0.65:.0f} that the best arm pays")
+    secure = posse.run(settings)
+    print(f"secure, world 0:  {secure.total[0]} earned; plain, world 0: {plain.total[0]}")
+    assert secure.total[0] == plain.total[0]
 
 
 if __name__ == "__main__":
