@@ -81,7 +81,8 @@ def test_compare_policies_and_then_their_ids(posse: Call) -> None:
     assert len(ids) == 2
     document = strict(posse("compare", *ids, "--json").out)
     assert [row["id"] for row in document["rows"]] == ids
-    assert document["records"][1]["config"]["policy"] == {"name": "epsilon-greedy", "epsilon": 0.2}
+    policy = document["records"][1]["config"]["policy"]
+    assert (policy["name"], policy["parameters"]) == ("epsilon-greedy", {"epsilon": 0.2})
     assert len(Store()) == 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 from posse.cli.options import INTERRUPTED
 from posse.cli.screen import print_json, record_json, remark
 from posse.core.check import require
-from posse.core.errors import ConfigError, DataError
+from posse.core.errors import ConfigError, DataError, StoreError
 
 if TYPE_CHECKING:
     from posse.results.record import Record
@@ -79,8 +79,12 @@ class Keeper:
         return Store() if self.saves else None
 
     def begin(self, head: Record) -> Listed:
-        """List a run that begins, where runs are saved."""
-        listed = Listed(None if self.store is None else self.store.begin(self.name(head)))
+        """List a run that begins, where runs are saved; a store that cannot be written now may be when it ends."""
+        handle = None
+        if self.store is not None:
+            with suppress(StoreError):
+                handle = self.store.begin(self.name(head))
+        listed = Listed(handle)
         if listed.id:
             self._listed[listed.id] = listed
         return listed
@@ -92,10 +96,16 @@ class Keeper:
         return replace(record, id=id, run_id=id, summary={**record.summary, **label})
 
     def _save(self, record: Record) -> None:
-        if record.id in self._listed:
-            self._listed.pop(record.id).end(record)
-        elif self.store is not None:
-            self.store.save(record)
+        listed = self._listed.pop(record.id, None)
+        try:
+            if listed is not None:
+                listed.end(record)
+            elif self.store is not None:
+                self.store.save(record)
+        except StoreError:
+            if listed is not None:
+                listed.fail()
+            raise
 
     @contextmanager
     def kept(self, records: Sequence[Record]) -> Iterator[None]:
@@ -117,6 +127,9 @@ class Keeper:
         for record in reversed(records):
             if self.saves:
                 self._save(record)
+        for listed in self._listed.values():  # runs that were only compared with
+            listed.fail()
+        self._listed.clear()
         self.draw(records)
 
     def draw(self, records: Sequence[Record]) -> None:
