@@ -41,7 +41,7 @@ def test_json_alone_on_stdout(process: Start) -> None:
 
 
 def test_a_closed_pipe_is_quiet(process: Start) -> None:
-    started = process("problems", "--show", "embedded:jester", "--owners", "100")
+    started = process("arms", "embedded:jester", "--owners", "100")
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
@@ -53,7 +53,7 @@ def test_a_closed_pipe_is_quiet(process: Start) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_behind_stdout(process: Start) -> None:
     with open("/dev/full", "w") as full:
-        started = process("problems", "--show", "embedded:jester", stdout=full)
+        started = process("arms", "embedded:jester", stdout=full)
         _, err = started.communicate(timeout=60)
     assert started.returncode == 2
     assert err == "error: cannot write the output: No space left on device. Free some space, or write elsewhere.\n"
@@ -66,7 +66,7 @@ def test_ctrl_c_keeps_what_was_done(process: Start) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert started.stderr is not None
-    while "secure run" not in (line := started.stderr.readline()):
+    while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=60)
@@ -92,7 +92,7 @@ def test_starting_needs_no_compiler(args: list[str]) -> None:
     code = (
         "import sys; from posse.cli.app import command\n"
         f"try: command().main({args!r})\n"
-        "except SystemExit: print('numba' in sys.modules, 'numpy' in sys.modules)"
+        "except SystemExit: print('numba' in sys.modules, 'jax' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "False False"
@@ -109,13 +109,13 @@ def test_a_closed_pipe_loses_no_run(process: Start) -> None:
     assert Store().get("last").runs == 2
 
 
-def test_ctrl_c_in_a_simulation_keeps_whole_runs(process: Start) -> None:
+def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
     started = process(
         "simulate", "--budget", "1000000", "--runs", "5000",
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert started.stderr is not None
-    while "plain runs" not in (line := started.stderr.readline()):
+    while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
@@ -123,7 +123,8 @@ def test_ctrl_c_in_a_simulation_keeps_whole_runs(process: Start) -> None:
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert record.status == "interrupted"
-    assert (record.pulls.sum(axis=1) == 1_000_000).all()
+    (steps,) = set(record.pulls.sum(axis=1).tolist())  # they go side by side
+    assert 0 < steps < 1_000_000
 
 
 def test_a_terminal_without_unicode(process: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
-from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
 from posse.protocols.base import Level
 from posse.results import words
 from posse.results.naming import PLAIN
 from posse.results.sections import Section
+
+if TYPE_CHECKING:
+    from posse.privacy.dp.guarantee import Guarantee
+    from posse.privacy.dp.sampled import Accountant, SampledGaussian
 
 SUMS = "secure-sums"
 """Updates are rounded as masks need them: in a deployment the server sees their sum alone."""
@@ -153,6 +155,8 @@ class SampledSettings(Settings):
 
     def proved(self) -> list[tuple[float, Guarantee]]:
         """Return noise and what it proves, by sampling and accountant."""
+        from posse.privacy.dp.guarantee import check_delta
+
         check.at_least(1, rounds=self.rounds)
         check.at_least(1, clients=self.clients)
         check_delta(self.delta)
@@ -169,6 +173,9 @@ class SampledSettings(Settings):
         return [self._one(*one) for one in every if self.sampling in (one[0], "both")]
 
     def _one(self, sampling: Literal["poisson", "fixed"], accountant: Accountant) -> tuple[float, Guarantee]:
+        from posse.privacy.dp.guarantee import Budget
+        from posse.privacy.dp.sampled import SampledGaussian, noise_for
+
         noise = 0.7 if self.noise is None else self.noise
         made = SampledGaussian(self.clients, self.cohort, noise, sampling)  # a mistake is found before any search
         if self.epsilon is not None:
