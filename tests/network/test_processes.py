@@ -48,7 +48,8 @@ def test_processes_that_nobody_disturbs(tmp_path):
         federation.wait()
     assert shown["role"] == "controller"
     # Neither who was pulled nor whose reward is awaited is shown to anybody.
-    assert set(shown) <= {"party", "role", "run", "version", "paused", "finished", "missing", "step", "digest"}
+    public = {"party", "role", "run", "version", "paused", "finished", "missing", "step", "horizon", "unit", "digest"}
+    assert set(shown) <= public
     check_plain(federation, 2, 150)
 
 

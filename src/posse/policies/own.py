@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -91,6 +92,15 @@ def _import(name: str, example: str) -> ModuleType:
         raise PolicyError(f"importing {name} failed: {explain(error)}.") from error
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles a file as it stands: bytecode kept from it is taken for new when it was edited within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the source, never that of a kept file."""
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
 def _from_file(path: Path, given: str) -> ModuleType:
     """Run a file as a module, once for its content; numba looks a function's module up by its name."""
     if not path.is_file():
@@ -101,7 +111,7 @@ def _from_file(path: Path, given: str) -> ModuleType:
         return present
     if present is not None and not hasattr(present, _STAMP) and getattr(present, "__file__", None) != str(path):
         raise PolicyError(f"{given} is called like the module '{path.stem}', which is in use. Rename the file.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_AsWritten(path.stem, str(path)))
     if spec is None or spec.loader is None:
         raise PolicyError(f"{given} cannot be imported as Python.")
     module = importlib.util.module_from_spec(spec)
