@@ -9,7 +9,7 @@ import pytest
 from posse.core.errors import DisagreementError, JournalError
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
-from tests.network import mpc, test_mesh
+from tests.network import test_mesh
 from tests.network.federations import laid_out, opened, run_all
 
 
@@ -90,35 +90,19 @@ def test_terms_that_were_agreed_on_are_not_changed_by_editing_a_file(tmp_path):
         asyncio.run(go())
 
 
-def market_ends(paths):
+def test_the_same_holds_for_a_market(tmp_path):
+    """Nothing of the refused agreement is kept: the corrected file goes on from the same folders."""
+    paths = test_mesh.federation(tmp_path)
+    edit(tmp_path / "agent-3.toml", "horizon = 120", "horizon = 60")
+    for name, end in asyncio.run(all_stop(paths, test_mesh.opened)).items():
+        assert isinstance(end, DisagreementError), (name, end)
+        assert "\n" not in str(end)
+        assert "start" in str(end)
+    edit(tmp_path / "agent-3.toml", "horizon = 60", "horizon = 120")
+
     async def go():
         parties = [test_mesh.opened(path) for path in paths]
         await run_all(parties)
         return parties
 
     test_mesh.check(asyncio.run(go()), *test_mesh.expected())
-
-
-def mpc_ends(paths):
-    mpc.run(paths)
-    assert mpc.found(paths) == mpc.twin(paths)
-
-
-@pytest.mark.parametrize(
-    ("lay_out", "open_", "who", "old", "wrong", "ends"),
-    [
-        (test_mesh.federation, test_mesh.opened, "agent-3", "horizon = 120", "horizon = 60", market_ends),
-        (mpc.laid_out, mpc.opened, "clinic-2", "steps = 30", "steps = 20", mpc_ends),
-    ],
-    ids=["market", "shares"],
-)
-def test_the_same_holds_for_other_systems(tmp_path, lay_out, open_, who, old, wrong, ends):
-    """Nothing of the refused agreement is kept: the corrected file goes on from the same folders."""
-    paths = lay_out(tmp_path)
-    edit(tmp_path / f"{who}.toml", old, wrong)
-    for name, end in asyncio.run(all_stop(paths, open_)).items():
-        assert isinstance(end, DisagreementError), (name, end)
-        assert "\n" not in str(end)
-        assert "start" in str(end)
-    edit(tmp_path / f"{who}.toml", wrong, old)
-    ends(paths)
