@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
+from threading import Thread
 from typing import Any, TypeVar
 
 from posse.core import check
@@ -22,6 +23,8 @@ Done = Generator[tuple[int, Future[Result]], None, None]
 
 CLUSTER_SECONDS = 10
 """How long to wait for the scheduler of a cluster."""
+MANAGER_SECONDS = 10
+"""How long to wait for the thread of a pool whose processes were ended."""
 
 
 def each_done(
@@ -139,9 +142,15 @@ def _pool(executor: Executor | str | None, count: int) -> Iterator[Executor]:
         yield made
     except BaseException:
         processes = list(made._processes.values())
+        manager: Thread | None = getattr(made, "_executor_manager_thread", None)
         made.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
+        # The pool's own thread reaps the processes too: only when it is done are they gone for everyone who looks. It
+        # can hang in Pythons before 3.11.5 while a large item is on its way to a process.
+        if manager is not None:
+            manager.join(MANAGER_SECONDS)
+        for process in processes:
             process.join()
         raise
     made.shutdown()
