@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posse.cli.flags import help_of
-from posse.privacy.dp import BudgetSettings
+from posse.privacy.dp.plans import BudgetSettings
 from posse.protocols.mpc_contextual.settings import ArmSettings
 from tests.cli.conftest import Call, one_line
 

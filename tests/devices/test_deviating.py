@@ -23,9 +23,10 @@ import jax
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
-from posse.privacy.aggregation import Plan, Server, Terms, complete_plan, plan
 from posse.privacy.aggregation.masks import PURPOSE_KEYS, _signed
 from posse.privacy.aggregation.messages import Advertise, Shares, Shown, Survivors
+from posse.privacy.aggregation.server import Server
+from posse.privacy.aggregation.terms import Plan, Terms, complete_plan, plan
 from posse.privacy.crypto.keys import Identity, fingerprint
 from posse.protocols.fed_contextual.client import Contribution
 from posse.protocols.fed_contextual.flower import client_app, fleet, server_app, wire

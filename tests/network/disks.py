@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from posse.core.errors import JournalError
-from posse.runtime.journal import RealDisk
+from posse.runtime.journal import Disk
 
 
 @dataclass
@@ -84,7 +84,7 @@ class MemoryDisk:
             file.synced = bytes(file.written)
 
 
-class FailingDisk(RealDisk):
+class FailingDisk(Disk):
     """The operating system's files, until the `after`-th call of a kind fails."""
 
     def __init__(self, kind: str, after: int, error: int = errno.ENOSPC, *, part: bool = False) -> None:

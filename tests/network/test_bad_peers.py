@@ -19,6 +19,7 @@ from posse.runtime.local import enrol_all
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Reader, Refused, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import laid_out, opened
+from tests.runtime.certificates.conftest import issue
 
 HELLO = {"wire": WIRE_VERSION, "posse": "0", "protocol": "samba", "protocol_version": PROTOCOL_VERSION,
          "run": "trial-1", "name": "clinic-1", "received": 0, "durable": 0}  # fmt: skip
@@ -152,7 +153,7 @@ def test_tls_1_2(paths, tmp_path):
 def test_an_expired_certificate(paths, tmp_path):
     authority = Authority(tmp_path / "authority", now=lambda: datetime.now(UTC) - timedelta(days=400))
     key = making.new_key()
-    certificate = authority.issue(making.signing_request(key), "owner", "clinic-9", days=30)
+    certificate = issue(authority, "owner", "clinic-9", key, days=30)
     (tmp_path / "old.pem").write_bytes(certificate.public_bytes(making.Encoding.PEM) + private_pem(key))
     context = client(tmp_path / "clinic-1")
     context.load_cert_chain(tmp_path / "old.pem")

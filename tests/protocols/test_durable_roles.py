@@ -16,7 +16,10 @@ from posse.core.errors import JournalError, ProtocolError
 from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.privacy.dp import Budget, Ledger, SecretNoise, SeededNoise, plan
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.noise import SecretNoise, SeededNoise
+from posse.privacy.dp.plans import plan
 from posse.problems import BernoulliArms
 from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.agent import Agent

@@ -17,7 +17,7 @@ from posse.runtime.sources import SourceSettings, answering
 
 def rewards(source, numbers, run="r1"):
     async def every():
-        return [await source.reward(run, number) for number in numbers]
+        return [await source(run, number) for number in numbers]
 
     return asyncio.run(every())
 
@@ -139,11 +139,10 @@ def test_bad_files_name_the_row(tmp_path, text, what):
 
 
 def test_rewards_outside_the_range_are_refused(tmp_path):
-    class Wild:
-        async def reward(self, run, number):
-            return [0.5, 2.0, float("nan")][number]
+    async def wild(run, number):
+        return [0.5, 2.0, float("nan")][number]
 
-    answer = answering(Wild(), "r1")
+    answer = answering(wild, "r1")
     assert asyncio.run(answer(Pull("a", 0))) == Reward(0, 1 << 23)
     for number in (1, 2):
         with pytest.raises(DataError, match=r"must be in \[0, 1\]"):

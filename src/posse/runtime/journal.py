@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from posse.core.errors import JournalError
 
@@ -27,45 +26,16 @@ LARGEST = 64 << 20
 """Bytes of a record: no message, and no snapshot, is larger."""
 
 
-class Disk(Protocol):
-    """The few things a journal asks of the operating system; tests let them fail."""
+class Disk:
+    """The few things a journal asks of the operating system, with its paths and descriptors; tests let them fail."""
+
+    names = staticmethod(os.listdir)
+    write = staticmethod(os.write)
+    truncate = staticmethod(os.ftruncate)
+    close = staticmethod(os.close)
 
     def take(self, folder: Path) -> int:
-        """Make the folder where there is none, and take it for this process: a descriptor that holds the lock."""
-
-    def names(self, folder: Path) -> list[str]:
-        """List a folder."""
-
-    def read(self, path: Path) -> bytes:
-        """Read a file."""
-
-    def open(self, path: Path, flags: int) -> int:
-        """Open a file and return its descriptor; new files are for their owner only."""
-
-    def write(self, file: int, data: bytes) -> int:
-        """Write bytes at the end, and return how many."""
-
-    def sync(self, file: int) -> None:
-        """Return when everything written is on the disk."""
-
-    def truncate(self, file: int, size: int) -> None:
-        """Cut a file."""
-
-    def close(self, file: int) -> None:
-        """Close a file."""
-
-    def rename(self, old: Path, new: Path) -> None:
-        """Put a file in the place of another at once, durably."""
-
-    def remove(self, path: Path) -> None:
-        """Remove a file."""
-
-
-class RealDisk:
-    """The operating system's files."""
-
-    def take(self, folder: Path) -> int:
-        """Lock the folder; the lock goes when the process does."""
+        """Make the folder where there is none, and lock it; the lock goes when the process does."""
         import fcntl
 
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,36 +49,20 @@ class RealDisk:
             ) from None
         return file
 
-    def names(self, folder: Path) -> list[str]:
-        """List a folder."""
-        return os.listdir(folder)
-
     def read(self, path: Path) -> bytes:
         """Read a file."""
         return path.read_bytes()
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a file."""
+        """Open a file; new files are for their owner only."""
         return os.open(path, flags, 0o600)
 
-    def write(self, file: int, data: bytes) -> int:
-        """Write bytes."""
-        return os.write(file, data)
-
     def sync(self, file: int) -> None:
-        """Wait for the disk."""
+        """Return when everything written is on the disk."""
         os.fdatasync(file)
 
-    def truncate(self, file: int, size: int) -> None:
-        """Cut a file."""
-        os.ftruncate(file, size)
-
-    def close(self, file: int) -> None:
-        """Close a file."""
-        os.close(file)
-
     def rename(self, old: Path, new: Path) -> None:
-        """Rename, and wait until the folder is on the disk."""
+        """Put a file in the place of another at once, and wait until the folder is on the disk."""
         os.replace(old, new)
         folder = os.open(new.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -126,7 +80,7 @@ class Journal:
 
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         """Open or make the journal; `snapshot` and `records()` then tell what it holds."""
-        self._folder, self._disk = folder, disk or RealDisk()
+        self._folder, self._disk = folder, disk or Disk()
         with _disk_errors(folder):
             self._lock = self._disk.take(folder)
             self._generation, self.snapshot = self._newest()
@@ -143,7 +97,7 @@ class Journal:
 
     def append(self, record: bytes) -> None:
         """Add a record; it is kept from the next `write` on."""
-        self._waiting.append(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+        self._waiting.append(_framed(record))
 
     def write(self) -> None:
         """Hand what was added to the operating system: after this the process may die."""
@@ -172,7 +126,7 @@ class Journal:
         with _disk_errors(self._folder):
             file = self._disk.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                data = _HEAD.pack(len(snapshot), zlib.crc32(snapshot)) + snapshot
+                data = _framed(snapshot)
                 if self._disk.write(file, data) != len(data):
                     raise OSError(28, "No space left on device")
                 self._disk.sync(file)
@@ -216,6 +170,10 @@ class Journal:
         if not whole:
             self._disk.truncate(self._file, sum(len(record) + _HEAD.size for record in records))
         return records
+
+
+def _framed(record: bytes) -> bytes:
+    return _HEAD.pack(len(record), zlib.crc32(record)) + record
 
 
 def _split(data: bytes) -> tuple[list[bytes], bool]:

@@ -15,9 +15,9 @@ import math
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,12 +28,8 @@ from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
 from posse.core.settings import Settings
 
-
-class RewardSource(Protocol):
-    """Gives the reward of a pull, a number in [0, 1]."""
-
-    async def reward(self, run: str, number: int) -> float:
-        """Return the reward of pull `number` (from 0) of a run; the same one when asked again."""
+RewardSource = Callable[[str, int], Awaitable[float]]
+"""Gives the reward in [0, 1] of pull `number` (from 0) of a run; the same one when asked again."""
 
 
 class SourceSettings(Settings):
@@ -55,53 +51,37 @@ class SourceSettings(Settings):
 
     def source(self, seed: int, folder: Path) -> RewardSource:
         """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to."""
-        given = {"python": self.function, "csv": self.file, "bernoulli": self.mean, "http": self.url}[self.kind]
-        if given in ("", None):
-            needed = {"python": "function", "csv": "file", "bernoulli": "mean", "http": "url"}[self.kind]
+        needed = {"python": "function", "csv": "file", "bernoulli": "mean", "http": "url"}[self.kind]
+        if getattr(self, needed) in ("", None):
             raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
         if self.kind == "python":
-            return FunctionSource(self.function, folder)
+            return load_function(self.function, folder)
         if self.kind == "csv":
             assert self.file is not None
-            return FileSource(folder / self.file, self.column)
+            return _replayed(_read(folder / self.file, self.column))
         if self.kind == "bernoulli":
             assert self.mean is not None
-            return BernoulliSource(self.mean, seed)
-        return HttpSource(self.url, self.timeout)
+            return _chance(self.mean, seed)
+        return _service(Service(self.url, self.timeout))
 
 
-class BernoulliSource:
-    """A chance: 1 with probability `mean`, a function of (seed, pull number)."""
+def _chance(mean: float, seed: int) -> RewardSource:
+    """1 with probability `mean`, a function of (seed, pull number)."""
+    check.between(0, 1, mean=mean)
 
-    def __init__(self, mean: float, seed: int) -> None:
-        check.between(0, 1, mean=mean)
-        self._mean, self._seed = mean, np.uint64(seed)
+    async def reward(run: str, number: int) -> float:
+        return 1.0 if uniform(np.uint64(seed), REWARD, 0, number, 0) < mean else 0.0
 
-    async def reward(self, run: str, number: int) -> float:
-        """Return 0 or 1."""
-        return 1.0 if uniform(self._seed, REWARD, 0, number, 0) < self._mean else 0.0
+    return reward
 
 
-class FileSource:
-    """A list of rewards, replayed in order and again from the start."""
+def _replayed(rewards: tuple[float, ...]) -> RewardSource:
+    """A list of rewards, in order and again from the start."""
 
-    def __init__(self, path: Path, column: str) -> None:
-        self._rewards = _read(path, column)
+    async def reward(run: str, number: int) -> float:
+        return rewards[number % len(rewards)]
 
-    async def reward(self, run: str, number: int) -> float:
-        """Return the reward on the line of this number."""
-        return self._rewards[number % len(self._rewards)]
-
-
-class FunctionSource:
-    """A function of the owner's own, `module:function`, with (run, number); it may be async."""
-
-    def __init__(self, where: str, folder: Path) -> None:
-        self._function = load_function(where, folder)
-
-    async def reward(self, run: str, number: int) -> float:
-        """Call it."""
-        return float(await self._function(run, number))
+    return reward
 
 
 def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
@@ -125,53 +105,69 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
     async def call(*arguments: Any) -> Any:
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
-        answer = await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+        answer = await asyncio.to_thread(function, *arguments)
         return await answer if inspect.isawaitable(answer) else answer
 
     return call
 
 
-class HttpSource:
-    """A service of the owner's own: POST with run and pull, and both as the idempotency key."""
+class Service:
+    """A service of a party's own, asked by POST of JSON; `refused` says what it means that it returns an error."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, refused: str = "does not answer") -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"url must begin with http:// or https://, got '{url}'.")
         check.positive(timeout=timeout)
-        self._url, self._timeout = url, timeout
+        self.url, self._timeout, self._refused = url, timeout, refused
 
-    async def reward(self, run: str, number: int) -> float:
-        """Ask the service; what it cannot answer now is asked again by the party."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._post, run, number)
+    async def post(self, key: str, values: Mapping[str, Any]) -> bytes:
+        """Send values under an idempotency key and return the answer; the party asks again after a `DataError`."""
+        return await asyncio.to_thread(self._post, key, values)
 
-    def _post(self, run: str, number: int) -> float:
-        headers = {"Content-Type": "application/json", "Idempotency-Key": f"{run}/{number}"}
-        body = json.dumps({"run": run, "pull": number}).encode()
-        request = urllib.request.Request(self._url, body, headers, method="POST")
+    def _post(self, key: str, values: Mapping[str, Any]) -> bytes:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        request = urllib.request.Request(self.url, json.dumps(values).encode(), headers, method="POST")
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                body = json.loads(answer.read(1 << 16))
+                body: bytes = answer.read(1 << 16)
         except urllib.error.HTTPError as error:
             error.close()
-            raise DataError(f"{self._url} does not answer: {error}.") from None
-        except (urllib.error.URLError, OSError) as error:
-            raise DataError(f"{self._url} does not answer: {error}.") from error
+            raise DataError(f"{self.url} {self._refused}: {error}.") from None
+        except OSError as error:
+            raise DataError(f"{self.url} does not answer: {error}.") from error
+        return body
+
+
+def _service(service: Service) -> RewardSource:
+    """What a service of the owner's own answers."""
+
+    async def reward(run: str, number: int) -> float:
+        answer = await service.post(f"{run}/{number}", {"run": run, "pull": number})
+        try:
+            body = json.loads(answer)
         except ValueError as error:
-            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}: {error}.") from error
+            raise DataError(f"{service.url} must answer with JSON such as {{'reward': 0.5}}: {error}.") from error
         if not isinstance(body, dict) or not isinstance(body.get("reward"), int | float):
-            raise DataError(f"{self._url} must answer with JSON such as {{'reward': 0.5}}, got {str(body)[:80]}.")
+            raise DataError(f"{service.url} must answer with JSON such as {{'reward': 0.5}}, got {str(body)[:80]}.")
         return float(body["reward"])
+
+    return reward
+
+
+async def units(source: RewardSource, run: str, number: int, what: str = "pull") -> int:
+    """Ask for a reward, in units of 2^-24; a number outside [0, 1] is an error."""
+    reward = float(await source(run, number))
+    if not 0 <= reward <= 1:
+        raise DataError(f"a reward must be in [0, 1], got {reward} for {what} {number}. Correct the source.")
+    return int(to_units(reward))
 
 
 def answering(source: RewardSource, run: str) -> Callable[[Ask], Awaitable[Message]]:
-    """Return a source as the runtime asks it: a pull in, a reward in units out; a number outside [0, 1] is an error."""
+    """Return a source as the runtime asks it: a pull in, a reward in units out."""
 
     async def answer(pull: Ask) -> Message:
         assert isinstance(pull, Pull)
-        reward = await source.reward(run, pull.number)
-        if not (math.isfinite(reward) and 0 <= reward <= 1):
-            raise DataError(f"a reward must be in [0, 1], got {reward} for pull {pull.number}. Correct the source.")
-        return Reward(pull.number, int(to_units(reward)))
+        return Reward(pull.number, await units(source, run, pull.number))
 
     return answer
 

@@ -7,8 +7,11 @@ from functools import cache
 import numpy as np
 
 from posse.core.roles import WORLD, Message
-from posse.privacy.aggregation import Client, Cohort, Plan, Server, Stage, complete_plan
+from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.messages import Contribution
+from posse.privacy.aggregation.server import Server
+from posse.privacy.aggregation.simulate import Cohort
+from posse.privacy.aggregation.terms import Plan, Stage, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets
 
 LENGTH = 5

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.privacy.aggregation import Plan, Stage, complete_plan, plan, simulate
+from posse.privacy.aggregation.simulate import simulate
+from posse.privacy.aggregation.terms import Plan, Stage, complete_plan, plan
 from tests.privacy.aggregation.rounds import LENGTH, cohort, plain_sum, vectors
 
 STAGES = list(Stage)[:-1]

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import WORLD
-from posse.privacy.aggregation import Stage, complete_plan
 from posse.privacy.aggregation.masks import PURPOSE_KEYS, RoundKeys, _signed, add_streams, pair_stream, self_stream
 from posse.privacy.aggregation.messages import MESSAGES, Advertise, Complaint, Contribution
 from posse.privacy.aggregation.shamir import PRIME, reconstruct
+from posse.privacy.aggregation.terms import Stage, complete_plan
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.streams import keystream
 from tests.privacy.aggregation.rounds import LENGTH, Round, cohort

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError
-from posse.privacy.aggregation import NoisePlan, discrete_gaussian
-from posse.privacy.aggregation.noise import _coin, _Integers
+from posse.privacy.aggregation.noise import NoisePlan, _coin, _Integers, discrete_gaussian
 
 
 def _key(at: int) -> bytes:

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from posse.core.errors import ConfigError
-from posse.privacy.aggregation import complete_plan, plan
-from posse.privacy.aggregation.terms import neighbours
+from posse.privacy.aggregation.terms import complete_plan, neighbours, plan
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.privacy.aggregation import NoisePlan, Quantiser, discrete_gaussian, from_ring, ring_sum, to_ring
-from posse.privacy.aggregation.quantise import CAPACITY, _squares, clip_l2, round_at_random
+from posse.privacy.aggregation.noise import NoisePlan, discrete_gaussian
+from posse.privacy.aggregation.quantise import (
+    CAPACITY,
+    Quantiser,
+    _squares,
+    clip_l2,
+    from_ring,
+    round_at_random,
+    to_ring,
+)
+from posse.privacy.aggregation.simulate import ring_sum
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))

@@ -9,9 +9,10 @@ import pytest
 
 from posse.core.errors import ConfigError, JournalError, ProtocolError
 from posse.core.roles import WORLD
-from posse.privacy.aggregation import Client, Stage, complete_plan
+from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys
 from posse.privacy.aggregation.messages import Complaint, Contribution, Delivery, Keys, Signed, Survivors, Unmask
+from posse.privacy.aggregation.terms import Stage, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets
 from tests.privacy.aggregation.rounds import LENGTH, Round
 

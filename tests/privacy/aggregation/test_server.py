@@ -10,10 +10,10 @@ import pytest
 
 from posse.core.errors import ProtocolError
 from posse.core.roles import OPERATOR, Note
-from posse.privacy.aggregation import Server, Stage, complete_plan
 from posse.privacy.aggregation.masks import RoundKeys, add_streams, self_stream
 from posse.privacy.aggregation.messages import Complaint, Masked, StageOver, Survivors
-from posse.privacy.aggregation.server import leftovers
+from posse.privacy.aggregation.server import Server, leftovers
+from posse.privacy.aggregation.terms import Stage, complete_plan
 from tests.privacy.aggregation.rounds import LENGTH, Round, plain_sum
 
 replace = msgspec.structs.replace

@@ -15,7 +15,6 @@ from posse.privacy.crypto.masks import (
     MASK_WORDS,
     OWN_WORDS,
     largest,
-    mask_by_definition,
     mask_into,
     ranks,
     tokens_differ,
@@ -41,6 +40,16 @@ def masked(x: int, common: np.ndarray, own: np.ndarray) -> np.ndarray:
     out = np.zeros(FRAME_WORDS, np.uint64)
     mask_into(x, common, own, out)
     return out
+
+
+def mask_by_definition(x: int, common: np.ndarray, own: np.ndarray) -> int:
+    """`x'` in Python's integers, as the formula reads."""
+    a = int(common[0]) | 1 << 63
+    s = int(common[1]) & 63
+    beta = int(common[2]) | int(common[3]) << 64 | (int(common[4]) & ((1 << 62) - 1)) << 128
+    draw = int(own[2]) | int(own[3]) << 64
+    rho = ((a * draw >> 128) << s) + (int(own[4]) & ((1 << s) - 1))
+    return (a << s) * x + beta + rho + (1 << 190)
 
 
 def number(frame: np.ndarray) -> int:

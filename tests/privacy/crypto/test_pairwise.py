@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.privacy.crypto import pairwise
+from posse.privacy.crypto.keys import hkdf
 from posse.privacy.crypto.pairwise import MODULUS, mask, pair_seed, present_digest
 
 MANIFEST = hashlib.sha256(b"a manifest").digest()
@@ -117,7 +117,7 @@ def test_seeds_are_symmetric_and_follow_the_rfc_7748_vector() -> None:
 
 def test_hkdf_as_used_follows_rfc_5869_case_3() -> None:
     expected = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"
-    assert pairwise._derive(b"\x0b" * 22, b"", 42).hex() == expected
+    assert hkdf(b"\x0b" * 22, b"", 42).hex() == expected
 
 
 def test_every_part_of_the_info_makes_another_seed() -> None:

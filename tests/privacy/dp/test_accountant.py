@@ -10,15 +10,9 @@ import dp_accounting
 import pytest
 
 from posse.core.errors import ConfigError, MissingExtraError
-from posse.privacy.dp import (
-    accountant,
-    accountant_name,
-    basic,
-    composed_epsilon,
-    epsilon_of,
-    gaussian_event,
-    largest_epsilon,
-)
+from posse.privacy.dp import accountant
+from posse.privacy.dp.accountant import accountant_name, basic, composed_epsilon, gaussian_event, largest_epsilon
+from posse.privacy.dp.gaussian import epsilon_of
 
 
 def test_nothing_released_costs_nothing() -> None:

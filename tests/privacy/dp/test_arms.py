@@ -15,8 +15,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from posse.core.errors import BudgetError, ConfigError, MissingExtraError
-from posse.privacy.dp import ArmChoice, Arms, Budget, Ledger, accountant_name, arms, exploration_of
-from posse.privacy.dp.arms import BASIC, CLOSED, HOEFFDING, LARGEST_WALK, LATER_ROUNDS, NEVER_COVERED
+from posse.privacy.dp import arms
+from posse.privacy.dp.accountant import accountant_name
+from posse.privacy.dp.arms import (
+    BASIC,
+    CLOSED,
+    HOEFFDING,
+    LARGEST_WALK,
+    LATER_ROUNDS,
+    NEVER_COVERED,
+    ArmChoice,
+    Arms,
+    exploration_of,
+)
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
 
 Floats = NDArray[np.float64]
 PAPER = ArmChoice(10, 0.1)

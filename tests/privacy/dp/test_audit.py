@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.privacy.dp import AuditResult, Canary, audit, epsilon_of, largest_mu, trials_needed, whole_noise
-from posse.privacy.dp.audit import Floats, lower_bound
+from posse.privacy.dp.audit import AuditResult, Canary, Floats, audit, lower_bound, trials_needed
+from posse.privacy.dp.gaussian import epsilon_of, largest_mu
+from posse.privacy.dp.noise import whole_noise
 
 K = 10.0
 MU = largest_mu(1, 0.01)

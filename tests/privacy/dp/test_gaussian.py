@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.privacy.dp import classical_multiplier, composed_epsilon, delta_of, epsilon_of, gaussian_event, largest_mu
+from posse.privacy.dp.accountant import composed_epsilon, gaussian_event
+from posse.privacy.dp.gaussian import classical_multiplier, delta_of, epsilon_of, largest_mu
 
 
 def powers(low: float, high: float) -> st.SearchStrategy[float]:

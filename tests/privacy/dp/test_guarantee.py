@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.privacy.dp import Budget
-from posse.privacy.dp.guarantee import PARALLEL, Guarantee, figure, rounded_up
+from posse.privacy.dp.guarantee import PARALLEL, Budget, Guarantee, figure, rounded_up
 
 
 def made(epsilon: float) -> Guarantee:

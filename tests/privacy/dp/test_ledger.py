@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from posse.core.errors import BudgetError, ConfigError
-from posse.privacy.dp import Budget, Ledger, Plan, composed_epsilon, gaussian_event, plan, plan_of_noise
+from posse.privacy.dp.accountant import composed_epsilon, gaussian_event
+from posse.privacy.dp.guarantee import Budget
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.plans import Plan, plan, plan_of_noise
 
 ROUNDS = (200, 400, 800)
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import NOISE, words
-from posse.privacy.dp import SecretNoise, SeededNoise, whole_noise
-from posse.privacy.dp.noise import polar
+from posse.privacy.dp.noise import SecretNoise, SeededNoise, polar, whole_noise
 from tests.core.chance import KS_LIMIT, SIGMAS
 
 PAIRS = 40_000

@@ -10,19 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.privacy.dp import (
-    SCHEDULES,
-    UNITS,
-    Budget,
-    BudgetSettings,
-    Ledger,
-    Plan,
-    communication_rounds,
-    largest_mu,
-    plan,
-    plan_of_noise,
-)
-from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL
+from posse.privacy.dp.gaussian import largest_mu
+from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Budget
+from posse.privacy.dp.ledger import Ledger
+from posse.privacy.dp.plans import BudgetSettings, Plan, plan, plan_of_noise
+from posse.privacy.dp.schedules import SCHEDULES, UNITS, communication_rounds
 
 ROUNDS = communication_rounds(200, 40_000, 100_000)
 ASKED = Budget(1, 0.01)

@@ -11,8 +11,8 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.core.roles import Entry, Message, View
-from posse.privacy.leakage import BY_ERROR, BY_LOSS, BY_REWARD, Attack, Pairs, Score, attempt, probes
-from posse.privacy.leakage.membership import verdict
+from posse.privacy.leakage.attack import Attack, Score, attempt
+from posse.privacy.leakage.membership import BY_ERROR, BY_LOSS, BY_REWARD, Pairs, probes, verdict
 
 NUMBERS = 400
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.privacy.leakage import (
+from posse.privacy.leakage.membership import (
     Membership,
     Pairs,
     difference_interval,

@@ -25,7 +25,7 @@ from posse.runtime.certificates.authority import Authority, Desk, Reply, private
 from posse.runtime.certificates.enrolment import EnrolmentServer, ask, check_desk
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.tokens import LONGEST, Token, read_answer
-from tests.runtime.certificates.conftest import RUN, request_for
+from tests.runtime.certificates.conftest import RUN, issue, request_for
 
 
 @pytest.fixture
@@ -158,9 +158,8 @@ def test_a_man_in_the_middle_with_the_true_hello(authority: Authority, tmp_path:
     selfsigned = making.authority_certificate(key, "acme", RUN, utc_now())
     # Signed by an authority of the same name, for the right purpose and name: only the signature gives it away.
     alike = making.desk_certificate(selfsigned, key, key.public_key(), utc_now())
-    csr = making.signing_request(key)
-    a_party = authority.issue(csr, "controller", "controller")
-    posing = authority.issue(csr, "controller", "controller", hosts=[making.DESK_NAME])
+    a_party = issue(authority, "controller", "controller", key)
+    posing = issue(authority, "controller", "controller", key, hosts=[making.DESK_NAME])
     for certificate, says in (
         (selfsigned, "Somebody is in between"),
         (alike, "Somebody is in between"),

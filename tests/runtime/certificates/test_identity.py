@@ -24,7 +24,7 @@ from posse.privacy.crypto.keys import Identity, verify
 from posse.runtime.certificates import enrolment, making
 from posse.runtime.certificates.authority import Authority, Desk, utc_now
 from posse.runtime.certificates.identity import ALPN, PartyIdentity, Peer, Reason, crl_number, peer_of, ssl_contexts
-from tests.runtime.certificates.conftest import RUN, START, Clock
+from tests.runtime.certificates.conftest import RUN, START, Clock, issue
 
 
 def enrolled(authority: Authority, folder: Path, role: str = "owner", name: str = "clinic-b") -> Path:
@@ -35,7 +35,7 @@ def enrolled(authority: Authority, folder: Path, role: str = "owner", name: str 
 
 
 def issued(authority: Authority, role: str = "owner", name: str = "clinic-b") -> bytes:
-    return authority.issue(making.signing_request(making.new_key()), role, name).public_bytes(Encoding.DER)
+    return issue(authority, role, name).public_bytes(Encoding.DER)
 
 
 def reason(authority: Authority, der: bytes | None, *, run: str = RUN, now: datetime = START) -> str:

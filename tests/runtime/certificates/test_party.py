@@ -16,7 +16,7 @@ from posse.runtime.certificates import enrolment, making
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.tokens import Answer, Token, read_answer, read_request, sealed
-from tests.runtime.certificates.conftest import RUN, START, Clock
+from tests.runtime.certificates.conftest import RUN, START, Clock, issue
 
 
 def mode(path: Path) -> int:
@@ -134,8 +134,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     change = msgspec.structs.replace
     other = Authority.init(tmp_path / "other", "acme", RUN, now=clock)
     key = enrolment.load_key(folder / "party.key")
-    csr = making.signing_request(key)
-    foreign = other.issue(csr, "owner", "clinic-b").public_bytes(Encoding.DER)
+    foreign = issue(other, "owner", "clinic-b", key).public_bytes(Encoding.DER)
     foreign_ca = other.certificate.public_bytes(Encoding.DER)
     foreign_crl = other.current_crl().public_bytes(Encoding.DER)
     assert refused(token, folder, change(true, authority=foreign_ca)) == "wrong-authority"
@@ -145,7 +144,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     assert refused(token, folder, all_foreign) == "wrong-authority"
     not_an_authority = change(true, authority=true.certificate)
     assert refused(token, folder, not_an_authority) == "wrong-authority"
-    strange_key = authority.issue(making.signing_request(making.new_key()), "owner", "clinic-b")
+    strange_key = issue(authority, "owner", "clinic-b")
     assert refused(token, folder, change(true, certificate=strange_key.public_bytes(Encoding.DER))) == "other-key"
     assert refused(token, folder, change(true, serial="0")) == "malformed"
     assert refused(token, folder, change(true, certificate=b"junk")) == "malformed"

@@ -16,7 +16,14 @@ import numpy as np
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
-from posse.privacy.leakage import Pairs, error_attack, gap_without_leak, reward_attack, reward_gap, score_errors
+from posse.privacy.leakage.membership import (
+    Pairs,
+    error_attack,
+    gap_without_leak,
+    reward_attack,
+    reward_gap,
+    score_errors,
+)
 from posse.protocols.mpc_contextual import floats
 from posse.results import plots
 from posse.results.plots import INK

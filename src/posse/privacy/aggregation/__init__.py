@@ -19,28 +19,3 @@ client that lies about its own vector is not found out.
 References: K. Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017;
 J. Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020.
 """
-
-from posse.privacy.aggregation.client import Client
-from posse.privacy.aggregation.noise import NoisePlan, discrete_gaussian
-from posse.privacy.aggregation.quantise import Quantiser, from_ring, to_ring
-from posse.privacy.aggregation.server import Server
-from posse.privacy.aggregation.simulate import Cohort, ring_sum, simulate
-from posse.privacy.aggregation.terms import Plan, Stage, Terms, complete_plan, plan
-
-__all__ = [
-    "Client",
-    "Cohort",
-    "NoisePlan",
-    "Plan",
-    "Quantiser",
-    "Server",
-    "Stage",
-    "Terms",
-    "complete_plan",
-    "discrete_gaussian",
-    "from_ring",
-    "plan",
-    "ring_sum",
-    "simulate",
-    "to_ring",
-]

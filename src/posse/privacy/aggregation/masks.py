@@ -34,7 +34,7 @@ from posse.privacy.aggregation.messages import Advertise
 from posse.privacy.aggregation.quantise import Ring
 from posse.privacy.aggregation.shamir import SHARE_BYTES, share
 from posse.privacy.aggregation.terms import Terms
-from posse.privacy.crypto.keys import Identity, RunKey, Secrets, commitment, hkdf, verify
+from posse.privacy.crypto.keys import Identity, RunKey, Secrets, commitment, framed, hkdf, verify
 from posse.privacy.crypto.pairwise import pair_seed
 
 PURPOSE_KEYS = b"aggregation keys"
@@ -93,9 +93,8 @@ class RoundKeys:
     def _way(self, other: str, public: bytes, sender: str, receiver: str) -> bytes:
         if (other, public) not in self._roots:
             self._roots[other, public] = _agree(self._sealing.private, self._name, other, public, self._terms)
-        names = (sender.encode(), receiver.encode())
-        framed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
-        return hkdf(self._roots[other, public], b"posse aggregation shares" + framed)
+        names = framed(sender.encode(), receiver.encode())
+        return hkdf(self._roots[other, public], b"posse aggregation shares" + names)
 
     def mask_streams(self, others: Iterable[tuple[str, bytes]]) -> Signs:
         """Keys of all streams that go over this client's vector, given its neighbours' masking keys."""

@@ -34,6 +34,11 @@ def hkdf(secret: bytes, info: bytes, length: int = 32) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=info).derive(secret)
 
 
+def framed(*parts: bytes) -> bytes:
+    """Join parts, each preceded by its length, so that no two lists of parts give the same bytes."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
 def commitment(secret: bytes, label: bytes) -> bytes:
     """Bind to a 32-byte random secret without showing it: SHA-256 of label and secret (hiding since it is random)."""
     return hashlib.sha256(b"posse commitment" + len(label).to_bytes(2, "little") + label + secret).digest()
@@ -58,7 +63,7 @@ class Identity:
 
     def sign(self, purpose: bytes, data: bytes) -> bytes:
         """Sign data for one purpose; a signature never counts for another."""
-        return self._key.sign(_framed(purpose, data), _ECDSA)
+        return self._key.sign(_signed(purpose, data), _ECDSA)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a private key does not leave its process")
@@ -68,12 +73,12 @@ def verify(public: bytes, purpose: bytes, data: bytes, signature: bytes) -> None
     """Raise unless `signature` was made with the private key of `public` for this purpose and data."""
     try:
         key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
-        key.verify(signature, _framed(purpose, data), _ECDSA)
+        key.verify(signature, _signed(purpose, data), _ECDSA)
     except (InvalidSignature, ValueError) as error:
         raise ProtocolError(f"the signature on the {purpose.decode()} does not verify.") from error
 
 
-def _framed(purpose: bytes, data: bytes) -> bytes:
+def _signed(purpose: bytes, data: bytes) -> bytes:
     return b"posse" + len(purpose).to_bytes(2, "little") + purpose + data
 
 
@@ -155,8 +160,7 @@ class Secrets:
         """Derive `size` bytes for a purpose; `context` says for whom and in which run."""
         if not purpose or not 1 <= size <= LARGEST_KEY:
             raise ConfigError(f"a key needs a purpose and 1 to {LARGEST_KEY} bytes, got '{purpose!r}' and {size}.")
-        parts = (_PURPOSE, purpose, context, size.to_bytes(4, "big"))
-        return hkdf(self._root, b"".join(len(part).to_bytes(4, "big") + part for part in parts), size)
+        return hkdf(self._root, framed(_PURPOSE, purpose, context, size.to_bytes(4, "big")), size)
 
     def number(self, purpose: bytes, *, context: bytes = b"") -> int:
         """Derive a number of 64 bits: the key of a Philox stream."""

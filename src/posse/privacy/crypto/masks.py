@@ -98,16 +98,6 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
     out[4] = own[1] if own[1] != own[0] else own[1] ^ _U1
 
 
-def mask_by_definition(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64]) -> int:
-    """`x'` in Python's integers, as the formula of this page reads: the oracle of `mask_into`."""
-    a = int(common[0]) | 1 << 63
-    s = int(common[1]) & 63
-    beta = int(common[2]) | int(common[3]) << 64 | (int(common[4]) & ((1 << 62) - 1)) << 128
-    draw = int(own[2]) | int(own[3]) << 64
-    rho = ((a * draw >> 128) << s) + (int(own[4]) & ((1 << s) - 1))
-    return (a << s) * x + beta + rho + (1 << 190)
-
-
 @elementary
 def largest(frames: NDArray[np.uint64]) -> int:
     """Position of the largest masked score among frames of `FRAME_WORDS` words."""

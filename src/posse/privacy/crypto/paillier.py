@@ -22,7 +22,7 @@ import functools
 import hashlib
 import operator
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -92,11 +92,6 @@ class PublicKey:
         posse.core.errors.ConfigError: [P100] a plaintext must be in [0, n), got a negative number. Reduce it modulo n.
         """
         return _encrypt_with(self, plaintext, _unit(self.n))
-
-    def encrypt_many(self, plaintexts: Iterable[int]) -> list[Ciphertext]:
-        """Encrypt a vector element by element, each with its own randomness; nothing is encrypted if one is refused."""
-        checked = [_in_range(m, self.n, "plaintext") for m in plaintexts]
-        return [self.encrypt(m) for m in checked]
 
     def __repr__(self) -> str:
         insecure = ", INSECURE SIZE" if self.bits < MINIMUM_BITS else ""
@@ -263,10 +258,6 @@ class PrivateKey:
         _check_bits((p * q).bit_length(), insecure_small_keys=insecure_small_keys)
         return cls(p, q, insecure_small_keys=insecure_small_keys)
 
-    def decrypt_many(self, ciphertexts: Iterable[Ciphertext]) -> list[int]:
-        """Decrypt a vector element by element."""
-        return [self.decrypt(c) for c in ciphertexts]
-
     def __repr__(self) -> str:
         return f"PrivateKey(of {self.public_key!r})"
 
@@ -303,7 +294,7 @@ def sum_of(ciphertexts: Iterable[Ciphertext]) -> Ciphertext:
     Cost: one multiplication each. Leaks nothing; one fresh term that the reader has not seen makes the sum fresh.
 
     >>> private = generate_key(256, insecure_small_keys=True)
-    >>> private.decrypt(sum_of(private.public_key.encrypt_many([1, 2, 3])))
+    >>> private.decrypt(sum_of(private.public_key.encrypt(m) for m in (1, 2, 3)))
     6
     """
     terms = list(ciphertexts)
@@ -312,23 +303,6 @@ def sum_of(ciphertexts: Iterable[Ciphertext]) -> Ciphertext:
             "a sum needs at least 1 ciphertext, got 0. Wait for one, or encrypt 0 under the reader's key."
         )
     return functools.reduce(operator.add, terms)
-
-
-def sum_of_vectors(vectors: Iterable[Sequence[Ciphertext]]) -> list[Ciphertext]:
-    """Add vectors of ciphertexts element by element; their lengths must agree.
-
-    >>> private = generate_key(256, insecure_small_keys=True)
-    >>> rows = [private.public_key.encrypt_many(row) for row in ([1, 2], [30, 40])]
-    >>> private.decrypt_many(sum_of_vectors(rows))
-    [31, 42]
-    """
-    rows = list(vectors)
-    lengths = sorted({len(row) for row in rows})
-    if len(lengths) != 1:
-        raise ProtocolError(
-            f"vectors must have one common length, got {lengths}. Ask every party for the same columns."
-        )
-    return [sum_of(column) for column in zip(*rows, strict=True)]
 
 
 def _encrypt_with(key: PublicKey, plaintext: int, r: int) -> Ciphertext:

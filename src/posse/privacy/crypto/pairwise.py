@@ -22,10 +22,9 @@ import hmac
 from collections.abc import Iterable, Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from posse.core.errors import ConfigError, ProtocolError
+from posse.privacy.crypto.keys import framed, hkdf
 
 MODULUS = 1 << 128
 """Masks, and the numbers they hide, live modulo 2^128."""
@@ -66,7 +65,7 @@ def pair_seed(private: X25519PrivateKey, peer: X25519PublicKey, *, me: str, othe
         ) from None
     keys = {me: mine, other: theirs}
     parts = [part for name in names for part in (name.encode(), keys[name])]
-    return _derive(secret, _frame(_SEED, _VERSION, _digest(manifest), *parts), SEED_BYTES)
+    return hkdf(secret, framed(_SEED, _VERSION, _digest(manifest), *parts), SEED_BYTES)
 
 
 def present_digest(names: Iterable[str], manifest: bytes) -> bytes:
@@ -78,7 +77,7 @@ def present_digest(names: Iterable[str], manifest: bytes) -> bytes:
     True
     """
     ordered = [name.encode() for name in _ordered(names)]
-    return hashlib.sha256(_frame(_PRESENT, _VERSION, _digest(manifest), *ordered)).digest()
+    return hashlib.sha256(framed(_PRESENT, _VERSION, _digest(manifest), *ordered)).digest()
 
 
 def mask(seeds: Mapping[str, bytes], me: str, present: Sequence[str], context: bytes) -> int:
@@ -104,22 +103,12 @@ def mask(seeds: Mapping[str, bytes], me: str, present: Sequence[str], context: b
     if not context:
         raise ConfigError("context must not be empty. Pass present_digest(present, manifest).")
     _check_seeds(seeds, [name for name in names if name != me])
-    message = _frame(_MASK, _VERSION, context, *(name.encode() for name in names))
+    message = framed(_MASK, _VERSION, context, *(name.encode() for name in names))
     return sum(_prf(seed, message) * (1 if name > me else -1) for name, seed in seeds.items()) % MODULUS
 
 
 def _prf(seed: bytes, message: bytes) -> int:
     return int.from_bytes(hmac.digest(seed, message, "sha256")[:16], "big")
-
-
-def _derive(secret: bytes, info: bytes, length: int) -> bytes:
-    """HKDF-SHA256 without salt: the secret is a fresh group element and `info` separates the purposes."""
-    return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(secret)
-
-
-def _frame(*parts: bytes) -> bytes:
-    """Join parts so that no two lists of parts give the same bytes."""
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

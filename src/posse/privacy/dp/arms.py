@@ -31,7 +31,7 @@ from posse.core import check
 from posse.core.check import require
 from posse.privacy.dp.accountant import accountant_name
 from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Claim, Guarantee, check_delta
-from posse.privacy.dp.ledger import Alike, Released
+from posse.privacy.dp.ledger import Mechanism, Released
 
 CLOSED = "closed form log(K/e - K + 1)"
 BASIC = "basic composition"
@@ -122,10 +122,7 @@ class ArmChoice:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            if self._within(middle, budget):
-                low = middle
-            else:
-                high = middle
+            low, high = (middle, high) if self._within(middle, budget) else (low, middle)
         return low
 
     def _within(self, rounds: int, budget: Budget) -> bool:
@@ -194,7 +191,7 @@ NEVER_COVERED = (
 
 
 @dataclass(frozen=True)
-class Arms(Alike):
+class Arms(Mechanism):
     """Epsilon-greedy's arms as a mechanism: every round opens one arm, under a budget for one context.
 
     `delta` is that of the total where there is no budget.
@@ -215,11 +212,6 @@ class Arms(Alike):
     choice: ArmChoice
     budget: Budget | None = None
     delta: float = 1e-5
-
-    def __post_init__(self) -> None:
-        check_delta(self.delta)
-        if self.budget is not None:
-            object.__setattr__(self, "delta", self.budget.delta)
 
     @cached_property
     def most(self) -> int | None:

@@ -3,75 +3,78 @@
 A `Mechanism` couples what is done (noise added to a message, an arm drawn by epsilon-greedy, a round trained on a
 sampled cohort) with what it costs: the accounting event of a release and how releases compose. The ledger counts
 releases and leaves every figure to the mechanism. There are three: `Plan` (messages under Gaussian noise), `Arms`
-(epsilon-greedy) and `Training` (the sampled Gaussian). The releases of the last two are all alike: the number that a
-budget allows is computed once, and a release then costs one comparison.
+(epsilon-greedy) and `Training` (the sampled Gaussian). The releases of the last two are all alike and about the same
+data, which is what a mechanism is by default: the number that a budget allows is computed once, and a release then
+costs one comparison.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from itertools import zip_longest
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
 from posse.privacy.dp.accountant import accountant_name
-from posse.privacy.dp.guarantee import Budget, Guarantee, figure
+from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta, figure
 
 Released: TypeAlias = Counter[int]
 """How often each message was released; mechanisms whose releases are all alike have message 0 alone."""
 
 
-class Mechanism(Protocol):
+class Mechanism(ABC):
     """What is released, what may be spent on it, and what releases prove together.
 
-    A mechanism is an immutable value. Its figures are functions of what was released, so that a ledger restored from
+    A mechanism is a frozen dataclass. Its figures are functions of what was released, so that a ledger restored from
     its state proves what it proved before.
     """
 
-    @property
-    def budget(self) -> Budget | None:
-        """What may be spent; None to count and never refuse."""
-        ...
+    budget: Budget | None
+    """What may be spent; None to count and never refuse."""
+    delta: float
+    """Delta at which figures are computed: the budget's, where there is one."""
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if self.budget is not None:
+            object.__setattr__(self, "delta", self.budget.delta)
 
     @property
-    def delta(self) -> float:
-        """Delta at which figures are computed: the budget's, where there is one."""
-        ...
-
-    @property
+    @abstractmethod
     def most(self) -> int | None:
         """Releases that the budget allows in all; None if any number, or if it depends on which ones."""
-        ...
 
     def check(self, message: int) -> None:
         """Raise `ConfigError` for a message that the mechanism does not have."""
-        ...
+        if message:
+            raise ConfigError(f"all releases are alike and have number 0, got {message}. Give times instead.")
 
     def within(self, released: Released) -> bool:
         """Return whether these releases together stay within the budget."""
-        ...
+        return self.most is None or released.total() <= self.most
 
+    @abstractmethod
     def epsilon(self, released: Released) -> float:
         """Return the epsilon that these releases together prove, at `delta`."""
-        ...
 
+    @abstractmethod
     def guarantees(self, released: Released) -> tuple[Guarantee, ...]:
         """Return what these releases prove; the unit that the budget is for stands last."""
-        ...
 
+    @abstractmethod
     def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
         """Say why a release is refused after which `after` would have been released and `spent` spent."""
-        ...
 
     def row(self, message: int) -> dict[str, str | int | float]:
         """Describe a release of a message for the ledger's table."""
-        ...
+        return {}
 
+    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return, by name, plain values that the figures follow from."""
-        ...
 
 
 M = TypeVar("M", bound=Mechanism)
@@ -183,25 +186,3 @@ class Ledger(Generic[M]):
         for message, times in self._released:
             counted[message] += times
         return counted
-
-
-class Alike:
-    """Base of mechanisms whose releases are all alike and about the same data: only their number counts."""
-
-    @property
-    def most(self) -> int | None:
-        """Releases that the budget allows in all; None if any number."""
-        raise NotImplementedError
-
-    def check(self, message: int) -> None:
-        """Raise `ConfigError` for any message but 0."""
-        if message:
-            raise ConfigError(f"all releases are alike and have number 0, got {message}. Give times instead.")
-
-    def within(self, released: Released) -> bool:
-        """Compare the number of releases with the most that the budget allows."""
-        return self.most is None or released.total() <= self.most
-
-    def row(self, message: int) -> dict[str, str | int | float]:
-        """Return nothing: a release of its own has nothing to tell."""
-        return {}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.privacy.dp.accountant import Event, accountant_name, basic, gaussian_event, largest_epsilon
 from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Budget, Claim, Guarantee, check_delta
-from posse.privacy.dp.ledger import Released
+from posse.privacy.dp.ledger import Mechanism, Released
 from posse.privacy.dp.schedules import (
     SCHEDULES,
     Unit,
@@ -36,11 +36,14 @@ GIVEN = "given"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Mechanism):
     """Noise for every message, and the unit and delta under which it is accounted for.
 
     `multipliers[z]` times the capacity is the standard deviation of the noise of message z = 0, 1, ...
     """
+
+    most: ClassVar[None] = None
+    """No number: what the budget allows depends on which messages are released."""
 
     multipliers: tuple[float, ...]
     rounds: tuple[int, ...]
@@ -76,11 +79,6 @@ class Plan:
         if parallel and not self._unit(unit).disjoint:
             raise ConfigError(f"unit {self._unit(unit).name} spans all windows: messages about it compose in sequence.")
         return z if parallel else 0, gaussian_event(self.noise_multiplier(z, unit))
-
-    @property
-    def most(self) -> None:
-        """No number: what the budget allows depends on which messages are released."""
-        return None
 
     def check(self, message: int) -> None:
         """Raise for a message that is not planned."""
@@ -190,11 +188,12 @@ def plan(
     about, lengths = unit_named(unit), windows(rounds)
     if horizon is not None and rounds[-1] > horizon:
         raise ConfigError(f"communication rounds must end by round {horizon}, got {rounds[-1]}. Drop those beyond.")
-    multipliers = (
-        paper_multipliers(budget, _needed(horizon), len(lengths))
-        if schedule == "paper"
-        else calibrated_multipliers(schedule, budget, about, lengths, producers)
-    )
+    if schedule != "paper":
+        multipliers = calibrated_multipliers(schedule, budget, about, lengths, producers)
+    elif horizon is None:
+        raise ConfigError("schedule paper splits its budget by the number of rounds: give the horizon.")
+    else:
+        multipliers = paper_multipliers(budget, horizon, len(lengths))
     if max(multipliers) > LARGEST_NOISE:
         raise ConfigError(
             f"{budget} for unit {unit} needs noise of {max(multipliers):.3g} capacities, at most {LARGEST_NOISE:.0e} "
@@ -224,14 +223,7 @@ def plan_of_noise(
     if len(given) not in (1, count):
         raise ConfigError(f"noise must be one multiplier or one for each of {count} messages, got {len(given)}.")
     check.at_least(1, producers=producers)
-    check_delta(delta)
     return Plan(given * (count if len(given) == 1 else 1), tuple(rounds), producers, unit_named(unit), GIVEN, delta)
-
-
-def _needed(horizon: int | None) -> int:
-    if horizon is None:
-        raise ConfigError("schedule paper splits its budget by the number of rounds: give the horizon.")
-    return horizon
 
 
 def _within(made: Plan, budget: Budget) -> Plan:
@@ -335,11 +327,7 @@ class BudgetSettings(Settings):
                 budget, self.unit, self.schedule or "tight", rounds=messages, producers=self.producers,
                 horizon=self.rounds, stop=self.stop,
             )  # fmt: skip
-        self._noise_alone()
-        return plan_of_noise(self.noise, self.unit, rounds=messages, producers=self.producers, delta=self.delta)
-
-    def _noise_alone(self) -> None:
-        """Refuse noise together with what would make noise."""
         for name in ("epsilon", "schedule"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"give {name} or noise, not both: noise is what {name} would make.")
+        return plan_of_noise(self.noise, self.unit, rounds=messages, producers=self.producers, delta=self.delta)

@@ -31,7 +31,7 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.privacy.dp.accountant import Sampling, accountant_name, pld_epsilon, rdp_epsilon
 from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Guarantee, check_delta
-from posse.privacy.dp.ledger import Alike, Released
+from posse.privacy.dp.ledger import Mechanism, Released
 
 Accountant = Literal["rdp", "pld"]
 
@@ -110,11 +110,13 @@ class SampledGaussian:
         """
         check.at_least(0, rounds=rounds)
         check_delta(delta)
-        self._offered(accountant)
+        check.one_of(("rdp", "pld"), accountant=accountant)
+        if accountant == "pld" and self.sampling == "fixed":
+            raise ConfigError("cohorts of fixed size have a figure by RDP alone, got accountant 'pld'. Use 'rdp'.")
         if rounds == 0 or self.noise < SMALLEST_NOISE:
             return math.inf if rounds else 0.0
         if accountant == "rdp":
-            return rdp_epsilon(self._kept(), rounds, delta)
+            return rdp_epsilon((self.clients, self.cohort, self.noise, self.sampling), rounds, delta)
         return pld_epsilon(self.rate, self.noise, rounds, delta)
 
     def most_rounds(self, budget: Budget, accountant: Accountant = "pld") -> int:
@@ -153,14 +155,6 @@ class SampledGaussian:
             if poisson
             else f"{self.cohort} of {self.clients} without replacement",
         )  # fmt: skip
-
-    def _offered(self, accountant: Accountant) -> None:
-        check.one_of(("rdp", "pld"), accountant=accountant)
-        if accountant == "pld" and self.sampling == "fixed":
-            raise ConfigError("cohorts of fixed size have a figure by RDP alone, got accountant 'pld'. Use 'rdp'.")
-
-    def _kept(self) -> tuple[int, int, float, Sampling]:
-        return self.clients, self.cohort, self.noise, self.sampling
 
 
 def update_noise(noise: float, clip_noise: float) -> float:
@@ -252,7 +246,7 @@ def least(spent: Callable[[float], float], low: float, high: float, limit: float
 
 
 @dataclass(frozen=True)
-class Training(Alike):
+class Training(Mechanism):
     """Federated training as a mechanism: a round is paid for before its cohort is drawn, and training stops in time.
 
     All rounds have the same noise and sampling: other noise is another ledger, composed with this one by adding
@@ -274,11 +268,6 @@ class Training(Alike):
     budget: Budget | None = None
     delta: float = 1e-6
     accountant: Accountant | None = None
-
-    def __post_init__(self) -> None:
-        check_delta(self.delta)
-        if self.budget is not None:
-            object.__setattr__(self, "delta", self.budget.delta)
 
     @property
     def counted_by(self) -> Accountant:

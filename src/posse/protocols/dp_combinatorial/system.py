@@ -238,27 +238,14 @@ def show_budget(settings: BudgetSettings) -> Iterator[Section]:
 
 
 def _messages(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {
-            "message": z + 1,
-            "round": round_,
-            "window": window,
-            "multiplier": plan.multipliers[z],
-            "noise_multiplier": plan.noise_multiplier(z),
-        }
-        for z, (round_, window) in enumerate(zip(plan.rounds, plan.windows, strict=True))
-    ]
+    rows = [plan.row(message) for message in range(plan.messages)]
+    return [{name: value for name, value in row.items() if name != "unit"} for row in rows]
 
 
 def _noise(plan: Plan, data: dict[str, Any]) -> Section:
     made = f"schedule {plan.schedule}, for {plan.budget}" if plan.budget is not None else "as given"
-    rows = tuple(
-        (
-            words.number(one["round"]), words.number(one["window"]), words.number(one["multiplier"], 4),
-            words.number(one["noise_multiplier"], 4),
-        )
-        for one in _messages(plan)
-    )  # fmt: skip
+    shown = ("round", "window", "multiplier", "noise_multiplier")
+    rows = tuple(tuple(words.number(one[name], 4) for name in shown) for one in data["messages"])
     return Section(
         f"Noise of {words.count(len(plan.rounds), 'message')}: {made}",
         ("round", "about rounds", "sigma / k", "sigma / sensitivity"), rows,

@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-import math
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +23,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core import check, files
+from posse.core import files
 from posse.core.errors import ConfigError, DataError
-from posse.core.fixed import to_units
 from posse.core.roles import Ask, Message
 from posse.core.settings import Settings
 from posse.privacy.sharing.fixed import FixedPoint, Words
@@ -38,9 +33,9 @@ from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.terms import Terms
 from posse.runtime.network.party import Source
-from posse.runtime.sources import RewardSource, load_function
+from posse.runtime.sources import RewardSource, Service, load_function, units
 
-Pull = Callable[[int, int], Awaitable[None]]
+Pull = Callable[[int, int], Awaitable[object]]
 """Pulls an arm (second) for the context of a step (first)."""
 
 ARM_BYTES = 2
@@ -68,17 +63,14 @@ class ActSettings(Settings):
         needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
         if getattr(self, needed) in ("", None):
             raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
-        if self.kind == "python":
-            function = load_function(self.function, folder)
-
-            async def call(step: int, arm: int) -> None:
-                await function(run, step, arm)
-
-            return call
         if self.kind == "csv":
             assert self.file is not None
             return ArmLog(folder / self.file, run)
-        return ArmPost(self.url, self.timeout, run)
+        if self.kind == "python":
+            function = load_function(self.function, folder)
+            return lambda step, arm: function(run, step, arm)
+        service = Service(self.url, self.timeout, "does not take the arm")
+        return lambda step, arm: service.post(f"{run}/{step}", {"run": run, "step": step, "arm": arm})
 
 
 class ArmLog:
@@ -92,7 +84,7 @@ class ArmLog:
 
     async def __call__(self, step: int, arm: int) -> None:
         """Write the line of a step, and wait for the disk."""
-        await asyncio.get_running_loop().run_in_executor(None, self._write, step, arm)
+        await asyncio.to_thread(self._write, step, arm)
 
     def _write(self, step: int, arm: int) -> None:
         file = self._open() if self._file is None else self._file
@@ -130,33 +122,6 @@ class ArmLog:
         return file
 
 
-class ArmPost:
-    """A service of the puller's own: POST with run, step and arm; run and step are the idempotency key."""
-
-    def __init__(self, url: str, timeout: float, run: str) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"url must begin with http:// or https://, got '{url}'.")
-        check.positive(timeout=timeout)
-        self._url, self._timeout, self._run = url, timeout, run
-
-    async def __call__(self, step: int, arm: int) -> None:
-        """Tell the service; what it does not take now is sent again by the party."""
-        await asyncio.get_running_loop().run_in_executor(None, self._post, step, arm)
-
-    def _post(self, step: int, arm: int) -> None:
-        headers = {"Content-Type": "application/json", "Idempotency-Key": f"{self._run}/{step}"}
-        body = json.dumps({"run": self._run, "step": step, "arm": arm}).encode()
-        request = urllib.request.Request(self._url, body, headers, method="POST")
-        try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                answer.read(1 << 16)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise DataError(f"{self._url} does not take the arm: {error}.") from None
-        except (urllib.error.URLError, OSError) as error:
-            raise DataError(f"{self._url} does not answer: {error}.") from error
-
-
 def pulling(pull: Pull) -> Source:
     """Give what pulls as the runtime asks it."""
 
@@ -169,14 +134,11 @@ def pulling(pull: Pull) -> Source:
 
 
 def earning(source: RewardSource, run: str) -> Source:
-    """Give a source of rewards as the runtime asks it; a number outside [0, 1] is an error."""
+    """Give a source of rewards as the runtime asks it."""
 
     async def earn(ask: Ask) -> Message:
         assert isinstance(ask, Earn)
-        reward = await source.reward(run, ask.step)
-        if not (math.isfinite(reward) and 0 <= reward <= 1):
-            raise DataError(f"a reward must be in [0, 1], got {reward} for step {ask.step}. Correct the source.")
-        return Earned(ask.step, int(to_units(reward)))
+        return Earned(ask.step, await units(source, run, ask.step, "step"))
 
     return earn
 

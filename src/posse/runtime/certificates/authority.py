@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -76,7 +77,6 @@ class Authority:
         self.register = Register(self.folder / REGISTER)
         self.run, self.name = self.register.fact("run"), self.register.fact("name")
         self._passphrase = passphrase
-        self._private: ec.EllipticCurvePrivateKey | None = None
 
     @classmethod
     def init(
@@ -118,26 +118,18 @@ class Authority:
         """SHA-256 of the authority's public key, as tokens carry it."""
         return making.fingerprint(making.public_key(self.certificate))
 
-    @property
+    @cached_property
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The private key, read when first needed."""
-        if self._private is None:
-            key = load_key(self.folder / KEY, self._passphrase)
-            if making.fingerprint(key.public_key()) != self.fingerprint:
-                raise CertificateError(f"{self.folder / KEY} is not the key of {CERTIFICATE}. Restore it.", "malformed")
-            self._private = key
-        return self._private
+        key = load_key(self.folder / KEY, self._passphrase)
+        if making.fingerprint(key.public_key()) != self.fingerprint:
+            raise CertificateError(f"{self.folder / KEY} is not the key of {CERTIFICATE}. Restore it.", "malformed")
+        return key
 
     def token(
-        self,
-        role: str,
-        name: str,
-        *,
-        minutes: int = MINUTES,
-        hosts: Sequence[str] = (),
-        days: int = making.PARTY_DAYS,
-        address: str = "",
-    ) -> Token:
+        self, role: str, name: str, *, minutes: int = MINUTES, hosts: Sequence[str] = (),
+        days: int = making.PARTY_DAYS, address: str = "",
+    ) -> Token:  # fmt: skip
         """Make a token for one party; a name has one role in a run. `hosts` may stand in its certificate."""
         peer = Peer(self.run, role, name)
         check.between(1, MOST_MINUTES, minutes=minutes)
@@ -147,39 +139,26 @@ class Authority:
         token = Token.new(self.fingerprint, peer, now + timedelta(minutes=minutes), address)
         with self.register.writing() as writing:
             writing.expire(now)
-            _check_role(writing, peer, now)
+            known = writing.role_of(peer.name, now)
+            if known not in (None, peer.role):
+                raise ConfigError(
+                    f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose another name, or "
+                    f"revoke it first with 'posse ca revoke {peer.name}'."
+                )
             writing.add_token(token, allowed, days, now)
         return token
 
-    def issue(
-        self, csr: bytes, role: str, name: str, days: int = making.PARTY_DAYS, hosts: Sequence[str] = ()
-    ) -> x509.Certificate:
-        """Sign a certificate without a token, for the key that `csr` proves; `enrol` is the way for parties."""
-        check.between(1, making.MOST_DAYS, days=days)
-        peer = Peer(self.run, role, name)
-        public = making.requested_key(csr)
-        key = self.key
-        with self.register.writing() as writing:
-            _check_role(writing, peer, self.now())
-            certificate, _ = self.sign(writing, key, public, peer, [check_host(host) for host in hosts], days)
-        return certificate
-
     def sign(
-        self,
-        writing: Writing,
-        key: ec.EllipticCurvePrivateKey,
-        public: ec.EllipticCurvePublicKey,
-        peer: Peer,
-        hosts: Sequence[str],
-        days: int,
-    ) -> tuple[x509.Certificate, str]:
-        """Sign and record inside a transaction; returns the certificate and its serial."""
+        self, writing: Writing, public: ec.EllipticCurvePublicKey, peer: Peer, hosts: Sequence[str], days: int
+    ) -> x509.Certificate:
+        """Sign a party's key, and record the certificate inside a transaction."""
         mark = making.fingerprint(public)
         if mark == self.fingerprint or writing.holder_of(mark) not in (None, (peer.role, peer.name)):
             raise CertificateError("the key is certified for another party. Enrol with a new key.", "key-in-use")
         now = self.now()
-        certificate = making.party_certificate(self.certificate, key, public, peer, hosts, now, days)
-        return certificate, writing.add_certificate(certificate, certificate.public_bytes(Encoding.DER), peer, now)
+        certificate = making.party_certificate(self.certificate, self.key, public, peer, hosts, now, days)
+        writing.add_certificate(certificate, mark, peer, now)
+        return certificate
 
     def revoke(self, which: str) -> list[str]:
         """Revoke a serial, or a name with its open tokens; returns the serials, and writes the new list."""
@@ -221,15 +200,6 @@ class Authority:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an authority does not leave its process")
-
-
-def _check_role(writing: Writing, peer: Peer, now: datetime) -> None:
-    known = writing.role_of(peer.name, now)
-    if known not in (None, peer.role):
-        raise ConfigError(
-            f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose another name, or revoke it "
-            f"first with 'posse ca revoke {peer.name}'."
-        )
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> bytes:
@@ -297,8 +267,7 @@ class Desk:
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
-        # Read now: a passphrase is asked for before the first request, not during it.
-        self._key: ec.EllipticCurvePrivateKey = authority.key
+        _ = authority.key  # read now: a passphrase is asked for before the first request, not during it
 
     def answer(self, data: bytes) -> Reply:
         """Grant or refuse; never raises for what a stranger sent."""
@@ -333,22 +302,19 @@ class Desk:
             raise refused(Refused.USED)
         check_tag(data, token.request_key)
         _check_whom(request, peer)
-        public = _key_of(request)
+        try:
+            public = making.requested_key(request.csr)
+        except CertificateError as error:
+            raise refused(Refused.BAD_KEY) from error
         try:
             # Read before anything is written: a refusal is committed, and must record no certificate.
-            revoked = self.authority.current_crl().public_bytes(Encoding.DER)
-            certificate, serial = self.authority.sign(writing, self._key, public, peer, token.hosts, token.days)
+            revoked = self.authority.current_crl()
+            certificate = self.authority.sign(writing, public, peer, token.hosts, token.days)
         except CertificateError as error:
             raise refused(Refused.KEY_IN_USE if error.reason == Refused.KEY_IN_USE else Refused.FAILED) from error
-        answer = Answer(
-            VERSION,
-            request.nonce,
-            serial,
-            certificate.public_bytes(Encoding.DER),
-            self.authority.certificate.public_bytes(Encoding.DER),
-            revoked,
-        )
-        reply = sealed(answer, token.answer_key)
+        serial = f"{certificate.serial_number:x}"
+        given = [one.public_bytes(Encoding.DER) for one in (certificate, self.authority.certificate, revoked)]
+        reply = sealed(Answer(VERSION, request.nonce, serial, *given), token.answer_key)
         writing.use(token.id, digest(data), reply, serial)
         return Reply(reply, peer, serial=serial)
 
@@ -370,13 +336,6 @@ def _check_whom(request: Request, peer: Peer) -> None:
     ):
         if mine != theirs:
             raise refused(reason)
-
-
-def _key_of(request: Request) -> ec.EllipticCurvePublicKey:
-    try:
-        return making.requested_key(request.csr)
-    except CertificateError as error:
-        raise refused(Refused.BAD_KEY) from error
 
 
 def _refusal(reason: str, request: Request | None = None, peer: Peer | None = None, key: bytes | None = None) -> Reply:

@@ -41,7 +41,7 @@ from posse.core import files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError, PosseError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Authority, Clock, Desk, Reply, load_key, private_pem, utc_now
-from posse.runtime.certificates.identity import AUTHORITY, CERTIFICATE, KEY, REVOKED, peer_of
+from posse.runtime.certificates.identity import AUTHORITY, CERTIFICATE, KEY, REVOKED, peer_of, tls
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import (
     LONGEST,
@@ -82,8 +82,7 @@ class Enrolled:
 def prepare(token: Token, folder: Path, now: datetime) -> bytes:
     """Draw the key, write the request and return it; called again for the same token, it returns the same bytes."""
     token.check_open(now)
-    if (folder / CERTIFICATE).exists():
-        raise DataError(f"{folder} holds an identity already. Choose another folder with --out.")
+    _check_new(folder)
     files.make_folder(folder)
     key = _key(folder)
     pending = _pending(token, folder, key)
@@ -96,8 +95,7 @@ def prepare(token: Token, folder: Path, now: datetime) -> bytes:
 
 def complete(token: Token, folder: Path, answer: bytes, now: datetime) -> Enrolled:
     """Check the answer to this folder's request in every respect, and write the identity."""
-    if (folder / CERTIFICATE).exists():
-        raise DataError(f"{folder} holds an identity already. Choose another folder with --out.")
+    _check_new(folder)
     if not (folder / KEY).exists() or not (folder / REQUEST).exists():
         raise EnrolmentError(f"no request was made in {folder}. Make one with 'posse enrol TOKEN --request FILE'.")
     key = load_key(folder / KEY)
@@ -111,14 +109,8 @@ def complete(token: Token, folder: Path, answer: bytes, now: datetime) -> Enroll
     files.write_whole(folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM), replace=False)
     with suppress(OSError):
         (folder / REQUEST).unlink()
-    return Enrolled(
-        folder,
-        token.peer,
-        opened.serial,
-        certificate.not_valid_after_utc,
-        making.fingerprint(key.public_key()),
-        token.fingerprint,
-    )
+    mark, expires = making.fingerprint(key.public_key()), certificate.not_valid_after_utc
+    return Enrolled(folder, token.peer, opened.serial, expires, mark, token.fingerprint)
 
 
 def check_answer(
@@ -160,6 +152,11 @@ def check_fingerprint(token: Token, authority: x509.Certificate) -> None:
         )
 
 
+def _check_new(folder: Path) -> None:
+    if (folder / CERTIFICATE).exists():
+        raise DataError(f"{folder} holds an identity already. Choose another folder with --out.")
+
+
 def _key(folder: Path) -> ec.EllipticCurvePrivateKey:
     """Draw the key, or read one that has no certificate yet: an enrolment that was cut short goes on with it."""
     if not (folder / KEY).exists():
@@ -188,17 +185,10 @@ class EnrolmentServer:
     """Takes requests for an authority until it is closed."""
 
     def __init__(
-        self,
-        desk: Desk,
-        *,
-        decided: Decided = lambda reply, address: None,
-        deadline: float = DEADLINE,
+        self, desk: Desk, *, decided: Decided = lambda reply, address: None, deadline: float = DEADLINE,
         connections: int = CONNECTIONS,
-    ) -> None:
-        self._desk = desk
-        self._decided = decided
-        self._deadline = deadline
-        self._most = connections
+    ) -> None:  # fmt: skip
+        self._desk, self._decided, self._deadline, self._most = desk, decided, deadline, connections
         self._context = _server_context(desk.authority)
         self._hello = desk.authority.certificate.public_bytes(Encoding.DER)
         self._connections: set[asyncio.Task[None]] = set()
@@ -297,7 +287,8 @@ async def ask(token: Token, request: bytes, host: str, port: int, *, now: Clock 
         async with asyncio.timeout(2 * DEADLINE):
             reader, writer = await asyncio.open_connection(host, port, ssl=_client_context(), limit=LONGEST + _LENGTH)
             try:
-                check_desk(token, _presented(writer), await _receive(reader), now)
+                presented = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
+                check_desk(token, presented, await _receive(reader), now)
                 await _send(writer, request)
                 return await _receive(reader)
             finally:
@@ -340,11 +331,6 @@ def check_desk(token: Token, presented: bytes, hello: bytes, now: Clock = utc_no
         raise EnrolmentError("the enrolment port's certificate is out of date. Set this machine's clock.", "expired")
 
 
-def _presented(writer: asyncio.StreamWriter) -> bytes:
-    tls = writer.get_extra_info("ssl_object")
-    return tls.getpeercert(binary_form=True) or b""
-
-
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(len(data).to_bytes(_LENGTH, "big") + data)
     await writer.drain()
@@ -358,11 +344,8 @@ async def _receive(reader: asyncio.StreamReader) -> bytes:
 
 
 def _server_context(authority: Authority) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context = tls(ssl.PROTOCOL_TLS_SERVER, ALPN)
     context.num_tickets = 0
-    context.set_alpn_protocols([ALPN])
     key = making.new_key()
     certificate = making.desk_certificate(authority.certificate, authority.key, key.public_key(), authority.now())
     # `ssl` reads files only: the key goes there encrypted, and its password nowhere.
@@ -379,10 +362,7 @@ def _server_context(authority: Authority) -> ssl.SSLContext:
 
 
 def _client_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context = tls(ssl.PROTOCOL_TLS_CLIENT, ALPN)
     # The authority is known by its key's fingerprint alone: `check_desk` verifies before anything is sent.
-    context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols([ALPN])
     return context

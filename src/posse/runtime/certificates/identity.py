@@ -154,15 +154,21 @@ def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContex
     return server, client
 
 
-def _context(protocol: ssl._SSLMethod, identity: PartyIdentity) -> ssl.SSLContext:
+def tls(protocol: ssl._SSLMethod, alpn: str) -> ssl.SSLContext:
+    """Make a context of TLS 1.3 without tickets, renegotiation or compression, which looks at no host name."""
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols([alpn])
+    return context
+
+
+def _context(protocol: ssl._SSLMethod, identity: PartyIdentity) -> ssl.SSLContext:
+    context = tls(protocol, ALPN)
+    context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=identity.authority.public_bytes(Encoding.DER))
-    context.set_alpn_protocols([ALPN])
     files.check_private(identity.folder / KEY)
     try:
         context.load_cert_chain(identity.folder / CERTIFICATE, identity.folder / KEY)

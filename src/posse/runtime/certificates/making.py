@@ -112,7 +112,7 @@ def revocation_list(
         .last_update(now - SKEW)
         .next_update(max(authority.not_valid_after_utc, now))
         .add_extension(x509.CRLNumber(number), critical=False)
-        .add_extension(_issuer(authority), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key(authority)), critical=False)
     )
     for serial, at in revoked:
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(at).build()
@@ -123,9 +123,8 @@ def revocation_list(
 def signing_request(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Sign a request for a certificate: the key proves itself; who it is for is the token's to say."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "posse")])
-    return x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256()).public_bytes(
-        Encoding.DER
-    )  # fmt: skip
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return request.public_bytes(Encoding.DER)
 
 
 def requested_key(csr: bytes) -> ec.EllipticCurvePublicKey:
@@ -215,10 +214,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _issuer(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    return x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key(authority))
 
 
 def _host(host: str) -> x509.GeneralName:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core.errors import CertificateError
 from posse.core.files import PRIVATE, check_private
-from posse.runtime.certificates.making import fingerprint, public_key
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import Token
 
@@ -109,32 +109,32 @@ class Register:
     def __init__(self, path: Path) -> None:
         self.path = path
         check_private(path)
-        with self._reading() as connection:
+        with self._connected() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version != _FORMAT:
                 raise CertificateError(f"{path} is of format {version}, this posse reads {_FORMAT}. Use its version.")
 
     def fact(self, name: str) -> str:
         """Read what was written when the authority was made."""
-        with self._reading() as connection:
+        with self._connected() as connection:
             return str(connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
     def tokens(self, now: datetime) -> list[TokenRow]:
         """All tokens, oldest first; those past their time lose their keys first."""
         with self.writing() as writing:
             writing.expire(now)
-        with self._reading() as connection:
+        with self._connected() as connection:
             return [_token(row) for row in connection.execute("SELECT * FROM tokens ORDER BY made, rowid")]
 
     def open_tokens(self, now: datetime) -> list[TokenRow]:
         """The tokens that can still be used; only reads."""
-        with self._reading() as connection:
+        with self._connected() as connection:
             query = "SELECT * FROM tokens WHERE state = 'open' AND expires > ? ORDER BY made, rowid"
             return [_token(row) for row in connection.execute(query, (_seconds(now),))]
 
     def certificates(self) -> list[CertificateRow]:
         """All certificates, oldest first."""
-        with self._reading() as connection:
+        with self._connected() as connection:
             return [_certificate(row) for row in connection.execute("SELECT * FROM certificates ORDER BY rowid")]
 
     @contextmanager
@@ -149,11 +149,6 @@ class Register:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as connection:
-            yield connection
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -240,16 +235,13 @@ class Writing:
         row = self._connection.execute("SELECT role, name FROM certificates WHERE key = ? LIMIT 1", (key,)).fetchone()
         return None if row is None else (str(row[0]), str(row[1]))
 
-    def add_certificate(self, certificate: x509.Certificate, der: bytes, peer: Peer, now: datetime) -> str:
-        """Remember a certificate; returns its serial in hexadecimal."""
-        serial = f"{certificate.serial_number:x}"
-        ends = _seconds(certificate.not_valid_after_utc)
-        key = fingerprint(public_key(certificate))
+    def add_certificate(self, certificate: x509.Certificate, key: bytes, peer: Peer, now: datetime) -> None:
+        """Remember a certificate, by the fingerprint of its key and by its serial in hexadecimal."""
+        serial, ends = f"{certificate.serial_number:x}", _seconds(certificate.not_valid_after_utc)
         self._connection.execute(
             "INSERT INTO certificates VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-            (serial, peer.role, peer.name, key, _seconds(now), ends, der),
+            (serial, peer.role, peer.name, key, _seconds(now), ends, certificate.public_bytes(Encoding.DER)),
         )
-        return serial
 
     def revoke(self, which: str, now: datetime) -> list[str]:
         """Revoke one serial, or every certificate of a name; returns the serials."""
@@ -277,19 +269,13 @@ class Writing:
 
 
 def _token(row: Any) -> TokenRow:
-    return TokenRow(
-        row["id"], row["role"], row["name"], tuple(json.loads(row["hosts"])), _time(row["made"]),
-        _time(row["expires"]), row["days"], row["state"], row["refusals"], row["last_refusal"], row["serial"],
-        row["request"], row["answer"], row["request_key"], row["answer_key"], row["refusal_key"],
-    )  # fmt: skip
+    times = {name: _time(row[name]) for name in ("made", "expires")}
+    return TokenRow(**{**dict(row), **times, "hosts": tuple(json.loads(row["hosts"]))})
 
 
 def _certificate(row: Any) -> CertificateRow:
-    revoked = None if row["revoked"] is None else _time(row["revoked"])
-    return CertificateRow(
-        row["serial"], row["role"], row["name"], _time(row["issued"]), _time(row["expires"]), revoked, row["key"],
-        row["certificate"],
-    )  # fmt: skip
+    times = {name: _time(row[name]) for name in ("issued", "expires", "revoked") if row[name] is not None}
+    return CertificateRow(**{**dict(row), **times})
 
 
 def _seconds(at: datetime) -> int:

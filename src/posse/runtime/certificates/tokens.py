@@ -29,7 +29,7 @@ import os
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import msgspec
 
@@ -42,6 +42,8 @@ VERSION = 1
 PREFIX = f"posse{VERSION}_"
 MINUTES, MOST_MINUTES = 15, 24 * 60
 _LONGEST = 2048
+_WIRE = tuple[bytes, bytes, bytes, str, str, str, int, str]
+"""Id, secret, fingerprint, run, role, name, expiry and address of a token."""
 _AGAIN = "Copy it again, whole, from the output of 'posse ca token'."
 
 
@@ -62,17 +64,6 @@ class Keys(msgspec.Struct, frozen=True):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("keys do not leave their process")
-
-
-class _Wire(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    id: bytes
-    secret: bytes
-    fingerprint: bytes
-    run: str
-    role: str
-    name: str
-    expires: int
-    address: str
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -101,13 +92,9 @@ class Token(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """Write it as one word; whoever reads it can enrol."""
-        peer = self.peer
-        body = msgspec.msgpack.encode(
-            _Wire(
-                self.id, self.secret, self.fingerprint, peer.run, peer.role, peer.name, int(self.expires.timestamp()),
-                self.address,
-            )
-        )  # fmt: skip
+        peer, expires = self.peer, int(self.expires.timestamp())
+        whose = (self.id, self.secret, self.fingerprint, peer.run, peer.role, peer.name)
+        body = msgspec.msgpack.encode((*whose, expires, self.address))
         return PREFIX + _encoded(_checksum(body) + body)
 
     @classmethod
@@ -116,16 +103,15 @@ class Token(msgspec.Struct, frozen=True):
         word = "".join(text.split())
         body = _body(word)
         try:
-            wire = msgspec.msgpack.decode(body, type=_Wire)
-            peer = Peer(wire.run, wire.role, wire.name)
-            expires = datetime.fromtimestamp(wire.expires, UTC)
-            if wire.address:
-                split_address(wire.address)
+            id, secret, fingerprint, run, role, name, seconds, address = msgspec.msgpack.decode(body, type=_WIRE)
+            if (len(id), len(secret), len(fingerprint)) != (16, 32, 32):
+                raise ValueError("an id, a secret or a fingerprint of another size")
+            peer, expires = Peer(run, role, name), datetime.fromtimestamp(seconds, UTC)
+            if address:
+                split_address(address)
         except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError, OverflowError, ValueError, OSError) as error:
             raise EnrolmentError(f"the token does not decode. {_AGAIN}", "malformed") from error
-        if (len(wire.id), len(wire.secret), len(wire.fingerprint)) != (16, 32, 32):
-            raise EnrolmentError(f"the token does not decode. {_AGAIN}", "malformed")
-        return cls(wire.id, wire.secret, wire.fingerprint, peer, expires, wire.address)
+        return cls(id, secret, fingerprint, peer, expires, address)
 
     def check_open(self, now: datetime) -> None:
         """Raise once the token has expired."""
@@ -255,12 +241,9 @@ def make_request(token: Token, csr: bytes) -> bytes:
 
 def read_request(data: bytes) -> Request:
     """Decode a request; nothing in it is proved until `check_tag`."""
-    if not TAG < len(data) <= LONGEST:
+    request: Request | None = _decoded(data, Request)
+    if request is None:
         raise refused(Refused.MALFORMED)
-    try:
-        request = msgspec.msgpack.decode(memoryview(data)[:-TAG], type=Request)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise refused(Refused.MALFORMED) from error
     if request.version != VERSION:
         raise refused(Refused.VERSION)
     if len(request.token) != 16 or len(request.nonce) != 32:
@@ -271,7 +254,9 @@ def read_request(data: bytes) -> Request:
 def read_answer(token: Token, request: bytes, data: bytes) -> Answer:
     """Open the answer to a request; a refusal is raised with its reason, and says whether it is authentic."""
     nonce = read_request(request).nonce
-    message = _decode_answer(data)
+    message: Answer | Refusal | None = _decoded(data, Answer | Refusal)
+    if message is None:
+        raise EnrolmentError("the answer does not decode: it is damaged, or none. Ask again.", "malformed")
     if isinstance(message, Refusal):
         raise _as_error(message, authentic=_is_tagged(data, token.keys.refusal) and message.nonce == nonce)
     if not _is_tagged(data, token.keys.answer):
@@ -320,10 +305,11 @@ def _is_tagged(data: bytes, key: bytes) -> bool:
     return hmac.compare_digest(_tag(data[:-TAG], key), data[-TAG:])
 
 
-def _decode_answer(data: bytes) -> Answer | Refusal:
+def _decoded(data: bytes, kind: Any) -> Any:
+    """Decode what stands before the tag; None where it is damaged, or something else."""
     if not TAG < len(data) <= LONGEST:
-        raise EnrolmentError("the answer does not decode: it is damaged, or none. Ask again.", "malformed")
+        return None
     try:
-        return msgspec.msgpack.decode(memoryview(data)[:-TAG], type=Answer | Refusal)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise EnrolmentError("the answer does not decode: it is damaged, or none. Ask again.", "malformed") from error
+        return msgspec.msgpack.decode(memoryview(data)[:-TAG], type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

@@ -48,10 +48,10 @@ from flwr.clientapp import ClientApp
 from posse.core import roles
 from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.roles import WORLD, Action
-from posse.privacy.aggregation import Client, Plan, Terms, complete_plan, plan
-from posse.privacy.aggregation.client import SERVER
+from posse.privacy.aggregation.client import SERVER, Client
 from posse.privacy.aggregation.messages import Contribute
 from posse.privacy.aggregation.messages import Contribution as Masked
+from posse.privacy.aggregation.terms import Plan, Terms, complete_plan, plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
 from posse.protocols.fed_contextual.flower import wire
 from posse.protocols.fed_contextual.flower.samples import log_of, number_of, samples_of

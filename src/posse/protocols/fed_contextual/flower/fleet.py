@@ -28,7 +28,9 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.privacy.aggregation import Server, Stage, Terms, from_ring, plan
+from posse.privacy.aggregation.quantise import from_ring
+from posse.privacy.aggregation.server import Server
+from posse.privacy.aggregation.terms import Stage, Terms, plan
 from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.cohorts import draw
 from posse.protocols.fed_contextual.flower import wire
