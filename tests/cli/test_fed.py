@@ -19,9 +19,9 @@ from posse.cli.keep import Keeper
 from posse.protocols import registry
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
-from posse.results.example import example_record
 from posse.results.record import Progress, Record
 from tests.cli.conftest import Call, one_line
+from tests.results.example import example_record
 from tests.results.test_report import Page
 
 RUN = ("run", "fed-contextual")

@@ -10,8 +10,8 @@ import pytest
 
 from posse.cli import tables
 from posse.results import Store
-from posse.results.example import example_market_record, example_record
 from tests.cli.conftest import Call, one_line
+from tests.results.example import example_market_record, example_record
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from posse.results import Record, joining
-from posse.results.example import BASELINE, example_market_record
 from posse.results.joining import Joining, Share
+from tests.results.example import BASELINE, example_market_record
 
 
 def alone(**changes: object) -> Record:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.results import Record, compare, differences, labels, render_report, reward_curves, summary_rows, to_pandas
-from posse.results.example import example_market_record, example_record
 from posse.results.words import words_of
+from tests.results.example import example_market_record, example_record
 
 SCALARS = st.one_of(
     st.booleans(),

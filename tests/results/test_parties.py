@@ -8,8 +8,8 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import Store, export, identical, party_rows
-from posse.results.example import example_market_record, example_record
 from posse.results.store import arrays_of, build, text_of
+from tests.results.example import example_market_record, example_record
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from posse.results import (
     role_times,
     secure_against_plain,
 )
-from posse.results.example import example_record
 from posse.results.plots import DARK_PAGE, INK, LIGHT_PAGE, SERIES
+from tests.results.example import example_record
 
 SECURE, PLAIN, OTHER = example_record(), example_record(level="plain"), example_record(policy="thompson")
 FIGURES: dict[str, Callable[[], Figure]] = {
@@ -49,7 +49,7 @@ def test_figures_are_labelled_drawable_and_leave_the_world_alone(name: str) -> N
 def test_neither_import_nor_drawing_loads_pyplot() -> None:
     code = (
         "import sys, posse.results as r; assert 'matplotlib' not in sys.modules and 'pyarrow' not in sys.modules;"
-        "from posse.results.example import example_record as e; r.render_report([e(), e(level='plain')]);"
+        "from tests.results.example import example_record as e; r.render_report([e(), e(level='plain')]);"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,8 +6,8 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
-from posse.results.example import example_market_record, example_record
 from posse.results.sections import guarantees
+from tests.results.example import example_market_record, example_record
 
 VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"

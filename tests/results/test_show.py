@@ -23,8 +23,8 @@ from posse.results import (
     summary_rows,
     to_arrow,
 )
-from posse.results.example import example_contextual_record, example_market_record, example_record
 from posse.results.sections import sections
+from tests.results.example import example_contextual_record, example_market_record, example_record
 from tests.results.test_report import Page
 
 EVIL = "<script>alert(1)</script>"

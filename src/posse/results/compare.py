@@ -71,11 +71,6 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 + e_2^2}$ of the two standard errors.
     Labels say what differs between the records (`labels`). Other horizons or problems are noted, or refused with
     `strict`.
-
-    >>> from posse.results.example import example_record
-    >>> table = compare([example_record(level="plain"), example_record(level="standard")])
-    >>> table.rows[1].identical, table.rows[1].difference, round(table.rows[1].ratio)
-    (True, 0.0, 205)
     """
     chosen = tuple(records)
     if len(chosen) < 2:

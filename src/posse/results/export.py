@@ -42,11 +42,6 @@ def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
 
     `COLUMNS` come first, then one column a parameter (`policy.tau`; `config.seed` where the name is taken). `seed` is
     None in a deployment, `regret` where the true means are not known.
-
-    >>> from posse.results.example import example_record
-    >>> first = next(rows(example_record(id="0a")))
-    >>> first["record"], first["run"], first["seed"], first["step"], first["policy"], first["horizon"]
-    ('0a', 0, 0, 1, 'ucb', 200)
     """
     chosen = several(records)
     for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, COLUMNS), strict=True):
@@ -63,11 +58,6 @@ def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
     """Yield what each party earned and regretted by the end of each run; a record without parties has no row.
 
     `total` and `regret` are None where the record does not hold them; parameters follow as in `rows`.
-
-    >>> from posse.results.example import example_market_record
-    >>> first = next(party_rows(example_market_record(id="0a")))
-    >>> first["record"], first["label"], first["run"], first["party"]
-    ('0a', 'p-fcb (tight)', 0, 'north')
     """
     chosen = several(records)
     for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, PARTY_COLUMNS), strict=True):

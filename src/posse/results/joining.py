@@ -168,12 +168,6 @@ def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     The baseline of a record is the first one of level "alone" with the same problem, horizon, parties, world seeds and
     the settings that its system names in `show["baseline"]`; a record without one is given without the comparison. A
     baseline itself is not listed where it serves.
-
-    >>> from posse.results.example import example_market_record
-    >>> alone, tight = example_market_record(level="alone"), example_market_record(level="tight")
-    >>> (joined,) = joining([alone, tight])
-    >>> joined.losers, [share.party for share in joined.shares], joined.whole.difference > 0
-    (('isles',), ['north', 'south', 'harbour', 'isles'], True)
     """
     shown = several(records)
     named = dict(zip(map(id, shown), labels(shown), strict=True))

@@ -181,10 +181,6 @@ class Named:
         """Return the configuration with dotted names, one value a parameter; the policy's name stands as `policy`.
 
         Other words for the horizon, and parameters of the policy that stand beside it too, are given once.
-
-        >>> from posse.results.example import example_record
-        >>> example_record(config={"policy": {"name": "softmax", "tau": 0.1}, "budget": 200, "steps": 200}).settings()
-        {'policy': 'softmax', 'policy.tau': 0.1, 'horizon': 200}
         """
         pairs = ((name.replace("policy.parameters.", "policy."), value) for name, value in flat(self.config))
         values = {"policy" if name == "policy.name" else name: value for name, value in pairs}
@@ -203,11 +199,6 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
 
     First system, policy and level, then settings, data, seeds, party, version and status. A name is in the tables
     where its value differs between records of one system (for a parameter of a policy: of one policy).
-
-    >>> from posse.results.example import example_record
-    >>> records = [example_record(config={"policy": {"name": "softmax", "tau": tau}}) for tau in (0.1, 0.5)]
-    >>> differences(records)
-    [{'policy.tau': '0.1'}, {'policy.tau': '0.5'}]
     """
     chosen = tuple(records)
     implied = {name for record in chosen for name in record.implied}
@@ -222,12 +213,6 @@ def labels(records: Iterable[Named]) -> list[str]:
 
     A user's own label comes first, then policy and protection, then whatever else differs. Records that differ in
     nothing get their ids.
-
-    >>> from posse.results.example import example_record
-    >>> labels([example_record(level="plain"), example_record(summary={"label": "with masks"})])
-    ['ucb (plain)', 'with masks, ucb (standard)']
-    >>> labels([example_record(config={"policy": {"name": "softmax", "tau": tau}}) for tau in (0.1, 0.5)])
-    ['softmax (standard), tau 0.1', 'softmax (standard), tau 0.5']
     """
     chosen = tuple(records)
     tables = differences(chosen)
@@ -237,13 +222,7 @@ def labels(records: Iterable[Named]) -> list[str]:
 
 
 def distinct(texts: Sequence[str], records: Sequence[Named], cut: Callable[[str], str] = str) -> list[str]:
-    """Make texts distinct after `cut` shortened them: by the id of the record, then by number.
-
-    >>> from posse.results.example import example_record
-    >>> record = example_record(id="0a")
-    >>> distinct(["ucb", "ucb"], [record, example_record(id="0b")]), distinct(["ucb", "ucb"], [record, record])
-    (['ucb · 0a', 'ucb · 0b'], ['ucb · 0a', 'ucb · 0a (2)'])
-    """
+    """Make texts distinct after `cut` shortened them: by the id of the record, then by number."""
     made = [cut(text) for text in texts]
     times = Counter(made)
     made = [f"{text} · {one.id}" if times[text] > 1 else text for text, one in zip(made, records, strict=True)]

@@ -84,14 +84,7 @@ def _headline(named: Named) -> Safe:
 
 
 def sentence(record: Record, label: str) -> str:
-    """Say in a sentence or two what a record says: what was earned, how long it took, and whether it was finished.
-
-    >>> from posse.results.example import example_record
-    >>> sentence(example_record(runs=1, total=(120.0,)), "ucb")
-    'ucb earned 120 over 200 steps (1 run) in 4.1 s.'
-    >>> sentence(example_record(party="comp", total=(), pulls=(), steps=(), reward=(), regret=None, seeds=()), "comp")
-    'comp took part in 200 steps; it does not know what was earned.'
-    """
+    """Say in a sentence or two what a record says: what was earned, how long it took, and whether it was finished."""
     nouns = record.words
     steps = words.count(record.horizon, nouns.step)
     if record.total:

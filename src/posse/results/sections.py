@@ -58,11 +58,6 @@ def sections(records: Record | Iterable[Record], names: Sequence[str] | None = N
     """Return the tables that the systems of these records want shown (`Record.show`).
 
     Tables of two columns that several records have under one title stand side by side, a column a record.
-
-    >>> from posse.results.example import example_contextual_record
-    >>> first, second = (example_contextual_record(horizon=horizon) for horizon in (300, 600))
-    >>> sections(first)[0].columns, sections([first, second])[0].columns
-    (('cost', 'a step'), ('cost', 'epsilon-greedy (shared), 300 steps', 'epsilon-greedy (shared), 600 steps'))
     """
     chosen = several(records)
     named = labels(chosen) if names is None else names
@@ -213,12 +208,7 @@ class Guarantee:
         return ", ".join(f"{key}: {words_of(value)}" for key, value in others.items())
 
     def sentence(self, party: str = "party") -> str:
-        """Say all of it in one sentence; `party` is the system's word.
-
-        >>> from posse.results.example import example_market_record
-        >>> guarantees([example_market_record()])[0].sentence("agent")[:68]
-        'p-fcb (tight), each of 4 agents: ε = 1 at δ = 1e-05 for one purchase'
-        """
+        """Say all of it in one sentence; `party` is the system's word."""
         how = f"; {self.how}" if self.how else ""
         hollow = f" {self.hollow}" if self.hollow else ""
         return f"{self.label}{self.whose(party)}: {self.figure} {self.unit}{how}.{hollow}"

@@ -78,16 +78,6 @@ class Store:
 
     A run in progress is a row too (`begin`), with its process and a heartbeat. It is listed as "lost" when its process
     is gone: an id that ended on this machine, or one on another machine that has been silent for minutes.
-
-    >>> import tempfile
-    >>> from posse.results.example import example_record
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> with Store(Path(folder.name) / "runs.sqlite") as store:
-    ...     _ = store.save(example_record(id="0a-first"))
-    ...     _ = store.save(example_record(id="0b-second", kind="towns"))
-    ...     [row.id for row in store.list()], store.get("0a").kind, store.get("last").id
-    (['0b-second', '0a-first'], 'clinics', '0b-second')
-    >>> folder.cleanup()
     """
 
     def __init__(self, path: str | Path | None = None, *, timeout: float = 3.0) -> None:
@@ -103,21 +93,7 @@ class Store:
         return record.id
 
     def begin(self, head: Record) -> RunHandle:
-        """List a run that begins, in this process; `head` is its record as far as it is known.
-
-        >>> import tempfile
-        >>> from posse.results.example import example_record
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> store = Store(Path(folder.name) / "runs.sqlite")
-        >>> with store.begin(example_record(id="0a", total=(), pulls=(), reward=(), steps=(), regret=None)) as handle:
-        ...     handle.beat(50, 800)
-        ...     print(store.list()[0].status, store.list()[0].progress)
-        ...     _ = handle.end(example_record(id="0a"))
-        running 50 of 800
-        >>> store.list()[0].status
-        'finished'
-        >>> folder.cleanup()
-        """
+        """List a run that begins, in this process; `head` is its record as far as it is known."""
         self._put(replace(head, status="running"), live=True)
         return RunHandle(self, head)
 
