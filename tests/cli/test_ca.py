@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from posse.cli import ca as commands
-from posse.cli import root
 from posse.cli.app import app
+from posse.cli.flags import INTERRUPTED
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.parties import deployed
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
@@ -102,7 +101,7 @@ def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
         assert line, "ended before it was interrupted"
     server.send_signal(signal.SIGINT)
     _, err = server.communicate(timeout=60)
-    assert server.returncode == root.INTERRUPTED
+    assert server.returncode == INTERRUPTED
     assert err == "stopped. Open tokens: clinic-b.\n"
 
 
@@ -246,4 +245,3 @@ def test_roles_are_those_of_the_systems() -> None:
     roles = {kind.kind: kind.sole for system in deployed() for kind in system.roles if kind.party}
     assert {kind for kind, sole in roles.items() if sole} == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
     assert {kind for kind, sole in roles.items() if not sole} == {"owner", "agent", "party"}
-    assert commands.INTERRUPTED == root.INTERRUPTED

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from posse.cli import root, systems
-from posse.cli.flags import help_of, panel_of
+from posse.cli import systems
+from posse.cli.app import CLOSED
+from posse.cli.flags import INTERRUPTED, help_of, panel_of
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.results import Store
 from tests.cli.conftest import Call, one_line
@@ -227,7 +228,7 @@ def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monke
 
     monkeypatch.setattr(systems, "go", interrupted)
     outcome = posse(*RUN, *SMALL)
-    assert outcome.code == root.INTERRUPTED
+    assert outcome.code == INTERRUPTED
     assert {row.level for row in Store().list()} == {"shared", "plain"}
     assert "what was finished before is saved" in outcome.err
 
@@ -241,7 +242,7 @@ def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=60)
-    assert (started.returncode, out) == (root.INTERRUPTED, "")
+    assert (started.returncode, out) == (INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert "Traceback" not in err
@@ -256,6 +257,6 @@ def test_a_closed_pipe_loses_no_run(process: Callable[..., subprocess.Popen[str]
     assert started.stderr is not None
     started.stdout.close()
     assert "Traceback" not in started.stderr.read()
-    assert started.wait(60) == root.CLOSED
+    assert started.wait(60) == CLOSED
     started.stderr.close()
     assert len(Store()) == 3

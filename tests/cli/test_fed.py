@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from posse.cli import options, systems
-from posse.cli.flags import help_of, panel_of
+from posse.cli import systems
+from posse.cli.flags import INTERRUPTED, help_of, panel_of
 from posse.cli.keep import Keeper
 from posse.protocols import registry
 from posse.protocols.fed_contextual.settings import FedContextual
@@ -188,7 +188,7 @@ def test_ctrl_c_while_compiling_ends_in_one_line(
     """The header of a kept run is written just before compiling begins."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/run.json"), "--no-save")
-    assert (code, out) == (options.INTERRUPTED, "")
+    assert (code, out) == (INTERRUPTED, "")
     assert "Traceback" not in err
     assert "interrupted" in err.splitlines()[-1]
 
@@ -199,7 +199,7 @@ def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/seed-0.npz"), "--no-save", "--json")
     (record,) = json.loads(out)["records"]
-    assert (code, record["status"]) == (options.INTERRUPTED, "interrupted")
+    assert (code, record["status"]) == (INTERRUPTED, "interrupted")
     rounds = record["summary"]["rounds_done"]
     assert f"interrupted; kept {rounds} rounds in kept; the same command goes on." in err
     assert "nothing was saved" not in err
@@ -210,7 +210,7 @@ def test_ctrl_c_keeps_what_was_done(
 ) -> None:
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/seed-0.npz"))
-    assert (code, out) == (options.INTERRUPTED, "")
+    assert (code, out) == (INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert "the same command goes on" in err

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from posse.cli import options
-from posse.cli.flags import help_of, settings_command, settings_of
+from posse.cli.flags import Config, help_of, settings_command, settings_of
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.markets.settings import MarketSettings
 from posse.protocols.samba.settings import Samba
@@ -97,7 +96,7 @@ def test_parts_of_data_have_flags_and_old_words_work(tmp_path: Path, monkeypatch
     app = typer.Typer(add_completion=False)
 
     @app.command(cls=settings_command(lambda: MarketSettings))
-    def make(context: typer.Context, config: options.Config = None) -> None:
+    def make(context: typer.Context, config: Config = None) -> None:
         seen.append(settings_of(MarketSettings, context, config))
 
     Path("o.csv").write_text("agent,supplier,cost,capacity\nnorth,oak,2,4\n")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from posse.cli import root
+from posse.cli.app import CLOSED
+from posse.cli.flags import INTERRUPTED
 from posse.results import Store
 from posse.version import __version__
 from tests.cli.conftest import SMALL, Call
@@ -46,7 +47,7 @@ def test_a_closed_pipe_is_quiet(process: Start) -> None:
     assert started.stderr is not None
     started.stdout.close()
     assert started.stderr.read() == ""
-    assert started.wait(60) == root.CLOSED
+    assert started.wait(60) == CLOSED
     started.stderr.close()
 
 
@@ -70,7 +71,7 @@ def test_ctrl_c_keeps_what_was_done(process: Start) -> None:
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=60)
-    assert (started.returncode, out) == (root.INTERRUPTED, "")
+    assert (started.returncode, out) == (INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert "Traceback" not in err
@@ -104,7 +105,7 @@ def test_a_closed_pipe_loses_no_run(process: Start) -> None:
     assert started.stderr is not None
     started.stdout.close()
     assert "Traceback" not in started.stderr.read()
-    assert started.wait(60) == root.CLOSED
+    assert started.wait(60) == CLOSED
     started.stderr.close()
     assert Store().get("last").runs == 2
 
@@ -119,7 +120,7 @@ def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
-    assert started.returncode == root.INTERRUPTED
+    assert started.returncode == INTERRUPTED
     record = Store().get("last")
     assert f"saved as {record.id}" in err
     assert record.status == "interrupted"

@@ -221,8 +221,6 @@ def test_femnist_of_tff(tmp_path: Path) -> None:
     x, y, _ = whole.gather([1], pad=2)
     assert y.tolist() == [[61, 10]]
     assert np.asarray(x)[0, :, 3, 3].tolist() == [255, 51]
-    prepared = emnist.prepare_femnist(path, tmp_path / "folder")
-    np.testing.assert_array_equal(np.asarray(prepared.gather([1], pad=2).x), np.asarray(x))
     assert emnist.femnist_population(tmp_path).samples == 3
     with pytest.raises(DataError, match=r"has no split 'train'. Known: all_test, all_train"):
         emnist.read_femnist(path, "train")

@@ -19,7 +19,6 @@ def test_digits_by_default() -> None:
     assert (whole.name, whole.clients, whole.samples) == ("digits", 60, 1797)
     other = PopulationSettings(seed=1).population()
     assert np.asarray(whole.labels).tolist() != np.asarray(other.labels).tolist()
-    assert PopulationSettings().world(whole).name == "scratch"
 
 
 def test_every_population_is_described() -> None:

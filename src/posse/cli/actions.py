@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from posse.cli import options
+from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_group, settings_of
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
-from posse.cli.screen import print_json, record_json, remark, say
+from posse.cli.screen import print_json, remark, say
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _group(word: str, below: Sequence[Action]) -> TyperGroup:
     own = next((action for action in below if len(action.path) == 1), None)
     cls = TyperGroup if own is None else settings_group(own.settings)
     scratch = typer.Typer(name=word, add_completion=False, rich_markup_mode=None, cls=cls)
-    scratch.callback(invoke_without_command=True, help=own.summary if own else None)(_callback(own))
+    scratch.callback(invoke_without_command=True, help=own.summary if own else "")(_callback(own))
     made: TyperGroup = typer.main.get_command(scratch)  # type: ignore[assignment]
     for action in below:
         if len(action.path) == 2:
@@ -66,16 +66,10 @@ def _group(word: str, below: Sequence[Action]) -> TyperGroup:
 
 def _callback(own: Action | None) -> Any:
     if own is None:
-
-        def alone(context: typer.Context) -> None:
-            if context.invoked_subcommand is None:
-                typer.echo(context.get_help(), nl=False)
-
-        return alone
-
+        return flags.help_when_alone
     run = _running(own)
 
-    def group(context: typer.Context, config: options.Config = None, json: options.Json = False) -> None:
+    def group(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
         word = context.invoked_subcommand
         if word is None:
             run(context, config, json)
@@ -86,7 +80,7 @@ def _callback(own: Action | None) -> Any:
 
 
 def _running(action: Action) -> Any:
-    def run(context: typer.Context, config: options.Config = None, json: options.Json = False) -> None:
+    def run(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
         settings = settings_of(action.settings(), context, config, **dict(action.defaults))
         _carry_out(action, settings, json)
 
@@ -111,7 +105,7 @@ def _carry_out(action: Action, settings: Any, json: bool) -> None:
             except KeyboardInterrupt:
                 if action.stopped:
                     remark(action.stopped)
-                    raise typer.Exit(options.INTERRUPTED) from None
+                    raise typer.Exit(flags.INTERRUPTED) from None
                 raise
         if isinstance(one, str):
             remark(one)
@@ -122,7 +116,7 @@ def _carry_out(action: Action, settings: Any, json: bool) -> None:
         else:
             records.append(one)
     if json:
-        print_json({**document, **({"records": [record_json(record) for record in records]} if records else {})})
+        print_json({**document, **({"records": [record.document() for record in records]} if records else {})})
     with keeper.kept(records):
         pass
     if records and not json and keeper.saves:

@@ -1,19 +1,135 @@
-"""The commands, put together."""
+"""The commands, put together; what goes wrong becomes one line and an exit code.
+
+| exit code | means |
+|---|---|
+| 0 | done |
+| 1 | a check or an experiment ran and did not pass |
+| 2 | the user's mistake, or the machine's: one line on stderr says what to do |
+| 130 | interrupted by Ctrl-C |
+| 141 | whoever read the output closed it |
+
+Anything else is a bug: it keeps its traceback, which shows lines of code and never values of variables.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Callable
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from posse.cli import ca, demo, federation, lists, reproduce, runs, systems
-from posse.cli.root import Root
+from posse.cli import actions, ca, catalogue, demo, federation, runs, systems
+from posse.cli.flags import INTERRUPTED, help_when_alone
+from posse.cli.screen import complain, remark
+from posse.core.errors import PosseError
 from posse.version import __version__
+
+if TYPE_CHECKING:
+    from posse.protocols.base import System
 
 FRAMED = 70
 """Columns from which on help is set in frames."""
+
+ORDER = (
+    "demo", "run", "simulate", "compare", "sweep", "runs", "policies", "problems", "reproduce", "ca", "enrol",
+    "up", "party", "status", "pause", "resume", "stop", "end", "doctor",
+)  # fmt: skip
+
+CLOSED = 141
+
+# typer carries its own copy of click in some versions and uses the installed one in others.
+UsageError: type[Exception] = typer.BadParameter.__mro__[2]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Root(TyperGroup):
+    """A group of commands that never ends in a traceback for a user's mistake."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands in the order a newcomer needs them."""
+        known = [*super().list_commands(ctx), *actions.words()]
+        return sorted(known, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Give a command; those of systems are made when they are called."""
+        own = super().get_command(ctx, cmd_name)
+        return own if own is not None or cmd_name not in actions.words() else actions.command(cmd_name)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run, tell what went wrong, and leave."""
+        sys.exit(self._guarded(list(sys.argv[1:] if args is None else args), prog_name or "posse", extra))
+
+    def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
+        try:
+            code = self._told(args, name, extra)
+            # Flushed here, where a closed pipe or a full disk can still be told.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _discard_output()
+            return CLOSED
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            _discard_output()
+            complain(f"cannot write the output: {error.strerror}. Free some space, or write elsewhere.")
+            return PosseError.exit_code
+        return code
+
+    def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(name, args, terminal_width=_narrow(), **extra) as context:
+                self.invoke(context)
+        except typer.Exit as leave:
+            return int(leave.exit_code)
+        except PosseError as error:
+            complain(str(error))
+            return error.exit_code
+        except (KeyboardInterrupt, typer.Abort):
+            remark("interrupted; nothing was saved.")
+            return INTERRUPTED
+        except UsageError as error:
+            complain(_usage(error))
+            return int(getattr(error, "exit_code", PosseError.exit_code))
+        return 0
+
+
+def _narrow() -> int | None:
+    """Width of help on a narrow terminal, which would otherwise be at least 50 columns."""
+    columns = shutil.get_terminal_size().columns
+    return columns - 1 if columns < 60 else None
+
+
+def _usage(error: Exception) -> str:
+    """Say what is wrong with the command line, and where help is."""
+    text = str(getattr(error, "format_message", error.__str__)()).rstrip()
+    context = getattr(error, "ctx", None)
+    where = f" Try '{context.command_path} --help'." if context is not None else ""
+    return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'}{where}"
+
+
+def _discard_output() -> None:
+    """Send what is left in the buffers nowhere, or Python complains about it while it exits."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # not a file at all, as in a test
+        return
+
 
 # Locals in a traceback could print keys; markup in help texts would eat brackets.
 app = typer.Typer(
@@ -40,60 +156,33 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    _help_when_alone(context)
+    help_when_alone(context)
 
 
-@runs.app.callback(invoke_without_command=True)
-def _runs(context: typer.Context) -> None:
-    _help_when_alone(context)
-
-
-def _help_when_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        # With rich the help is printed while it is made, and what comes back is empty.
-        typer.echo(context.get_help(), nl=False)
-
-
-def _of_systems(make: Callable[[str], Any], summary: str, **options: Any) -> typer.Typer:
-    """Make a group with a command for every system."""
-    group = typer.Typer(cls=systems.system_group(make, **options), help=summary)
-
-    @group.callback(invoke_without_command=True)
-    def alone(context: typer.Context) -> None:
-        _help_when_alone(context)
-
-    return group
+def _of_systems(name: str, make: Callable[[System], Any], summary: str, **more: Any) -> None:
+    """Add a group with a command for every system."""
+    group = typer.Typer(
+        cls=systems.system_group(make, **more), help=summary, callback=help_when_alone, invoke_without_command=True
+    )
+    app.add_typer(group, name=name)
 
 
 app.command("demo")(demo.demo)
-app.add_typer(_of_systems(systems.run_command, "Run a protected protocol.", first=False), name="run")
-app.add_typer(
-    _of_systems(systems.simulate_command, "Simulate plain bandits, many runs at once.", first=True), name="simulate"
-)
-app.add_typer(
-    _of_systems(
-        systems.compare_command,
-        "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).",
-        first=True,
-        other=systems.stored_command,
-    ),
-    name="compare",
-)
-app.add_typer(_of_systems(systems.sweep_command, "Run a grid of settings.", first=True), name="sweep")
+_of_systems("run", systems.run_command, "Run a protected protocol.", first=False)
+_of_systems("simulate", systems.simulate_command, "Simulate plain bandits, many runs at once.")
+_of_systems(
+    "compare", systems.compare_command,
+    "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).", other=systems.stored_command,
+)  # fmt: skip
+_of_systems("sweep", systems.sweep_command, "Run a grid of settings.")
 app.add_typer(runs.app, name="runs")
-app.command("policies")(lists.policies)
-app.command("problems")(lists.problems)
-app.command("reproduce")(reproduce.reproduce)
+app.command("policies")(catalogue.policies)
+app.command("problems")(catalogue.problems)
+app.command("reproduce")(catalogue.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
-app.command("up")(federation.up)
-app.command("party")(federation.party)
-app.command("status")(federation.status)
-app.command("pause")(federation.pause)
-app.command("resume")(federation.resume)
-app.command("stop")(federation.stop)
-app.command("end")(federation.end)
-app.command("doctor")(federation.doctor)
+for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "doctor"):
+    app.command(operation)(getattr(federation, operation))
 
 
 def command() -> Any:

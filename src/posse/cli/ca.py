@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posse.cli import options
+from posse.cli import flags
 from posse.cli.screen import heading, print_json, remark, say, table
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError, EnrolmentError
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from posse.runtime.certificates.register import CertificateRow, TokenRow
     from posse.runtime.certificates.tokens import Token
 
-app = typer.Typer(help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.")
-
-INTERRUPTED = 130
+app = typer.Typer(
+    help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.",
+    callback=flags.help_when_alone, invoke_without_command=True,
+)  # fmt: skip
 
 Folder = Annotated[Path, typer.Option("--ca", help="Folder of the authority.", metavar="FOLDER")]
 PassphraseFile = Annotated[
@@ -77,12 +78,6 @@ AnswerFile = Annotated[
 HERE = Path("posse-ca")
 
 
-@app.callback(invoke_without_command=True)
-def _ca(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), nl=False)
-
-
 @app.command()
 def init(
     run: Run,
@@ -112,7 +107,7 @@ def token(
     address: Address = None,
     minutes: Minutes = 15,
     days: Days = 90,
-    json: options.Json = False,
+    json: flags.Json = False,
 ) -> None:
     """Make a token that lets one party enrol once; the token is all that goes to stdout."""
     authority = _authority(ca)
@@ -157,7 +152,7 @@ def serve(
     except KeyboardInterrupt:
         still = authority.register.open_tokens(authority.now())
         remark(f"stopped. Open tokens: {', '.join(row.name for row in still) or 'none'}.")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(flags.INTERRUPTED) from None
     remark(f"done: no token is open any more. See: posse ca list --ca {ca}")
 
 
@@ -209,7 +204,7 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
 
 
 @app.command("list")
-def list_all(ca: Folder = HERE, json: options.Json = False) -> None:
+def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
     """List tokens and certificates."""
     authority = _authority(ca)
     tokens, certificates = authority.list()

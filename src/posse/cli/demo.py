@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posse.cli.keep import Keeper
+from posse.cli.keep import Keeper, make_folder
 from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, remark, say
 from posse.cli.systems import go, title
-from posse.core.errors import ConfigError, DataError, MissingExtraError
+from posse.core.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from posse.protocols.base import System
@@ -34,7 +34,7 @@ def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
     if "demo" not in known.presets:
         raise ConfigError(f"{known.name} has no demo. See 'posse run {known.name} --help'.")
     keeper = Keeper(save=True)
-    _make(out)
+    make_folder(out)
     say(known.story or known.summary)
     with keeper.on_interrupt(False):
         pairs = list(_pairs(known, keeper))
@@ -75,15 +75,6 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
     for record in protected[1:]:
         heading(f"Level '{record.level}' leaks all of this, and more")
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
-
-
-def _make(folder: Path) -> None:
-    from posse.core.files import os_reason
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
 
 
 def _report(records: Sequence[Record], path: Path) -> Path | None:

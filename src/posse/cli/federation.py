@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from posse.cli import options
-from posse.cli.options import INTERRUPTED
+from posse.cli import flags
+from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import Watch, status_of
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
@@ -98,7 +98,7 @@ def _sentence(result: Mapping[str, Any]) -> str:
 # A whole federation -------------------------------------------------------------------------------------------------
 
 
-def up(file: Federation, folder: Folder = None, json_: options.Json = False) -> None:
+def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
     """Run a whole federation on this machine: identities, files and a process for every party."""
     from posse.protocols.parties import read_federation
     from posse.runtime import local
@@ -249,7 +249,7 @@ def _command(file: Path, command: str) -> Any:
         raise
 
 
-def status(file: File, json_: options.Json = False) -> None:
+def status(file: File, json_: flags.Json = False) -> None:
     """Say how far a running party is, and which peers it misses."""
     from posse.runtime.network.operate import SHOWN, progress
 
@@ -307,7 +307,7 @@ def stop(file: File) -> None:
     say(f"stopped; go on with: posse party {file}")
 
 
-def doctor(file: File, json_: options.Json = False) -> None:
+def doctor(file: File, json_: flags.Json = False) -> None:
     """Check a party's file, identity, journal, peers and source, and say what to mend."""
     from posse.protocols.parties import parties_of
     from posse.runtime.network.doctor import examine

@@ -1,4 +1,4 @@
-"""Settings as flags: a command gets one flag for every field of a settings model, and no field is written twice.
+"""Flags that several commands share, and settings as flags: one for every field of a model, written nowhere else.
 
 A flag that is not given is not passed on, so that what a file says, or the model's default, holds. Values go to the
 model as text: one place decides what is a number, for a flag, a TOML file and Python alike.
@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,6 +21,18 @@ from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
 B = TypeVar("B", TyperCommand, TyperGroup)
+
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.", metavar="FILE")]
+Figure = Annotated[Path | None, typer.Option(help="Write a figure here (.svg, .png or .pdf).", metavar="FILE")]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
+Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
+Ids = Annotated[list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")]
+One = Annotated[str, typer.Argument(help="An id, the beginning of one, or 'last'.", metavar="ID")]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 _META = "posse.settings"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
@@ -63,6 +75,13 @@ def _flagged(
             return super().invoke(ctx)
 
     return Command
+
+
+def help_when_alone(context: typer.Context) -> None:
+    """Print the help of a group that is called without a command."""
+    if context.invoked_subcommand is None:
+        # With rich the help is printed while it is made, and what comes back is empty.
+        typer.echo(context.get_help(), nl=False)
 
 
 def flags_given(context: typer.Context) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from posse.cli.options import INTERRUPTED
-from posse.cli.screen import print_json, record_json, remark
+from posse.cli.flags import INTERRUPTED
+from posse.cli.screen import print_json, remark
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, StoreError
 
@@ -153,7 +153,7 @@ class Keeper:
         except Interrupted as stop:
             record = stop.record
             if json and record.runs:
-                print_json({"interrupted": True, "to_store": self.saves, "records": [record_json(record)]})
+                print_json({"interrupted": True, "to_store": self.saves, "records": [record.document()]})
             resume = str(record.show.get("resume", ""))
             if not record.runs:
                 remark(f"interrupted; {resume or 'a run had not begun, and there is nothing of it to save'}.")
@@ -175,6 +175,16 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     figure = regret_curves(records) if known else reward_curves(records)
     with whole(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder where there is none."""
+    from posse.core.files import os_reason
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
 
 
 def _check_place(path: Path | None) -> None:

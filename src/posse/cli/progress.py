@@ -99,6 +99,14 @@ def _sentence(what: str, fraction: float, elapsed: float) -> str:
     """
     if fraction <= 0:
         return f"{what} ... ({elapsed:.0f} s)"
-    left = elapsed * (1 - fraction) / fraction
-    about = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min" if left < 5400 else f"{left / 3600:.1f} h"
-    return f"{what}: {100 * fraction:.0f} %, about {about} left"
+    return f"{what}: {100 * fraction:.0f} %, {about(elapsed * (1 - fraction) / fraction)}"
+
+
+def about(seconds: float) -> str:
+    """Say how long something will take, roughly.
+
+    >>> about(80), about(600), about(9000)
+    ('about 80 s left', 'about 10 min left', 'about 2.5 h left')
+    """
+    left = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f"about {left if seconds < 5400 else f'{seconds / 3600:.1f} h'} left"

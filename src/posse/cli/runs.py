@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posse.cli import options
-from posse.cli.screen import heading, print_json, record_json, remark, say, table
+from posse.cli import flags
+from posse.cli.screen import heading, print_json, remark, say, table
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from posse.results.record import Record
     from posse.results.store import RunRow
 
-app = typer.Typer(help="List, show, delete, export and report the runs on this machine.")
+app = typer.Typer(
+    help="List, show, delete, export and report the runs on this machine.",
+    callback=flags.help_when_alone, invoke_without_command=True,
+)  # fmt: skip
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
@@ -35,7 +38,7 @@ QUIET = 10.0
 
 
 @app.command("list")
-def list_runs(limit: Limit = 20, kind: Kind = None, json: options.Json = False) -> None:
+def list_runs(limit: Limit = 20, kind: Kind = None, json: flags.Json = False) -> None:
     """List the runs, the last one first; those that are running too, and settings in which they differ."""
     from posse.results import differences, words
     from posse.results.store import Store
@@ -92,7 +95,7 @@ def _level(row: RunRow, protection: str, state: str) -> str:
 
 
 @app.command()
-def show(id: options.One, json: options.Json = False) -> None:
+def show(id: flags.One, json: flags.Json = False) -> None:
     """Show one run: what was earned, what it cost, what leaks."""
     from posse.cli import tables
     from posse.results import words
@@ -100,7 +103,7 @@ def show(id: options.One, json: options.Json = False) -> None:
 
     record = Store().get(id)
     if json:
-        print_json(record_json(record))
+        print_json(record.document())
         return
     heading(f"{record.id}: {tables.describe(record)}")
     facts = [("label", record.own_label), ("kind", record.kind), ("party", record.party), ("status", record.state)]
@@ -118,12 +121,12 @@ def show(id: options.One, json: options.Json = False) -> None:
         heading("CPU time by role")
         table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
     tables.details(record)
-    for sentence in tables.shown(record, "warnings"):
+    for sentence in record.shown("warnings"):
         say(f"Warning: {sentence}", style="yellow")
 
 
 @app.command()
-def delete(ids: options.Ids, yes: Yes = False) -> None:
+def delete(ids: flags.Ids, yes: Yes = False) -> None:
     """Delete runs; one unknown id, and none is deleted."""
     from posse.results import words
     from posse.results.store import Store
@@ -141,7 +144,7 @@ def delete(ids: options.Ids, yes: Yes = False) -> None:
 
 
 @app.command()
-def export(ids: options.Ids, out: Out, parties: Parties = False) -> None:
+def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
     """Write runs to a file; its suffix says how."""
     from posse.results import export as export_records
     from posse.results.store import Store
@@ -151,7 +154,7 @@ def export(ids: options.Ids, out: Out, parties: Parties = False) -> None:
 
 
 @app.command()
-def report(ids: options.Ids, out: Page = Path("posse-report.html")) -> None:
+def report(ids: flags.Ids, out: Page = Path("posse-report.html")) -> None:
     """Write one HTML page about one run or several."""
     from posse.results import report as write_report
     from posse.results.store import Store

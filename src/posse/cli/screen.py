@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from posse.results.record import Record
-    from posse.results.values import JSON
-
 
 def out() -> Console:
     """Make the console of results."""
@@ -179,11 +176,3 @@ def print_json(document: object) -> None:
     sys.stdout.write(
         json.dumps(strict(plain(document, "output")), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     )
-
-
-def record_json(record: Record) -> dict[str, JSON]:
-    """Give a record with its arrays, as `posse runs export` writes it to a .json file."""
-    from posse.results.record import ARRAYS
-    from posse.results.values import plain
-
-    return {**record.metadata(), **{name: plain(getattr(record, name), name) for name in ARRAYS}}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import options
+from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, record_json, remark, say
+from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
 from posse.core.interrupts import held
 
@@ -46,7 +46,7 @@ Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler t
 
 
 def system_group(
-    make: Callable[[str], Any], *, first: bool, other: Callable[[], Any] | None = None
+    make: Callable[[System], Any], *, first: bool = True, other: Callable[[], Any] | None = None
 ) -> type[TyperGroup]:
     """Make a group with a command for every system; `first`: without a name the registry's first is meant.
 
@@ -60,12 +60,12 @@ def system_group(
             return list(names())
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            from posse.protocols.registry import names
+            from posse.protocols.registry import names, system
 
             if other is not None and cmd_name == STORED:
                 return other()
             with held():  # what is imported may compile, and a compiler loses a Ctrl-C
-                return make(cmd_name) if cmd_name in names() else None
+                return make(system(cmd_name)) if cmd_name in names() else None
 
         def parse_args(self, ctx: Any, args: list[str]) -> Any:
             from posse.protocols.registry import names
@@ -75,9 +75,9 @@ def system_group(
             if leading in names() or leading == "--help":
                 return super().parse_args(ctx, args)
             if other is not None and word is not None and not leading.startswith("-"):
-                flags = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in STORED_FLAGS]
-                if flags:
-                    raise ConfigError(f"ids of stored runs take no settings, got both, ids and {flags[0]}.")
+                extra = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in STORED_FLAGS]
+                if extra:
+                    raise ConfigError(f"ids of stored runs take no settings, got both, ids and {extra[0]}.")
                 args = [STORED, *args]
             elif first:
                 args = [names()[0], *args]
@@ -96,45 +96,39 @@ def _made(name: str, summary: str, cls: type[Any], function: Callable[..., None]
 # One configuration --------------------------------------------------------------------------------------------------
 
 
-def run_command(name: str) -> Any:
+def run_command(known: System) -> Any:
     """Make `posse run NAME`."""
-    from posse.protocols.registry import system
-
-    known = system(name)
 
     def run(
         context: typer.Context,
-        config: options.Config = None,
+        config: flags.Config = None,
         beside: Beside = None,
         plain_too: PlainToo = None,
-        json: options.Json = False,
-        report: options.Report = None,
-        figure: options.Figure = None,
-        no_save: options.NoSave = False,
-        label: options.Label = None,
+        json: flags.Json = False,
+        report: flags.Report = None,
+        figure: flags.Figure = None,
+        no_save: flags.NoSave = False,
+        label: flags.Label = None,
     ) -> None:
         wanted = next((each for each in (beside, plain_too) if each is not None), known.beside_by_default)
         settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, known.beside(settings) if wanted else (), json)
 
-    return _made(name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
+    return _made(known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
 
 
-def simulate_command(name: str) -> Any:
+def simulate_command(known: System) -> Any:
     """Make `posse simulate NAME`."""
-    from posse.protocols.registry import system
-
-    known = system(name)
 
     def simulate(
         context: typer.Context,
-        config: options.Config = None,
-        json: options.Json = False,
-        report: options.Report = None,
-        figure: options.Figure = None,
-        no_save: options.NoSave = False,
-        label: options.Label = None,
+        config: flags.Config = None,
+        json: flags.Json = False,
+        report: flags.Report = None,
+        figure: flags.Figure = None,
+        no_save: flags.NoSave = False,
+        label: flags.Label = None,
     ) -> None:
         settings = _checked(settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain())
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
@@ -142,7 +136,7 @@ def simulate_command(name: str) -> Any:
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS)
-    return _made(name, summary, command, simulate)
+    return _made(known.name, summary, command, simulate)
 
 
 def _checked(settings: S) -> S:
@@ -171,7 +165,7 @@ def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
-    for sentence in dict.fromkeys(str(one) for record in records for one in tables.shown(record, "warnings")):
+    for sentence in dict.fromkeys(one for record in records for one in record.shown("warnings")):
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
         tables.saved(records)
@@ -213,7 +207,7 @@ def title(settings: RunSettings) -> str:
 
 def _document(known: System, records: Sequence[Record], keeper: Keeper, **more: Any) -> dict[str, Any]:
     remarks = [section.data or section.plain() for section in known.remarks(records)]
-    return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [record_json(one) for one in records]}
+    return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [one.document() for one in records]}
 
 
 def _show(known: System, records: Sequence[Record], exact: bool) -> None:
@@ -233,21 +227,18 @@ def _show(known: System, records: Sequence[Record], exact: bool) -> None:
 # Several configurations ---------------------------------------------------------------------------------------------
 
 
-def compare_command(name: str) -> Any:
+def compare_command(known: System) -> Any:
     """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
-    from posse.protocols.registry import system
-
-    known = system(name)
 
     def compare(
         context: typer.Context,
         policy: Policies = None,
-        config: options.Config = None,
-        json: options.Json = False,
-        report: options.Report = None,
-        figure: options.Figure = None,
-        no_save: options.NoSave = False,
-        label: options.Label = None,
+        config: flags.Config = None,
+        json: flags.Json = False,
+        report: flags.Report = None,
+        figure: flags.Figure = None,
+        no_save: flags.NoSave = False,
+        label: flags.Label = None,
     ) -> None:
         policies = policy or []
         if len(policies) < 2:
@@ -265,17 +256,17 @@ def compare_command(name: str) -> Any:
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
-    return _made(name, summary, command, compare)
+    return _made(known.name, summary, command, compare)
 
 
 def stored_command() -> Any:
     """Make `posse compare ID ID ...`."""
 
     def stored(
-        ids: options.Ids,
-        json: options.Json = False,
-        report: options.Report = None,
-        figure: options.Figure = None,
+        ids: flags.Ids,
+        json: flags.Json = False,
+        report: flags.Report = None,
+        figure: flags.Figure = None,
     ) -> None:
         from posse.protocols.registry import names
         from posse.results.store import Store
@@ -307,23 +298,20 @@ def _show_comparison(records: Sequence[Record], keeper: Keeper, json: bool) -> N
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
 
-def sweep_command(name: str) -> Any:
+def sweep_command(known: System) -> Any:
     """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
-    from posse.protocols.registry import system
-
-    known = system(name)
 
     def sweep(
         context: typer.Context,
         over: Over = None,
         workers: Workers = None,
         cluster: Cluster = None,
-        config: options.Config = None,
+        config: flags.Config = None,
         out: Annotated[Path | None, typer.Option(help="Write a tidy table here (.csv).", metavar="FILE")] = None,
-        json: options.Json = False,
-        report: options.Report = None,
-        figure: options.Figure = None,
-        no_save: options.NoSave = False,
+        json: flags.Json = False,
+        report: flags.Report = None,
+        figure: flags.Figure = None,
+        no_save: flags.NoSave = False,
     ) -> None:
         from posse.experiments.sweeps import SweepInterrupted
         from posse.experiments.sweeps import sweep as run_sweep
@@ -342,15 +330,13 @@ def sweep_command(name: str) -> Any:
         except SweepInterrupted as stop:
             kept = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
             remark(f"interrupted after {len(stop.sweep.records)} of {len(settings)} settings; {kept}.")
-            raise typer.Exit(options.INTERRUPTED) from None
+            raise typer.Exit(flags.INTERRUPTED) from None
         if out is not None:
             made.write(out)
             remark(f"table: {out}")
         keeper.draw(made.records)
         if json:
-            print_json(
-                {"records": [record_json(record) for record in made.records], "run": made.run, "kept": made.kept}
-            )
+            print_json({"records": [record.document() for record in made.records], "run": made.run, "kept": made.kept})
             return
         from posse.cli import tables
         from posse.results import compare
@@ -358,7 +344,7 @@ def sweep_command(name: str) -> Any:
         heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
         tables.comparison(compare(made.records))
 
-    return _made(name, "Run a grid of settings, on processes or a cluster; what was run before is not run again.",
+    return _made(known.name, "Run a grid of settings, on processes or a cluster; what was run before is not run again.",
                  settings_command(lambda: known.Settings, skip=known.skip), sweep)  # fmt: skip
 
 

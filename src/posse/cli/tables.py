@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posse.cli.screen import bullets, heading, say, table
 
@@ -38,15 +38,11 @@ def earned_and_cost(records: Sequence[Record]) -> None:
     from posse.results.words import common
 
     said = common(record.words for record in records)
-    errors = [standard_error(record.total) for record in records]
+    errors, regrets = [standard_error(record.total) for record in records], [record.regret_mean for record in records]
     earned = f"earned ({said.money})" if said.money else "earned"
     rows = [
         (earned, *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
-        *(
-            [(said.regret, *(words.number(_regret(r)) for r in records))]
-            if any(_regret(r) is not None for r in records)
-            else []
-        ),
+        *([(said.regret, *map(words.number, regrets))] if any(one is not None for one in regrets) else []),
         ("CPU time", *(words.seconds(r.seconds) for r in records)),
         (f"CPU time per {said.step} and {said.party}, all included", *(words.seconds(per_step(r)) for r in records)),
     ]
@@ -93,7 +89,7 @@ def protection(record: Record) -> None:
     from posse.results.naming import PLAIN, described
 
     level = "none" if record.level == PLAIN else described(record.protection)
-    learns = shown(record, "learns")
+    learns = record.shown("learns")
     heading(f"Protection: {level}{'. What each role learns' if learns else ''}")
     if record.off:
         say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
@@ -113,12 +109,6 @@ def _spent(record: Record) -> None:
     if left_out := not_covered([record]):
         heading("Privacy spent: not covered")
         bullets(left_out, style="yellow")
-
-
-def shown(record: Record, what: str) -> Sequence[Any]:
-    """Give a list that a record carries for whoever shows it; empty where its system gives none."""
-    given = record.show.get(what)
-    return given if isinstance(given, list) else ()
 
 
 def section(made: Section) -> None:
@@ -234,9 +224,3 @@ def saved(records: Sequence[Record], again: str = "") -> None:
     heading("Saved")
     bullets(f"{record.id}  {record.label}" for record in records)
     say(f"See it again: {again or f'posse runs show {records[0].id}'}")
-
-
-def _regret(record: Record) -> float | None:
-    if record.regret is None or not record.regret.size:
-        return None
-    return float(record.regret[:, -1].mean())

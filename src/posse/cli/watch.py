@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli.progress import FIRST_LINE, NEXT_LINE
+from posse.cli.progress import FIRST_LINE, NEXT_LINE, about
 from posse.cli.screen import err, remark
 from posse.core.errors import PosseError
 
@@ -167,7 +167,7 @@ class Watch:
         self.reached = progress(lead)
         self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"
         # While somebody is missing nobody knows how long it takes.
-        self._left = "" if missing or not pace else _left((self._federation.steps - step) / pace)
+        self._left = "" if missing or not pace else f", {about((self._federation.steps - step) / pace)}"
 
     def _picture(self) -> RenderableType:
         from rich import box
@@ -183,11 +183,6 @@ class Watch:
             shown = "" if row.step is None else f"{row.step:,}"
             made.add_row(row.name, row.role, Text(row.state, style=_style(row.state)), shown)
         return Group(made, Text(f"{self.line}{self._left}"))
-
-
-def _left(seconds: float) -> str:
-    about = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-    return f", about {about if seconds < 5400 else f'{seconds / 3600:.1f} h'} left"
 
 
 async def _ask_all(files: list[Path]) -> list[dict[str, Any]]:

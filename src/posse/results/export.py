@@ -16,7 +16,7 @@ from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results.naming import labels
-from posse.results.record import ARRAYS, Record, several
+from posse.results.record import Record, several
 from posse.results.report import render_report
 from posse.results.statistics import standard_error
 from posse.results.words import words_of
@@ -202,7 +202,8 @@ def _installed(name: str) -> ModuleType:
         raise MissingExtraError(f"{name} is not installed. Install it with: pip install {name}") from error
 
 
-Writer = Callable[[Sequence[Record], BinaryIO], None]
+Writer = Callable[[Sequence[Record], BinaryIO, bool], None]
+"""Writes records to a file; the last argument asks for what parties earned."""
 
 
 def export(records: Record | Iterable[Record], path: str | Path, *, parties: bool = False) -> Path:
@@ -223,9 +224,8 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     posse.core.errors.DataError: [P200] cannot export to '.xlsx'. Known: .csv, .html, .json, .parquet.
     """
     path = Path(path)
-    known = PARTY_FORMATS if parties else FORMATS
-    writer = known.get(path.suffix.lower())
-    if writer is None:
+    known, suffix = PARTY_FORMATS if parties else tuple(FORMATS), path.suffix.lower()
+    if suffix not in known:
         what = " what parties earned" if parties else ""
         raise DataError(f"cannot export{what} to '{path.suffix or path.name}'. Known: {', '.join(sorted(known))}.")
     chosen = several(records)
@@ -234,19 +234,12 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     if parties and not any(record.parties for record in chosen):
         raise DataError("none of these records says what each party earned. Export the curves, without 'parties'.")
     with whole(path) as file:
-        writer(chosen, file)
+        FORMATS[suffix](chosen, file, parties)
     return path
 
 
-def _csv(records: Sequence[Record], file: BinaryIO) -> None:
-    _lines(COLUMNS, records, rows(records), file)
-
-
-def _party_csv(records: Sequence[Record], file: BinaryIO) -> None:
-    _lines(PARTY_COLUMNS, records, party_rows(records), file)
-
-
-def _lines(columns: Sequence[str], records: Sequence[Record], lines: Iterable[Row], file: BinaryIO) -> None:
+def _csv(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
+    columns, lines = (PARTY_COLUMNS, party_rows(records)) if parties else (COLUMNS, rows(records))
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     try:
         # Python writes the shortest digits that give the same float back, so nothing is lost.
@@ -258,29 +251,22 @@ def _lines(columns: Sequence[str], records: Sequence[Record], lines: Iterable[Ro
         text.detach()
 
 
-def _parquet(records: Sequence[Record], file: BinaryIO) -> None:
-    require("pyarrow.parquet", extra="frames").write_table(to_arrow(records), file, compression="zstd")
+def _parquet(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
+    table = _parties_to_arrow(records) if parties else to_arrow(records)
+    require("pyarrow.parquet", extra="frames").write_table(table, file, compression="zstd")
 
 
-def _party_parquet(records: Sequence[Record], file: BinaryIO) -> None:
-    require("pyarrow.parquet", extra="frames").write_table(_parties_to_arrow(records), file, compression="zstd")
-
-
-def _json(records: Sequence[Record], file: BinaryIO) -> None:
-    def arrays(record: Record) -> dict[str, object]:
-        values = {name: getattr(record, name) for name in ARRAYS}
-        return {name: None if array is None else array.tolist() for name, array in values.items()}
-
-    body = {"posse": __version__, "records": [{**record.metadata(), **arrays(record)} for record in records]}
+def _json(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
+    body = {"posse": __version__, "records": [record.document() for record in records]}
     file.write(json.dumps(body, ensure_ascii=False, allow_nan=False, indent=1).encode())
 
 
-def _html(records: Sequence[Record], file: BinaryIO) -> None:
+def _html(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
     file.write(render_report(records).encode())
 
 
 FORMATS: dict[str, Writer] = {".csv": _csv, ".parquet": _parquet, ".json": _json, ".html": _html}
 """Suffixes that `export` knows."""
 
-PARTY_FORMATS: dict[str, Writer] = {".csv": _party_csv, ".parquet": _party_parquet}
+PARTY_FORMATS = (".csv", ".parquet")
 """Suffixes that it knows for what each party earned; .json and .html hold it anyway."""

@@ -112,7 +112,7 @@ class Named:
     @property
     def off(self) -> tuple[str, ...]:
         """Protections of the level that were switched off (`show["off"]`); none in a plain record, which has none."""
-        return () if self.level == PLAIN else self._shown("off")
+        return () if self.level == PLAIN else self.shown("off")
 
     @property
     def twin_of(self) -> str:
@@ -150,12 +150,12 @@ class Named:
     def warnings(self) -> tuple[str, ...]:
         """Sentences of its system: why the run stopped early, and signs that it did not do what was meant."""
         stopped = self.show.get("stopped")
-        return (*((str(stopped),) if stopped else ()), *self._shown("warnings"))
+        return (*((str(stopped),) if stopped else ()), *self.shown("warnings"))
 
     @property
     def implied(self) -> tuple[str, ...]:
         """Settings that the protection says already (`show["implied"]`), so that labels do not repeat them."""
-        return (*self._shown("implied"), *self.off)
+        return (*self.shown("implied"), *self.off)
 
     def role_label(self, kind: str) -> str:
         """What the system calls a kind of role."""
@@ -168,7 +168,8 @@ class Named:
             return str(colour[0]), str(colour[1])
         return None
 
-    def _shown(self, name: str) -> tuple[str, ...]:
+    def shown(self, name: str) -> tuple[str, ...]:
+        """Sentences or names that its system gives whoever shows it (`show[name]`); none where it gives none."""
         values = self.show.get(name)
         return tuple(str(one) for one in values) if isinstance(values, list) else ()
 

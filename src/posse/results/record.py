@@ -28,6 +28,10 @@ Ints = npt.NDArray[np.int64]
 ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
 """The fields that are arrays; all others are plain values (`Record.metadata`)."""
 
+_DERIVED = (
+    "runs", "arms", "horizon", "policy", "label", "protection", "problem_name", "total_mean", "bytes", "messages",
+)  # fmt: skip
+
 STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 """How a record stands: "lost" is one that was running in a process that is gone."""
 
@@ -299,22 +303,12 @@ class Record(Named):
 
     def metadata(self) -> dict[str, JSON]:
         """Return `fields()` and what follows from them as strict JSON, for a table, a page or a file."""
-        derived: dict[str, JSON] = {
-            name: getattr(self, name)
-            for name in (
-                "runs",
-                "arms",
-                "horizon",
-                "policy",
-                "label",
-                "protection",
-                "problem_name",
-                "total_mean",
-                "bytes",
-                "messages",
-            )
-        }
+        derived: dict[str, JSON] = {name: getattr(self, name) for name in _DERIVED}
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
+
+    def document(self) -> dict[str, JSON]:
+        """Return `metadata()` and the arrays: all that a record holds."""
+        return {**self.metadata(), **{name: plain(getattr(self, name), name) for name in ARRAYS}}
 
     def __repr__(self) -> str:
         earned = f", earned {self.words.priced(words.number(self.total_mean))}" if self.total else ""

@@ -149,3 +149,14 @@ def test_draws_of_a_sample_do_not_depend_on_padding() -> None:
     whole = drawn(log.contexts, log.arms, log.mask)
     same(whole[:N], drawn(log.contexts[:N], log.arms[:N], log.mask[:N]))
     same(whole[:N], drawn(log.contexts, log.arms, log.mask, alone=True)[:N])
+
+
+def test_an_arm_pays_by_label_or_the_sum_over_tags() -> None:
+    draw = np.random.default_rng(1)
+    table = draw.random((5, 5)).astype(np.float32)
+    labels, arms = draw.integers(0, 5, 6).astype(np.int32), draw.integers(0, 5, 6)
+    tags = draw.integers(0, 2, (6, 5)).astype(np.uint8)
+    for y, every in ((labels, table[labels]), (tags, tags @ table)):
+        np.testing.assert_allclose(tasks.pay_all(jnp.asarray(y), jnp.asarray(table)), every, rtol=1e-5)
+        paid = tasks.pay(jnp.asarray(y), jnp.asarray(arms), jnp.asarray(table))
+        np.testing.assert_allclose(paid, every[np.arange(6), arms], rtol=1e-5)

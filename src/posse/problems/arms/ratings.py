@@ -96,11 +96,6 @@ class Ratings:
         """How many ratings each item received."""
         return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)
 
-    @property
-    def n_users(self) -> int | None:
-        """How many people gave at least one rating, or None where the data do not say."""
-        return None if self.user is None else len(np.unique(self.user))
-
     def means(self, threshold: float) -> NDArray[np.float64]:
         """Give mu_i for every item: the share of its ratings strictly above `threshold` (NaN for an unrated item)."""
         self._check_threshold(threshold)
@@ -130,12 +125,53 @@ class Ratings:
         check.one_of(REWARDS, reward=reward)
         means = self.means(threshold)
         choice = _Choice(minimum=minimum, top=top, items=items, first=arms)
-        chosen = _choose(choice, means, self.counts, self.items, self.names, self.source)
+        chosen = self._chosen(choice, means)
         names = [self.names[i] for i in chosen]
         source = f"{self.source}; ratings above {threshold:g}; {choice.describe()}"
         if reward == "bernoulli":
             return BernoulliArms([float(means[i]) for i in chosen], names=names, source=source)
         return EmpiricalArms(self._samples(chosen), names=names, source=f"{source}; scaled ratings")
+
+    def _chosen(self, choice: _Choice, means: NDArray[np.float64]) -> list[int]:
+        """Positions of the chosen items, in the order in which they become arms."""
+        if choice.items is not None:
+            return self._named(choice.items, choice.minimum)
+        counts = self.counts
+        kept = [int(i) for i in np.flatnonzero(counts >= choice.minimum)]
+        wanted = choice.top if choice.top is not None else choice.first
+        if wanted is None:
+            return kept
+        if wanted > len(kept):
+            raise DataError(self._too_few(wanted, len(kept), choice.minimum))
+        if choice.first is not None:
+            return kept[:wanted]
+        return sorted(kept, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:wanted]
+
+    def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
+        rated = int((self.counts > 0).sum())
+        have = f"{wanted} arms wanted, but {self.source} has {kept} items with at least {minimum} ratings."
+        if wanted > rated:
+            return f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} with minimum=1."
+        enough = int(np.sort(self.counts)[::-1][wanted - 1])
+        return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
+
+    def _named(self, wanted: Sequence[str], minimum: int) -> list[int]:
+        # Ids win over names: a film can be called '300' where another film has that id.
+        position = {word: i for words in (self.names, self.items) for i, word in enumerate(words)}
+        counts, chosen = self.counts, list[int]()
+        for word in wanted:
+            if word not in position:
+                raise DataError(f"no item '{word}' in {self.source}.{_suggestion(word, position)}")
+            at = position[word]
+            if at in chosen:
+                raise ConfigError(f"items must be distinct, got '{word}' twice. Name each arm once.")
+            if counts[at] < minimum:
+                raise DataError(
+                    f"item '{word}' of {self.source} has {counts[at]} ratings, below minimum={minimum}. "
+                    + (f"Set minimum={counts[at]} or lower, or leave it out." if counts[at] else "Leave it out.")
+                )
+            chosen.append(at)
+        return chosen
 
     def _samples(self, chosen: Sequence[int]) -> list[NDArray[np.float64]]:
         low, high = self.scale
@@ -213,70 +249,9 @@ class _Choice:
         return f"{which} among those with at least {self.minimum} rating{'s' if self.minimum > 1 else ''}"
 
 
-def _choose(
-    choice: _Choice,
-    means: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    ids: Sequence[str],
-    names: Sequence[str],
-    source: str,
-) -> list[int]:
-    """Give the positions of the chosen items, in the order in which they become arms.
-
-    >>> _choose(_Choice(top=2), np.array([0.5, 0.9, 0.5]), np.array([4, 9, 8]), "abc", "abc", "a list")
-    [1, 2]
-    """
-    if choice.items is not None:
-        return _named(choice.items, choice.minimum, counts, ids, names, source)
-    kept = [int(i) for i in np.flatnonzero(counts >= choice.minimum)]
-    wanted = choice.top if choice.top is not None else choice.first
-    if wanted is None:
-        return kept
-    if wanted > len(kept):
-        raise DataError(_too_few(wanted, len(kept), choice.minimum, counts, source))
-    if choice.first is not None:
-        return kept[:wanted]
-    return sorted(kept, key=lambda i: (-means[i], -counts[i], _by_id(ids[i])))[:wanted]
-
-
 def _by_id(item: str) -> tuple[int, int, str]:
     # Numbered items sort as numbers: '9' before '10'.
     return (0, int(item), "") if item.isascii() and item.isdecimal() else (1, 0, item)
-
-
-def _too_few(wanted: int, kept: int, minimum: int, counts: NDArray[np.int64], source: str) -> str:
-    rated = int((counts > 0).sum())
-    have = f"{wanted} arms wanted, but {source} has {kept} items with at least {minimum} ratings."
-    if wanted > rated:
-        return f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} with minimum=1."
-    enough = int(np.sort(counts)[::-1][wanted - 1])
-    return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
-
-
-def _named(
-    wanted: Sequence[str],
-    minimum: int,
-    counts: NDArray[np.int64],
-    ids: Sequence[str],
-    names: Sequence[str],
-    source: str,
-) -> list[int]:
-    # Ids win over names: a film can be called '300' where another film has that id.
-    position = {word: i for words in (names, ids) for i, word in enumerate(words)}
-    chosen: list[int] = []
-    for word in wanted:
-        if word not in position:
-            raise DataError(f"no item '{word}' in {source}.{_suggestion(word, position)}")
-        at = position[word]
-        if at in chosen:
-            raise ConfigError(f"items must be distinct, got '{word}' twice. Name each arm once.")
-        if counts[at] < minimum:
-            raise DataError(
-                f"item '{word}' of {source} has {counts[at]} ratings, below minimum={minimum}. "
-                + (f"Set minimum={counts[at]} or lower, or leave it out." if counts[at] else "Leave it out.")
-            )
-        chosen.append(at)
-    return chosen
 
 
 def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12) -> str:

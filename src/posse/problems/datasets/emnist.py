@@ -37,7 +37,6 @@ from posse.core.errors import DataError
 from posse.problems.datasets import tff
 from posse.problems.datasets.files import FilePath, find, read_bytes
 from posse.problems.populations.population import Population
-from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import names_of
 from posse.problems.populations.splits import dirichlet, natural, population
 
@@ -169,14 +168,6 @@ def read_femnist(path: FilePath, split: str = "all_train") -> Population:
         labels.append(digits)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return Population("femnist", CLASSES, offsets, np.concatenate(pixels), np.concatenate(labels), names_of(names))
-
-
-def prepare_femnist(path: FilePath, folder: FilePath, split: str = "all_train") -> Population:
-    """Write a database of TensorFlow Federated to a prepared folder, a writer at a time, and map it."""
-    with Writer(Path(folder), "femnist", CLASSES) as out:
-        for name, images, labels in _writers(Path(path), split):
-            out.add([len(labels)], images, labels, names_of([name]))
-    return load(folder)
 
 
 def _writers(file: Path, split: str) -> Iterator[tuple[str, NDArray[np.uint8], NDArray[np.int32]]]:

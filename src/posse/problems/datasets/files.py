@@ -13,9 +13,10 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from posse.core.errors import DataError
 
@@ -120,8 +121,7 @@ def unpacked(path: FilePath, home: str) -> bytes:
 VARIABLE = "POSSE_DATA"
 
 
-@dataclass(frozen=True)
-class Pin:
+class Pin(NamedTuple):
     """What a known file must be, byte for byte."""
 
     size: int
@@ -164,10 +164,11 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
     )
 
 
-def read_known(path: Path, home: str, verify: bool = True) -> bytes:
-    """Read a file and, where it is one that is pinned, check that it is the same."""
-    data = read_bytes(path)
-    pin = PINS.get(f"{path.parent.name}/{path.name}") or PINS.get(path.name)
+def read_known(path: FilePath, home: str, verify: bool = True, pins: Mapping[str, Pin] = PINS) -> bytes:
+    """Read a file, decompressed where it is gzip, and check that it is the same where it is one that is pinned."""
+    file = Path(path)
+    data, name = unpacked(file, home), file.name.removesuffix(".gz")
+    pin = pins.get(f"{file.parent.name}/{name}") or pins.get(name)
     if verify and pin is not None:
         check_pin(os.fspath(path), data, pin, home)
     return data

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.check import require
 from posse.core.errors import DataError
-from posse.problems.datasets.files import FilePath, Pin, check_pin, find, unpacked
+from posse.problems.datasets.files import FilePath, Pin, find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
 
@@ -87,10 +87,7 @@ def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np
     ...     read_idx(file, 1).tolist()
     [7, 5]
     """
-    name, data = os.fspath(path), unpacked(path, HOME)
-    pin = PINS.get(Path(path).name.removesuffix(".gz"))
-    if verify and pin is not None:
-        check_pin(name, data, pin, HOME)
+    name, data = os.fspath(path), read_known(path, HOME, verify, PINS)
     start = 4 + 4 * dimensions
     if len(data) < start or data[:4] != bytes((0, 0, _UNSIGNED_BYTE, dimensions)):
         raise DataError(
@@ -144,10 +141,7 @@ def mnist_writers(data_dir: FilePath | None = None, part: Part = "train", verify
 
 def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
     """Read extended labels, (rows, 8)."""
-    name, data = os.fspath(path), unpacked(path, QMNIST_HOME)
-    pin = QMNIST_PINS.get(Path(path).name.removesuffix(".gz"))
-    if verify and pin is not None:
-        check_pin(name, data, pin, QMNIST_HOME)
+    name, data = os.fspath(path), read_known(path, QMNIST_HOME, verify, QMNIST_PINS)
     if len(data) < 12 or data[:4] != b"\x00\x00\x0c\x02":
         raise DataError(f"{name} is not an idx file of integers in 2 dimensions: it begins with {data[:4].hex(' ')}.")
     rows, columns = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))

@@ -69,25 +69,19 @@ def published_results() -> tuple[PublishedResult, ...]:
         return tuple(_result(row) for row in csv.DictReader(stream))
 
 
+_COLUMNS = (
+    "gen-distributed_time", "gen-distributed_reward", "gen-secure_time", "gen-secure_reward", "share_as", "share_comp",
+    "share_dc", "share_do_total",
+)  # fmt: skip
+"""What the file calls the results from `distributed_time` on."""
+
+
 def _result(row: dict[str, str]) -> PublishedResult:
-    return PublishedResult(
-        kind=cast(Kind, row["kind"]),
-        dataset=row["dataset"].replace("-", ""),
-        algorithm=row["algorithm"],
-        budget=int(row["N"]),
-        arms=int(row["K"]),
-        runs=int(row["runs"]),
-        plain_time=_known(row, "std_time"),
-        plain_reward=_known(row, "std_reward"),
-        distributed_time=_spread(row, "gen-distributed_time"),
-        distributed_reward=_spread(row, "gen-distributed_reward"),
-        secure_time=_spread(row, "gen-secure_time"),
-        secure_reward=_spread(row, "gen-secure_reward"),
-        controller_time=_spread(row, "share_as"),
-        comp_time=_spread(row, "share_comp"),
-        customer_time=_spread(row, "share_dc"),
-        owners_time=_spread(row, "share_do_total"),
-    )
+    kind, dataset = cast("Kind", row["kind"]), row["dataset"].replace("-", "")
+    budget, arms, runs = (int(row[name]) for name in ("N", "K", "runs"))
+    time, reward = (_known(row, f"std_{what}") for what in ("time", "reward"))
+    others = (_spread(row, column) for column in _COLUMNS)
+    return PublishedResult(kind, dataset, row["algorithm"], budget, arms, runs, time, reward, *others)
 
 
 def _known(row: dict[str, str], column: str) -> Spread:

@@ -33,7 +33,7 @@ import numpy as np
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.datasets import tff
-from posse.problems.datasets.files import Document, FilePath, Pin, check_pin, find, read_bytes, unpacked
+from posse.problems.datasets.files import Document, FilePath, Pin, find, read_bytes, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged, names_of
@@ -118,11 +118,8 @@ def stackexchange_population(
 def read_posts(path: FilePath, verify: bool = True) -> list[Question]:
     """Read the questions of one site; users are named site/number."""
     file = Path(path)
-    name = file.name.removesuffix(".gz")
-    data = unpacked(file, HOME)
-    if verify and name in PINS:
-        check_pin(str(file), data, PINS[name], HOME)
-    site = name.split("-")[0].removesuffix(".xml")
+    data = read_known(file, HOME, verify, PINS)
+    site = file.name.removesuffix(".gz").split("-")[0].removesuffix(".xml")
     found: list[Question] = []
     try:
         for _, row in ElementTree.iterparse(BytesIO(data)):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -48,22 +48,24 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     ('Heat', 'Sabrina, again')
     """
     folder = Path(folder)
-    table = read_columns(
-        read_known_text(folder / "ratings.csv", MOVIELENS_HOME, verify), words=["userId", "movieId"], numbers=["rating"]
-    )
+    rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
+    table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"])
     table.check_between(*STARS, column="rating")
-    items, item = by_number(table, "movieId")
-    films = read_columns(read_known_text(folder / "movies.csv", MOVIELENS_HOME, verify), words=["movieId", "title"])
-    titles = name_of(films, "movieId", "title")
+    films = read_columns(named, words=["movieId", "title"])
+    return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
+
+
+def _rated(
+    table: Columns, value: str, named: Columns, name: str, noun: str, scale: tuple[float, float], source: str
+) -> Ratings:
+    """Ratings whose columns are users, numbered items and values; names of the items are in a table of their own."""
+    user, number = table.words
+    items, item = by_number(table, number)
+    names = name_of(named, number, name)
     return Ratings(
-        items=items,
-        item=item,
-        value=table.numbers["rating"],
-        scale=STARS,
-        source=f"MovieLens {folder.name}",
-        user=table.words["userId"].code,
-        names=tuple(titles.get(film, f"movie {film}") for film in items),
-    )
+        items, item, table.numbers[value], scale, source, user=table.words[user].code,
+        names=tuple(names.get(one, f"{noun} {one}") for one in items),
+    )  # fmt: skip
 
 
 JESTER_HOME = "https://eigentaste.berkeley.edu/dataset/"
@@ -108,15 +110,8 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
             f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating."
         )
     user, item = np.nonzero(given)
-    return Ratings(
-        items=tuple(joke.removeprefix("joke ") for joke in JOKES),
-        item=item,
-        value=matrix[given],
-        scale=JESTER_SCALE,
-        source=f"Jester {path.stem}",
-        user=user,
-        names=JOKES,
-    )
+    items = tuple(joke.removeprefix("joke ") for joke in JOKES)
+    return Ratings(items, item, matrix[given], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES)
 
 
 def _check_jokes(table: Columns, joke: str) -> None:
@@ -195,19 +190,9 @@ def _pair(document: Callable[[str], Document], table: str) -> Ratings:
     file, column = _STEAM_FILES[table]
     rows = read_columns(document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t")
     rows.check_between(0.0, np.inf, column=column)
-    items, item = by_number(rows, "Game_ID")
     games = read_columns(document("item_info.dat"), words=["Game_ID", "Game Name"], delimiter="\t")
-    names = name_of(games, "Game_ID", "Game Name")
-    value = rows.numbers[column]
-    return Ratings(
-        items=items,
-        item=item,
-        value=value,
-        scale=(0.0, float(value.max())),
-        source=f"Steam {table}",
-        user=rows.words["User_ID"].code,
-        names=tuple(names.get(game, f"game {game}") for game in items),
-    )
+    longest = float(rows.numbers[column].max())
+    return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
 
 
 def _single(document: Document, table: str) -> Ratings:
@@ -226,22 +211,14 @@ def _single(document: Document, table: str) -> Ratings:
     kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
     codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
     value = rows.numbers["value"][kept]
-    return Ratings(
-        items=tuple(rows.words["game"].distinct[code] for code in codes),
-        item=item,
-        value=value,
-        scale=(0.0, float(value.max())),
-        source=f"Steam {table}",
-        user=rows.words["user"].code[kept],
-    )
+    items = tuple(rows.words["game"].distinct[code] for code in codes)
+    scale, user = (0.0, float(value.max())), rows.words["user"].code[kept]
+    return Ratings(items, item, value, scale, f"Steam {table}", user=user)
 
 
-class Loader(Protocol):
-    """Finds the files of a data set and reads them."""
-
-    def __call__(self, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-        """Load from `data_dir`, else from the folder that POSSE_DATA names."""
-        ...
+Loader = Callable[..., Ratings]
+"""Finds the files of a data set, in `data_dir` or the folder that POSSE_DATA names, and reads them; with `verify` known
+files must be the known ones."""
 
 
 @dataclass(frozen=True)
@@ -260,33 +237,21 @@ DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
         Dataset(
-            name="movielens",
-            description="100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars or more",
-            loader=load_movielens,
-            threshold=3.5,
-            minimum=50,
-            source=MOVIELENS_HOME,
+            "movielens",
+            "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars or more",
+            load_movielens, threshold=3.5, minimum=50, source=MOVIELENS_HOME,
         ),
         Dataset(
-            name="jester",
-            description="1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than 4.5",
-            loader=load_jester,
-            # The threshold that gives the Samba authors' own counts.
-            threshold=4.5,
-            minimum=1,
-            source=JESTER_HOME,
+            "jester", "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than 4.5",
+            load_jester, threshold=4.5, minimum=1, source=JESTER_HOME,  # gives the Samba authors' own counts
         ),
         Dataset(
-            name="steam",
-            description="70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
-            loader=load_steam,
+            "steam", "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
-            threshold=5.0,
-            minimum=50,
-            source=STEAM_HOME,
+            load_steam, threshold=5.0, minimum=50, source=STEAM_HOME,
         ),
     )
-}
+}  # fmt: skip
 
 
 def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:

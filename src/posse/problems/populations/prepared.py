@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import FilePath
-from posse.problems.populations.population import Population, check_inputs, check_labels
+from posse.problems.populations.population import Dense, Population, check_inputs, check_labels
 from posse.problems.populations.ragged import Ragged
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,6 +31,9 @@ Arrays = Mapping[str, NDArray[Any]]
 FORMAT = "posse population"
 VERSION = 1
 HEADER = "population.json"
+
+_OFFSETS = {"clients": "offsets", "words": "word_offsets", "tags": "tag_offsets", "names": "name_offsets"}
+"""Where the offsets of what has rows of different lengths stand."""
 
 _CLIENTS_A_CHUNK = 4096
 
@@ -41,8 +44,12 @@ def save(population: Population, path: FilePath) -> Path:
     if target.suffix == ".npz":
         if target.exists():
             raise ConfigError(f"a population is written to a new file, and {target} exists. Choose another.")
-        arrays = _arrays(population)
-        text = json.dumps(header_of(population, arrays))
+        arrays, ragged = _arrays(population.inputs, population.labels, population.names)
+        arrays["offsets"] = np.asarray(population.offsets)
+        arrays |= {_OFFSETS[what]: rows.offsets for what, rows in ragged.items()}
+        longest = {"clients": population.largest, **{what: rows.longest for what, rows in ragged.items()}}
+        kept = {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()}
+        text = json.dumps(_header(population.name, population.arms, population.vocabulary, longest, kept))
         with target.open("xb") as stream:
             write: Any = np.savez  # whose annotation takes every keyword for its own
             write(stream, header=np.array(text), **arrays)
@@ -78,36 +85,38 @@ def load(path: FilePath, *, check: bool = False) -> Population:
                 f"{target}: array {name} must be {expected[name]} by the header, got {found.get(name)}. "
                 "Prepare it again."
             )
-    longest = header["longest"]
-    inputs = (
-        Ragged(arrays["word_offsets"], arrays["words"], arrays["counts"], longest["words"])
-        if "words" in arrays
-        else arrays["inputs"]
-    )
-    labels = (
-        Ragged(arrays["tag_offsets"], arrays["tags"], None, longest["tags"]) if "tags" in arrays else arrays["labels"]
-    )
-    names = Ragged(arrays["name_offsets"], arrays["names"], None, longest["names"]) if "names" in arrays else None
+    counts = {"words": arrays.get("counts")}
+    ragged = {
+        what: Ragged(arrays[_OFFSETS[what]], arrays[what], counts.get(what), header["longest"][what])
+        for what in ("words", "tags", "names")
+        if what in arrays
+    }
+    inputs = ragged["words"] if "words" in ragged else arrays["inputs"]
+    labels = ragged["tags"] if "tags" in ragged else arrays["labels"]
     return Population(
-        header["name"], tuple(header["arms"]), arrays["offsets"], inputs, labels, names,
+        header["name"], tuple(header["arms"]), arrays["offsets"], inputs, labels, ragged.get("names"),
         tuple(header["vocabulary"]), header["largest"], checked=not check,
     )  # fmt: skip
 
 
-def _arrays(population: Population) -> dict[str, NDArray[Any]]:
-    """Give the flat arrays by their names in a file."""
-    inputs, labels, names = population.inputs, population.labels, population.names
-    arrays: dict[str, NDArray[Any]] = {"offsets": np.asarray(population.offsets)}
+def _arrays(
+    inputs: Dense | Ragged, labels: NDArray[np.int32] | Ragged, names: Ragged | None
+) -> tuple[dict[str, NDArray[Any]], dict[str, Ragged]]:
+    """Flat arrays by their names in a file, and which of them have rows of different lengths."""
+    arrays: dict[str, NDArray[Any]] = {}
+    ragged: dict[str, Ragged] = {}
     if isinstance(inputs, Ragged):
-        counts = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
-        arrays |= {"words": inputs.values, "counts": counts, "word_offsets": inputs.offsets}
+        ragged["words"] = inputs
+        arrays["counts"] = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
     else:
         arrays["inputs"] = inputs
     if isinstance(labels, Ragged):
-        arrays |= {"tags": labels.values, "tag_offsets": labels.offsets}
+        ragged["tags"] = labels
     else:
-        arrays["labels"] = labels
-    return arrays if names is None else {**arrays, "names": names.values, "name_offsets": names.offsets}
+        arrays["labels"] = labels.astype(np.int32, copy=False)
+    if names is not None:
+        ragged["names"] = names
+    return {**arrays, **{what: rows.values for what, rows in ragged.items()}}, ragged
 
 
 def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
@@ -216,18 +225,15 @@ class Writer:
         self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
         self._columns: dict[str, Column] = {}
         self._ends: dict[str, int] = {}
-        self._longest = {"clients": 0, "words": 0, "tags": 0, "names": 0}
+        self._longest: dict[str, int] = {}
 
     def __enter__(self) -> Writer:
         return self
 
     def add(
-        self,
-        sizes: NDArray[np.int64] | list[int],
-        inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged,
-        labels: NDArray[np.int32] | Ragged,
+        self, sizes: NDArray[np.int64] | list[int], inputs: Dense | Ragged, labels: NDArray[np.int32] | Ragged,
         names: Ragged | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Append clients: how many samples each has, and those samples; checked before anything is written."""
         sizes = np.asarray(sizes, np.int64)
         if not len(sizes) or sizes.min() < 1 or not sizes.sum() == len(inputs) == len(labels):
@@ -238,22 +244,12 @@ class Writer:
             )
         check_inputs(inputs, len(self._vocabulary))
         check_labels(labels, len(self._arms))
-        if isinstance(inputs, Ragged):
-            counts = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
-            self._column("words").add(inputs.values)
-            self._column("counts").add(counts)
-            self._steps("word_offsets", "words", np.diff(inputs.offsets))
-        else:
-            self._column("inputs").add(inputs)
-        if isinstance(labels, Ragged):
-            self._column("tags").add(labels.values)
-            self._steps("tag_offsets", "tags", np.diff(labels.offsets))
-        else:
-            self._column("labels").add(labels.astype(np.int32))
-        if names is not None:
-            self._column("names").add(names.values)
-            self._steps("name_offsets", "names", np.diff(names.offsets))
-        self._steps("offsets", "clients", sizes)
+        arrays, ragged = _arrays(inputs, labels, names)
+        for name, array in arrays.items():
+            self._column(name).add(array)
+        for what, rows in ragged.items():
+            self._steps(what, np.diff(rows.offsets))
+        self._steps("clients", sizes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -269,34 +265,22 @@ class Writer:
     def _column(self, name: str) -> Column:
         return self._columns.setdefault(name, Column(self._folder / f"{name}.npy"))
 
-    def _steps(self, name: str, what: str, steps: NDArray[np.int64]) -> None:
+    def _steps(self, what: str, steps: NDArray[np.int64]) -> None:
         """Append row lengths as offsets."""
-        column = self._column(name)
-        if name not in self._ends:
+        column = self._column(_OFFSETS[what])
+        if not column.rows:
             column.add(np.zeros(1, np.int64))
-        ends = self._ends.get(name, 0) + np.cumsum(steps, dtype=np.int64)
+        ends = self._ends.get(what, 0) + np.cumsum(steps, dtype=np.int64)
         column.add(ends)
         if len(ends):
-            self._ends[name] = int(ends[-1])
-            self._longest[what] = max(self._longest[what], int(steps.max()))
-
-
-def header_of(population: Population, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Give the header of a population that is written whole."""
-    inputs, labels, names = population.inputs, population.labels, population.names
-    longest = {
-        "clients": population.largest,
-        "words": inputs.longest if isinstance(inputs, Ragged) else 0,
-        "tags": labels.longest if isinstance(labels, Ragged) else 0,
-        "names": 0 if names is None else names.longest,
-    }
-    kept = {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()}
-    return _header(population.name, population.arms, population.vocabulary, longest, kept)
+            self._ends[what] = int(ends[-1])
+            self._longest[what] = max(self._longest.get(what, 0), int(steps.max()))
 
 
 def _header(
     name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...], longest: dict[str, int], arrays: dict[str, Any]
 ) -> dict[str, Any]:
+    longest = dict.fromkeys(_OFFSETS, 0) | longest
     return {
         "format": FORMAT, "version": VERSION, "name": name, "arms": list(arms), "vocabulary": list(vocabulary),
         "largest": longest["clients"], "longest": longest, "arrays": arrays,

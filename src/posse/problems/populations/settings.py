@@ -17,15 +17,7 @@ from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackove
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load
 from posse.problems.populations.splits import CLIENT, LABEL, read_population, some_clients
-from posse.problems.populations.worlds import (
-    INITIAL_CLIENTS,
-    Availability,
-    Drift,
-    LabelDrift,
-    Scenario,
-    ValueDrift,
-    scenario,
-)
+from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Drift, LabelDrift, ValueDrift
 
 POPULATIONS = {
     "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
@@ -171,10 +163,6 @@ class PopulationSettings(DataSettings):
     def availability(self) -> Availability:
         """Make how clients answer."""
         return Availability(self.missing, self.late, self.delay, self.never, self.seed)
-
-    def world(self, population: Population) -> Scenario:
-        """Make the rewards of both phases."""
-        return scenario(self.scenario, population, self.pretrained)
 
     def drifting(self, arms: int) -> Drift | None:
         """Make the drift; none if the world stays."""

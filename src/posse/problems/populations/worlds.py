@@ -10,8 +10,7 @@
 Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, section 4.2. Where the
 paper leaves the scale open the authors' code settles it: a tag pays (count of the most frequent tag) / (its count), so
 that the most frequent pays 1 and others more (1 to 4.9 on StackOverflow). That code pre-trains on 60 % of the tags and
-swaps the cases of letters; here both are as the paper says. Formulas are over an array namespace (`xp`: numpy or
-jax.numpy), and importing this needs numpy alone.
+swaps the cases of letters; here both are as the paper says. numpy alone is needed.
 
 Drift is a table that rewards are multiplied with in a round; availability a function of (seed, client, round).
 """
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,20 +38,10 @@ NEAR = 0.5
 
 _CHUNK = 1 << 20
 
-Array: TypeAlias = Any
-"""An array of numpy or of jax; neither names the other's type."""
-
 
 @dataclass(frozen=True, eq=False)
 class Rewards:
-    """What every arm pays for every label: `table[label, arm]`; a sample with several tags is paid the sum.
-
-    >>> pays = Rewards(np.array([[1.0, 0.5], [0.0, 1.0]]))
-    >>> pays.of(np.array([0, 0, 1]), np.array([0, 1, 0])).tolist()
-    [1.0, 0.5, 0.0]
-    >>> pays.of(np.array([[1, 1], [0, 0]], np.uint8), np.array([1, 1])).tolist()
-    [1.5, 0.0]
-    """
+    """What every arm pays for every label: `table[label, arm]`; a sample with several tags is paid the sum."""
 
     table: NDArray[np.float64]
 
@@ -60,20 +49,6 @@ class Rewards:
         if self.table.ndim != 2 or not np.isfinite(self.table).all():
             raise DataError(f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}.")
         self.table.flags.writeable = False
-
-    @property
-    def arms(self) -> int:
-        """Number of arms."""
-        return int(self.table.shape[1])
-
-    def all(self, y: Array, xp: Any = np) -> Array:
-        """Give the reward of every arm, (..., arms) float32: y is (...) labels, or (..., labels) of 0 and 1 (uint8)."""
-        table = xp.asarray(self.table, dtype=xp.float32)
-        return xp.matmul(xp.asarray(y, dtype=xp.float32), table) if y.dtype == np.uint8 else table[y]
-
-    def of(self, y: Array, arm: Array, xp: Any = np) -> Array:
-        """Give the reward of one arm a sample, (...) float32."""
-        return xp.take_along_axis(self.all(y, xp), arm[..., None], axis=-1)[..., 0]
 
     def at(self, drift: Drift | None, round_number: int) -> Rewards:
         """Give the rewards of a round in a world that drifts."""
@@ -103,13 +78,8 @@ class Scenario:
         return np.sort(order(seed, INITIAL, clients)[: self.pretrained])
 
 
-def scenario(
-    name: str, population: Population, pretrained: int = INITIAL_CLIENTS, frequency: ArrayLike | None = None
-) -> Scenario:
-    """Make a scenario for a population: by its labels, or by its tags.
-
-    `frequency` is how often each tag stands in the corpus; counted in the population if left out.
-    """
+def scenario(name: str, population: Population, pretrained: int = INITIAL_CLIENTS) -> Scenario:
+    """Make a scenario for a population: by its labels, or by its tags and how often each stands in it."""
     check.one_of(SCENARIOS, scenario=name)
     count = len(population.arms)
     plain = Rewards(np.eye(count))
@@ -121,9 +91,7 @@ def scenario(
         return Scenario(name, plain, pretrained, plain, seen)
     if not isinstance(population.labels, Ragged):
         return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen)
-    counts = tag_counts(population) if frequency is None else np.asarray(frequency)
-    if counts.shape != (count,):
-        raise DataError(f"frequency must be one count a tag, got {counts.shape} for {count} tags. Match them.")
+    counts = tag_counts(population)
     seen = np.zeros(count, bool)
     seen[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
     rare = Rewards(np.diag(inverse_frequency(counts)))

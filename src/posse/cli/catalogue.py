@@ -1,0 +1,152 @@
+"""What ships with Posse: `posse policies`, `posse problems`, and published figures, computed again by `reproduce`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posse.cli import flags
+from posse.cli.keep import make_folder
+from posse.cli.progress import Doing
+from posse.cli.screen import heading, print_json, say, table
+from posse.cli.tables import section
+from posse.core.check import nearest
+from posse.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from posse.experiments import Analysis, Experiment
+    from posse.results.sections import Section
+
+Check = Annotated[
+    str | None,
+    typer.Option("--check", help="Check a policy of yours: module:Class or file.py:Class.", metavar="MODULE:CLASS"),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--data-dir", help="Folder of the data sets; else the one that POSSE_DATA names.")
+]
+Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]...")]
+Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
+List = Annotated[bool, typer.Option("--list", help="List what can be reproduced.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")]
+
+
+def policies(check: Check = None, json: flags.Json = False) -> None:
+    """List the policies of every system, or check your own."""
+    from posse.protocols.registry import systems
+
+    if check is not None:
+        _check(check, json)
+        return
+    _show_lists({system.name: system.policies() for system in systems()}, json)
+    if not json:
+        say("\nYour own: subclass posse.policies.Policy, then: posse policies --check file.py:Class", style="dim")
+
+
+def _check(where: str, json: bool) -> None:
+    from posse.policies.arms.registry import policy as made
+
+    policy = made(where)
+    with Doing(f"checking {where}"):
+        from posse.policies.arms.checks import check
+
+        report = check(policy)
+    if json:
+        results = [{"name": r.name, "passed": r.passed, "reason": r.reason} for r in report.results]
+        print_json({"policy": where, "passed": report.passed, "results": results})
+    else:
+        heading(f"{type(policy).__name__}: {'may run in a federation' if report.passed else 'refused'}")
+        table(("check", "result"), [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in report.results])
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def problems(folder: Folder = None, json: flags.Json = False) -> None:
+    """List the data that every system can learn from, and whether the files are there."""
+    from posse.protocols.registry import systems
+
+    with Doing("reading the data sets"):
+        lists = {system.name: system.problems(folder) for system in systems()}
+    _show_lists(lists, json)
+
+
+def _show_lists(lists: Mapping[str, Section | None], json: bool) -> None:
+    listed = {name: one for name, one in lists.items() if one is not None}
+    if json:
+        print_json({name: one.data or one.plain() for name, one in listed.items()})
+        return
+    for one in listed.values():
+        section(one)
+
+
+def reproduce(
+    ids: Ids = None,
+    small: Small = False,
+    listed: List = False,
+    out: Out = Path("posse-reproduce"),
+    json: flags.Json = False,
+) -> None:
+    """Compute published figures again and say what came out."""
+    from posse.experiments import EXPERIMENTS
+
+    if listed or not ids:
+        _list_experiments(EXPERIMENTS, json, asked=listed)
+        return
+    chosen = [EXPERIMENTS[id] for id in _matching(ids, tuple(EXPERIMENTS))]
+    make_folder(out)
+    done = []
+    for experiment in chosen:
+        with Doing(experiment.id) as doing:
+            # A folder each: experiments name their files alike.
+            analysis = experiment.run(small, out / experiment.id, lambda what, done, doing=doing: doing.at(done, what))
+        done.append((experiment, analysis))
+        if not json:
+            _show_analysis(experiment, analysis)
+    if json:
+        print_json([
+            {
+                "id": experiment.id, "headline": analysis.headline,
+                "tables": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in analysis.tables],
+                "notes": analysis.notes, "files": [str(file) for file in analysis.files],
+            }
+            for experiment, analysis in done
+        ])  # fmt: skip
+
+
+def _matching(wanted: list[str], known: tuple[str, ...]) -> list[str]:
+    found: dict[str, None] = {}
+    for pattern in wanted:
+        matches = [id for id in known if fnmatchcase(id, pattern)]
+        if not matches:
+            raise ConfigError(f"unknown experiment '{pattern}'.{nearest(pattern, known)}")
+        found.update(dict.fromkeys(matches))
+    return list(found)
+
+
+def _list_experiments(experiments: dict[str, Experiment], json: bool, *, asked: bool) -> None:
+    if json:
+        print_json([
+            {"id": e.id, "title": e.title, "reference": e.reference, "tags": list(e.tags)} for e in experiments.values()
+        ])  # fmt: skip
+        return
+    table(("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()])
+    for reference in dict.fromkeys(e.reference for e in experiments.values()):
+        say(f"\n{reference}", style="dim")
+    if not asked:
+        say("\nRun one: posse reproduce ID --small (minutes), or without --small for the full size.")
+
+
+def _show_analysis(experiment: Experiment, analysis: Analysis) -> None:
+    heading(f"{experiment.id}: {experiment.title}")
+    say(analysis.headline)
+    for made in analysis.tables:
+        heading(made.title)
+        table(made.columns, made.rows)
+    for note in analysis.notes:
+        say(note, style="dim")
+    for file in analysis.files:
+        say(f"wrote {file}")
