@@ -2,5 +2,5 @@
 
 __version__ = "0.1.0"
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Parties of different package versions understand each other when this number is equal."""

@@ -46,7 +46,7 @@ def factories(policy, level, key):
     admitted = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
     def owner(name: str) -> Role:
-        return Owner(name, identities[name], customer, expected, SEED, SEED, secrets=secrets[name])
+        return Owner(name, identities[name], customer, expected, SEED, secrets=secrets[name])
 
     return {
         CUSTOMER: lambda: Customer(identities[CUSTOMER], expected, terms, admitted, key, secrets=secrets[CUSTOMER]),

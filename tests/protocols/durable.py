@@ -127,7 +127,7 @@ def samba_anew(role: Any) -> Any:
     """Make a role of Samba with the arguments another one was made with."""
     secrets, common = Secrets(role._secrets.export()), (role._identity, role._customer, role._expected)
     if isinstance(role, Owner):
-        return Owner(role.name, *common, role._world_seed, role._own_draws, secrets=secrets)
+        return Owner(role.name, *common, role._world_seed, secrets=secrets)
     if isinstance(role, Controller):
         return Controller(*common, role._owners, role._world_seed, secrets=secrets)
     if isinstance(role, Comp):

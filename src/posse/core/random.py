@@ -100,10 +100,16 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
 
 
 @elementary
+def unit(word: int) -> float:
+    """Return a 64-bit word as a number in [0, 1), a multiple of 2^-53."""
+    return np.float64(np.uint64(word) >> _S11) * _UNIT
+
+
+@elementary
 def uniforms(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float]:
     """Return two numbers in [0, 1), multiples of 2^-53."""
     first, second = words(key, purpose, party, index, attempt)
-    return np.float64(first >> _S11) * _UNIT, np.float64(second >> _S11) * _UNIT
+    return unit(first), unit(second)
 
 
 @elementary

@@ -142,11 +142,11 @@ def test_answers_of_another_size_leave_the_pass_open() -> None:
         federation.finish()
 
 
-def test_seeds_and_sums_out_of_range_at_level_paper() -> None:
+def test_keys_and_sums_of_another_size_at_level_paper() -> None:
     federation = Federation(UCB(), KEY, level="paper", switches=Switches(paillier=False))
     federation.until(lambda s, r, m: isinstance(m, Masks) and r == "owner-1")
-    for seeds in ((-1, 0), (0, 1 << 64)):
-        refuses(federation, "owner-1", "controller", Masks(*seeds), "below 2")
+    for keys in ((bytes(31), bytes(32)), (bytes(32), bytes(33))):
+        refuses(federation, "owner-1", "controller", Masks(*keys), "32 bytes")
     federation.until(lambda s, r, m: isinstance(m, Sum))
     refuses(federation, "controller", "owner-1", Sum(bytes(40)), "16 bytes")
 

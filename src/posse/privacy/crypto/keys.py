@@ -163,7 +163,7 @@ class Secrets:
         return hkdf(self._root, framed(_PURPOSE, purpose, context, size.to_bytes(4, "big")), size)
 
     def number(self, purpose: bytes, *, context: bytes = b"") -> int:
-        """Derive a number of 64 bits: the key of a Philox stream."""
+        """Derive a number of 64 bits: the seed of a simulated source."""
         return int.from_bytes(self.key(purpose, 8, context=context), "little")
 
     def export(self) -> bytes:

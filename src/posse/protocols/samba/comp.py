@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.random import SELECT, uniform
+from posse.core.random import SELECT
 from posse.core.roles import Action, Message
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
+from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
 from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer
@@ -48,7 +49,7 @@ class Comp(Participant):
         super().__init__(COMP, "comp", identity, customer, expected, secrets=secrets)
         self._passes = expected.policy.passes()
         self._world_seed = world_seed
-        self._draws = np.uint64(0)
+        self._draws: Draws | None = None
         self._k_frame = b""
         self._frames: Frames | ClearFrames | None = None
         self._replies: Frames | ClearFrames = ClearFrames()
@@ -82,10 +83,8 @@ class Comp(Participant):
     def _enter(self) -> None:
         """Stand before the first pass."""
         # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
-        draws = self._world_seed
-        if draws is None:
-            draws = self._secrets.number(b"samba comp draws", context=self._context())
-        self._draws = np.uint64(draws)
+        key = self._secrets.key(b"samba comp draws", context=self._context())
+        self._draws = Draws(SELECT, self._world_seed, key)
         self._owners = len(self.manifest.owners)
         self._paper = self.manifest.terms.level == "paper"
         self._index = (self._owners + 1) * self.manifest.terms.passes
@@ -140,7 +139,8 @@ class Comp(Participant):
             raise ProtocolError("reply tokens must all differ; a set with repeated ones is refused.")
         selection = self._passes[message.index % len(self._passes)]
         if selection.choose is not None:
-            chosen = int(selection.choose(ranks(words), uniform(self._draws, SELECT, 0, message.index, 0)))
+            assert self._draws is not None
+            chosen = int(selection.choose(ranks(words), self._draws.at(message.index)))
         else:
             chosen = largest(words)
         tokens = words[:, 3].copy()
@@ -149,7 +149,8 @@ class Comp(Participant):
 
     def _chosen_as_published(self, message: Batch | Explore) -> int:
         """Return comp's selection at level `paper`: on the masked floats, in permuted order."""
-        u = uniform(self._draws, SELECT, 0, message.index, 0)
+        assert self._draws is not None
+        u = self._draws.at(message.index)
         if isinstance(message, Explore):
             return int(u * self._owners)
         values = np.frombuffer(self._opened(message), "<f8")

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
-from posse.core.random import ORDER, shuffle
+from posse.core.random import COIN, ORDER, shuffle
 from posse.core.roles import DURABLE, Action, Many, Message, Note, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
 from posse.privacy.crypto.streams import Permutations
+from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import frame_bytes, reply_bytes
 from posse.protocols.samba.messages import (
@@ -130,7 +131,7 @@ class Controller(Participant):
         self._frames: dict[str, bytes] = {}
         self._frame_bytes = self._reply_bytes = 0
         self._permuted: list[int] = []
-        self._coin_seed: np.uint64 | None = None
+        self._coins: Draws | None = None
         self._sums: dict[str, bytes] = {}
         self._handlers: Handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
                           Consent: self._on_consent, Go: self._on_go, Keys: self._on_keys, Choice: self._on_choice,
@@ -207,14 +208,14 @@ class Controller(Participant):
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
         self.go(message)
-        seeds = self._enter()
+        keys = self._enter()
         actions: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
         if self.manifest.terms.level == "paper":
-            actions.extend((CONTROLLER, name, Masks(*seeds)) for name in self._owners)
+            actions.extend((CONTROLLER, name, keys) for name in self._owners)
         return actions
 
-    def _enter(self) -> tuple[int, int]:
-        """Stand before the first pass; return the seeds of masks and coins, which level `paper` needs."""
+    def _enter(self) -> Masks:
+        """Stand before the first pass; return the keys of masks and coins, which level `paper` needs."""
         terms = self.manifest.terms
         size = len(self._owners)
         self._index = (size + 1) * terms.passes
@@ -228,16 +229,11 @@ class Controller(Participant):
             self._order = WorldOrder(self._world_seed, size)
         else:
             self._order = Permutations(self._secrets.key(b"samba permutations", context=self._context()), size)
-        if self._world_seed is not None:
-            masks = coins = self._world_seed
-        else:
-            masks, coins = (
-                self._secrets.number(purpose, context=self._context())
-                for purpose in (b"samba paper masks", b"samba paper coins")
-            )
+        purposes = (b"samba paper masks", b"samba paper coins")
+        keys = Masks(*(self._secrets.key(purpose, context=self._context()) for purpose in purposes))
         if terms.level == "paper":
-            self._coin_seed = np.uint64(coins)
-        return masks, coins
+            self._coins = Draws(COIN, self._world_seed, keys.coins)
+        return keys
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
@@ -292,11 +288,11 @@ class Controller(Participant):
         if self._index > self._last:
             return ((CONTROLLER, CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
         last_pass = self._index % terms.passes == terms.passes - 1
-        if self._coin_seed is None or not self._policy.explores or not last_pass:
+        if self._coins is None or not self._policy.explores or not last_pass:
             return ()
         step = self._index // terms.passes
         size = len(self._owners)
-        if not kernels(self._policy).exploring(self._coin_seed, step, size, self._policy.parameters()):
+        if not kernels(self._policy).exploring(self._coins.at(step), step, size, self._policy.parameters()):
             return ()
         self._awaited = set()
         self._permuted = self._order.at(self._index).tolist()

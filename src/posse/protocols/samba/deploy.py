@@ -129,10 +129,8 @@ def _known(role: Role, expected: Expected, run: str) -> Known:
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    world = options.world
-    seed = None if world is None else world.seed
     role = Owner(
-        place.identity.name, place.identity.signing, _customer(place, options), expected, seed, seed,
+        place.identity.name, place.identity.signing, _customer(place, options), expected, _seed(options),
         secrets=place.secrets,
     )  # fmt: skip
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, _source(place, options, place.identity.name))

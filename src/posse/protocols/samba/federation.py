@@ -73,8 +73,7 @@ def prepare(
             Comp(identities[COMP], customer.public, expected, seed, secrets=secrets[COMP]),
         ]
         owners = (
-            Owner(name, identities[name], customer.public, expected, seed, seed, secrets=secrets[name])
-            for name in names
+            Owner(name, identities[name], customer.public, expected, seed, secrets=secrets[name]) for name in names
         )
         return [*servers, *owners]
 

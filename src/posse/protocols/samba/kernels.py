@@ -20,7 +20,7 @@ from posse.core.compiled import compile_user, elementary, specialise
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
-from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, words
+from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, unit, words
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.masks import mask_into
 from posse.problems.arms.rewards import reward
@@ -82,29 +82,25 @@ def paper_value(value, kind, scale, ceiling):
     return exp((value - ceiling) / scale) if kind == MATCH else value
 
 
-@elementary
-def paper_mask(seed, index):
-    """Multiplicative mask in (0, 1] of level `paper` in a simulation."""
-    return 1.0 - uniform(seed, MASK, 0, index, 0)
-
-
 def _frames(
-    t, turn, count, units, pulls, memory, owner, owners, bits, common_key, own_key, parameters, kinds, scales,
-    common, own, out, memories,
+    t, turn, count, units, pulls, memory, owner, owners, bits, parameters, kinds, scales, coins, keys, common, own,
+    out, memories,
 ):  # fmt: skip
-    """Fill `out` with the plaintexts of the next `count` passes, as if this owner were chosen in none of them."""
+    """Fill `out` with the plaintexts of the next `count` passes, as if this owner were chosen in none of them.
+
+    `coins` are rows of `CommonDraws`, `keys` of `OwnSeeds`.
+    """
     passes = kinds.shape[0]
     total = from_units(units)
     for j in range(count):
         memories[j] = memory
-        if turn == passes - 1 and tossed(common_key, t, explore(t, owners, parameters)):
-            value = uniform(own_key, EXPLORE, turn, t, 0)
+        if turn == passes - 1 and unit(coins[j, 0]) < explore(t, owners, parameters):
+            value = uniform(keys[j], EXPLORE, turn, t, 0)
         else:
-            value = score(t, turn, total, pulls, memory, own_key, parameters)
+            value = score(t, turn, total, pulls, memory, keys[j], parameters)
             if kinds[turn] == MATCH:
-                value += scales[turn] * gumbel(uniform(own_key, GUMBEL, turn, t, 0))
-        first, second = words(common_key, TIE, 0, t * passes + turn, 0)
-        x = comparable(bounded(value, bits), tie_place(first, second, owner, owners, bits), bits)
+                value += scales[turn] * gumbel(uniform(keys[j], GUMBEL, turn, t, 0))
+        x = comparable(bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits)
         mask_into(x, common[j], own[j], out[j])
         memory = learn(turn, False, memory, parameters)
         turn += 1
@@ -124,9 +120,9 @@ def _learnt(turn, chosen, memory, parameters):
     return learn(turn, chosen, memory, parameters)
 
 
-def _exploring(common_key, t, owners, parameters):
-    """Return whether step t ignores the scores."""
-    return tossed(common_key, t, explore(t, owners, parameters))
+def _exploring(coin, t, owners, parameters):
+    """Return whether step t ignores the scores, by its coin in [0, 1)."""
+    return coin < explore(t, owners, parameters)
 
 
 def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, bits, xs):
@@ -148,7 +144,7 @@ def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parame
         value = bounded(value, bits)
         if kind != CUSTOM and value < lowest:
             continue
-        x = comparable(value, tie_place(first, second, i, keys.shape[0], bits), bits)
+        x = comparable(value, tie_place(first, second, i, bits), bits)
         xs[i] = x
         if x > best:
             best = x
@@ -172,7 +168,7 @@ def _published(
     u = uniform(seed, SELECT, 0, index, 0)
     if explores:
         return order[int(u * keys.shape[0])]
-    alpha = paper_mask(seed, index) if mask else 1.0
+    alpha = 1.0 - uniform(seed, MASK, 0, index, 0) if mask else 1.0
     for position in range(keys.shape[0]):
         i = order[position]
         raw = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)

@@ -14,7 +14,8 @@ from posse.policies.arms.base import Policy
 from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
 from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS
 from posse.privacy.crypto.streams import Words
-from posse.protocols.samba.kernels import kernels, paper_mask
+from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
+from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.twin import selections
 
 FRAME_BYTES = 8 * FRAME_WORDS
@@ -58,9 +59,8 @@ class StandardLane:
     """
 
     __slots__ = (
-        "_arm", "_at", "_bits", "_common", "_common_key", "_fill", "_frames", "_kinds", "_learns", "_learnt",
-        "_memories", "_no", "_own", "_own_key", "_parameters", "_passes", "_plain", "_scales", "_since", "_size",
-        "_words",
+        "_arm", "_at", "_bits", "_coins", "_common", "_fill", "_frames", "_kinds", "_learns", "_learnt", "_memories",
+        "_no", "_own", "_parameters", "_passes", "_plain", "_scales", "_seeds", "_since", "_size", "_words",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +70,8 @@ class StandardLane:
         frames: Frames,
         s_own: bytes,
         private: bytes,
-        common_key: int,
-        own_key: int,
+        coins: CommonDraws,
+        seeds: OwnSeeds,
     ) -> None:
         compiled = kernels(policy)
         self._arm = arm
@@ -82,7 +82,7 @@ class StandardLane:
         self._passes = len(self._kinds)
         self._bits = tie_bits(arm.owners)
         self._frames = frames
-        self._common_key, self._own_key = np.uint64(common_key), np.uint64(own_key)
+        self._coins, self._seeds = coins, seeds
         self._common = Words(s_own, b"posse masks", MASK_WORDS)
         self._own = Words(private, b"posse tokens and dither", OWN_WORDS)
         self._words = np.zeros((LONGEST_BLOCK, FRAME_WORDS), np.uint64)
@@ -147,8 +147,8 @@ class StandardLane:
         count = min(len(common), len(own))
         self._fill(
             index // self._passes, index % self._passes, count, arm.units, arm.pulls, arm.memory, arm.number,
-            arm.owners, self._bits, self._common_key, self._own_key, self._parameters, self._kinds, self._scales,
-            common, own, self._words, self._memories,
+            arm.owners, self._bits, self._parameters, self._kinds, self._scales, self._coins.rows(index, count),
+            self._seeds.rows(index, count), common, own, self._words, self._memories,
         )  # fmt: skip
         raw = self._words[:count].tobytes()
         self._plain = struct.unpack(f"{FRAME_BYTES}s" * count, raw)
@@ -161,8 +161,8 @@ class PaperLane:
     """Level `paper`: one float multiplied by the pass's mask; the reply is a sealed bit."""
 
     __slots__ = (
-        "_arm", "_ceilings", "_frames", "_kinds", "_learnt", "_mask_seed", "_own_key", "_parameters", "_passes",
-        "_replies", "_scales", "_value",
+        "_arm", "_ceilings", "_frames", "_kinds", "_learnt", "_masks", "_parameters", "_passes", "_replies", "_scales",
+        "_seeds", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -171,8 +171,8 @@ class PaperLane:
         policy: Policy,
         frames: Frames | ClearFrames,
         replies: Frames | ClearFrames,
-        mask_seed: int | None,
-        own_key: int,
+        masks: Draws | None,
+        seeds: OwnSeeds,
     ) -> None:
         compiled = kernels(policy)
         self._arm = arm
@@ -181,8 +181,7 @@ class PaperLane:
         self._passes = len(self._kinds)
         self._parameters = policy.parameters()
         self._frames, self._replies = frames, replies
-        self._mask_seed = None if mask_seed is None else np.uint64(mask_seed)
-        self._own_key = np.uint64(own_key)
+        self._masks, self._seeds = masks, seeds
 
     @property
     def memory(self) -> float:
@@ -196,10 +195,10 @@ class PaperLane:
         """Return the sealed frame of a pass."""
         arm = self._arm
         value = self._value(
-            index // self._passes, index % self._passes, arm.units, arm.pulls, arm.memory, self._own_key,
-            self._parameters, self._kinds, self._scales, self._ceilings,
+            index // self._passes, index % self._passes, arm.units, arm.pulls, arm.memory,
+            self._seeds.rows(index, 1)[0], self._parameters, self._kinds, self._scales, self._ceilings,
         )  # fmt: skip
-        alpha = 1.0 if self._mask_seed is None else paper_mask(self._mask_seed, index)
+        alpha = 1.0 if self._masks is None else 1.0 - self._masks.at(index)
         return self._frames.seal(index, struct.pack("<d", alpha * value))
 
     def pass_by(self, index: int, reply: bytes) -> bytes | None:

@@ -66,10 +66,10 @@ class Keys(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Masks(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """(1) At level `paper` the controller draws the owners' mask and coin seeds."""
+    """(1) At level `paper` the controller draws the keys of the owners' masks and coins."""
 
-    mask_seed: int
-    coin_seed: int
+    masks: bytes
+    coins: bytes
 
 
 class Score(Message, frozen=True, array_like=True, tag=True, gc=False):

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
-from posse.core.random import derive
+from posse.core.random import COIN, MASK, derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import Identity, Secrets, hkdf, verify
+from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets, verify
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
+from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
@@ -52,9 +52,9 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
 class Owner(Participant):
     """One arm, its variables, and a lane to comp through the controller.
 
-    `world_seed` makes a simulation reproducible: coins and tie order derive from it; without it they come from the
-    owners' common secret. `own_draws` seeds this owner's own draws: the world seed in a simulation; without it they
-    come from the owner's secrets, and nobody else knows them.
+    `world_seed` makes a simulation reproducible: coins, tie order and the owner's own draws derive from it. Without it
+    they come from AES-CTR: coins and tie order under the owners' common secret, own draws under a key of the owner's
+    own.
     """
 
     def __init__(
@@ -64,17 +64,16 @@ class Owner(Participant):
         customer: bytes,
         expected: Expected,
         world_seed: int | None,
-        own_draws: int | None = None,
         *,
         secrets: Secrets | None = None,
     ) -> None:
         super().__init__(name, "owner", identity, customer, expected, secrets=secrets)
         self._policy = expected.policy
         self._world_seed = world_seed
-        self._own_draws = own_draws
         self._arm = Arm(0, 0)
         self._lane: StandardLane | PaperLane | None = None
         self._masks: Masks | None = None
+        self._coins: Draws | None = None
         self._keys: tuple[bytes, bytes] | None = None
         self._index = 0
         self._last = 0
@@ -147,8 +146,8 @@ class Owner(Participant):
     def _on_masks(self, message: Masks) -> Sequence[Action]:
         if self._masks is not None or self.manifest.terms.level != "paper":
             raise ProtocolError("mask seeds come once, from the controller, at level 'paper' only.")
-        if not (0 <= message.mask_seed < 1 << 64 and 0 <= message.coin_seed < 1 << 64):
-            raise ProtocolError("mask and coin seeds must be whole numbers below 2^64.")
+        if len(message.masks) != ROOT_BYTES or len(message.coins) != ROOT_BYTES:
+            raise ProtocolError(f"the keys of masks and coins must have {ROOT_BYTES} bytes.")
         self._masks = message
         return self._ready()
 
@@ -171,22 +170,20 @@ class Owner(Participant):
         if self._keys is None or (paper and self._masks is None):
             return False
         k_frame, s_own = self._keys
-        context, draws = self._context(), self._own_draws
-        if draws is None:
-            draws = self._secrets.number(b"samba own draws", context=context)
-        own_key = derive(draws, self._arm.number)
+        context, seed = self._context(), self._world_seed
+        own = None if seed is None else derive(seed, self._arm.number)
+        seeds = OwnSeeds(own, self._secrets.key(b"samba own draws", context=context))
         if paper:
             assert self._masks is not None
             frames, replies = paper_frames(k_frame, self._digest, terms.off, self._arm.owners)
-            mask_seed = None if "mask" in terms.off else self._masks.mask_seed
-            self._lane = PaperLane(self._arm, self._policy, frames, replies, mask_seed, own_key)
+            masks = None if "mask" in terms.off else Draws(MASK, seed, self._masks.masks)
+            self._coins = Draws(COIN, seed, self._masks.coins)
+            self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, seeds)
         else:
-            common = self._world_seed
-            if common is None:
-                common = int.from_bytes(hkdf(s_own, b"posse coins and ties", 8), "little")
             frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
             private = self._secrets.key(b"samba tokens and dither", context=context)
-            self._lane = StandardLane(self._arm, self._policy, frames, s_own, private, common, own_key)
+            coins = CommonDraws(seed, s_own, terms.passes)
+            self._lane = StandardLane(self._arm, self._policy, frames, s_own, private, coins, seeds)
         return True
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
@@ -239,10 +236,10 @@ class Owner(Participant):
         """Whether this pass needs no scores: at level `paper` owners then send nothing."""
         if not self._policy.explores or (self._index + 1) % self._passes:
             return False
-        assert self._masks is not None
-        seed = np.uint64(self._masks.coin_seed)
+        assert self._coins is not None
         step = self._index // self._passes
-        return bool(kernels(self._policy).exploring(seed, step, self._arm.owners, self._policy.parameters()))
+        coin = self._coins.at(step)
+        return bool(kernels(self._policy).exploring(coin, step, self._arm.owners, self._policy.parameters()))
 
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
