@@ -99,6 +99,15 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
 
 
 @elementary
+def mask_all(
+    xs: NDArray[np.int64], common: NDArray[np.uint64], own: NDArray[np.uint64], out: NDArray[np.uint64]
+) -> None:
+    """Write the plaintexts of a block of frames, one a row of `common`."""
+    for j in range(common.shape[0]):
+        mask_into(xs[j], common[j], own[j], out[j])
+
+
+@elementary
 def largest(frames: NDArray[np.uint64]) -> int:
     """Position of the largest masked score among frames of `FRAME_WORDS` words."""
     best = 0

@@ -148,7 +148,8 @@ class Second(_Server):
         k = self.count
         words, dealt = self._open(number, _second_words(k))
         self._words, self._delta, self._z = words, np.frombuffer(dealt, "<u8"), None
-        return (share - words[k : 2 * k]).tobytes(), (_returns(words, k) >> np.uint8(1)) & np.uint8(1)
+        masked: Words = share - words[k : 2 * k]
+        return masked.tobytes(), (_returns(words, k) >> np.uint8(1)) & np.uint8(1)
 
     def shuffle(self, masked: bytes) -> None:
         """Take p(x) - B - A' of the first server."""
@@ -156,6 +157,10 @@ class Second(_Server):
         if self._z is not None or len(masked) != 8 * k:
             raise ProtocolError(f"expected {k} numbers once a pass, got {len(masked)} bytes.")
         self._z = (np.frombuffer(masked, "<u8") + self._words[2 * k : 3 * k])[order(self._words[:k])] + self._delta
+
+    def forget(self) -> None:
+        """Wait for the first server's numbers again: those that came with a question out of range are not taken."""
+        self._z = None
 
     def answer(self, question: Question) -> bytes:
         """Compare the pairs of a question."""
@@ -192,6 +197,7 @@ class First(_Server):
         self._b: Words = np.zeros(0, np.uint64)
         self._flips: Bits = np.zeros(0, np.uint8)
         self._going: Generator[tuple[int, Places], Bits, int] | None = None
+        self._next: tuple[int, Places] | None = None
         self._asked: tuple[Words, Words] | None = None
 
     @property
@@ -211,6 +217,11 @@ class First(_Server):
         """Comparisons that are dealt and not used."""
         return (max(self._corrections, default=-1) + 1) * PAIRS - self.compared
 
+    @property
+    def lacking(self) -> int:
+        """Comparisons that the next question needs and that are not dealt."""
+        return max(0, len(_pairs(*self._next)[0]) - self.left) if self._next is not None else 0
+
     def save_pairs(self) -> dict[int, bytes]:
         """Return what was dealt of comparisons and is not used up."""
         return dict(self._corrections)
@@ -227,33 +238,46 @@ class First(_Server):
         words, dealt = self._open(number, 3 * k)
         self._order, self._b = order(words[:k]), words[2 * k :]
         self._flips = np.unpackbits(np.frombuffer(dealt, np.uint8, offset=8 * k), count=k)
-        self._going = _search(k)
-        masked = (share + np.frombuffer(ahead, "<u8"))[self._order] + np.frombuffer(dealt, "<u8", k) - words[k : 2 * k]
+        self._going, self._next, self._asked = _search(k), None, None
+        permuted: Words = (share + np.frombuffer(ahead, "<u8"))[self._order]
+        masked: Words = permuted + np.frombuffer(dealt, "<u8", k) - words[k : 2 * k]
         return masked.tobytes()
 
-    def ask(self, answer: bytes | None = None) -> Question | int:
-        """Return the next question, given the answer to the last one; or the place of the largest."""
+    def ask(self, answer: bytes | None = None) -> Question | int | None:
+        """Return the next question, given the answer to the last one; the place of the largest; or None, to wait.
+
+        Where fewer comparisons are dealt than are needed it waits: call it again when more are.
+        """
         if self._going is None or (answer is None) != (self._asked is None):
             raise ProtocolError("an answer belongs to a question of the pass that goes on.")
         try:
-            champion, places = next(self._going) if answer is None else self._going.send(self._read(answer))
+            if answer is not None:
+                self._next = self._going.send(self._read(answer))
+            elif self._next is None:
+                self._next = next(self._going)
         except StopIteration as end:
-            self._going = self._asked = None
+            self._going = self._next = None
             return int(end.value)
+        champion, places = self._next
         one, other = _pairs(champion, places)
         if self.left < len(one):
-            raise ReuseError(f"{len(one)} comparisons are asked for and {self.left} are dealt. Wait for the dealer.")
-        hidden = self._b[one] - self._b[other]
+            return None
+        self._next, hidden = None, self._b[one] - self._b[other]
         choices = words_at(self.pads, self.compared, len(one)) & _LOW
         self._asked = hidden, choices
         return Question(champion, places.tobytes(), ((~hidden & _LOW) ^ choices).tobytes())
 
+    def check(self, answer: bytes) -> None:
+        """Raise unless an answer is as long as the last question asks for."""
+        expected = 8 * WORDS * len(self._asked[0]) if self._asked is not None else 0
+        if len(answer) != expected:
+            raise ProtocolError(f"expected an answer of {expected} bytes, got {len(answer)}.")
+
     def _read(self, answer: bytes) -> Bits:
         """Return which of the pairs asked for have the smaller number in front."""
+        self.check(answer)
         assert self._asked is not None
         hidden, choices = self._asked
-        if len(answer) != 8 * WORDS * len(hidden):
-            raise ProtocolError(f"expected {8 * WORDS * len(hidden)} bytes, got {len(answer)}.")
         start, self.compared = self.compared, self.compared + len(hidden)
         self._asked = None
         chosen, bits = np.empty((len(hidden), WORDS), np.uint8), np.empty(len(hidden), np.uint8)

@@ -346,31 +346,33 @@ class Controller(Participant):
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; permutations and seeds derive from the secrets."""
-        unsigned = {CONTROLLER: Consent(CONTROLLER, b"")} if CONTROLLER in self._consents else {}
-        return pack(
-            ControllerSaved(
-                **self._saved(),
-                joins=list(self._joins.values()),
-                consents=list({**self._consents, **unsigned}.values()),
-                proposed=self._proposed,
-                keyed=self._keyed,
-                closed=self._closed,
-                present=list(self._present),
-                index=self._index,
-                frames=self._frames,
-                forwarded=bool(self._permuted),
-                sums=self._sums,
-            )
-        )
+        return pack(ControllerSaved(**self._common()))
 
-    def _restore(self, saved: Mapping[str, Any]) -> None:
-        read = self._loaded(saved, ControllerSaved)
+    def _common(self) -> dict[str, Any]:
+        unsigned = {CONTROLLER: Consent(CONTROLLER, b"")} if CONTROLLER in self._consents else {}
+        return {
+            **self._saved(), "joins": list(self._joins.values()),
+            "consents": list({**self._consents, **unsigned}.values()), "proposed": self._proposed,
+            "keyed": self._keyed, "closed": self._closed, "present": list(self._present), "index": self._index,
+            "frames": self._frames, "forwarded": self._forwarded, "sums": self._sums,
+        }  # fmt: skip
+
+    @property
+    def _forwarded(self) -> bool:
+        return bool(self._permuted)
+
+    def _take_setup(self, read: ControllerSaved) -> None:
+        """Take up what was said before the first step, and whether the sums were asked for."""
         self._joins = {join.name: join for join in read.joins}
         self._consents = {consent.name: consent for consent in read.consents}
         if CONTROLLER in self._consents:
             self._consents[CONTROLLER] = self.consent()
         self._proposed, self._keyed, self._closed = read.proposed, read.keyed, read.closed
         self._present = tuple(read.present)
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, ControllerSaved)
+        self._take_setup(read)
         if self._going:
             self._enter()
             if (

@@ -48,7 +48,7 @@ class Customer(Participant):
         expected: Expected,
         terms: Terms,
         admitted: Mapping[str, bytes],
-        key: PrivateKey,
+        key: PrivateKey | None,
         *,
         secrets: Secrets | None = None,
     ) -> None:
@@ -90,7 +90,7 @@ class Customer(Participant):
                 f"expected {len(expected)} parties, got {len(names)} (missing: {missing}). Give controller and "
                 "customer the same owners."
             )
-        check_members(joins)
+        check_members(joins, self._terms.level)
         for join in joins:
             if join.identity != expected[join.name]:
                 raise ProtocolError(f"'{join.name}' joins with an identity that was not admitted.")
@@ -120,21 +120,24 @@ class Customer(Participant):
         if sorted(message.present) != sorted(self.manifest.owners):
             raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
         self._closed = True
-        return self.to_controller(
-            Close(message.present, self._identity.sign(b"close", close_bytes(message.present, self._digest)))
-        )
+        signed = self._identity.sign(b"close", close_bytes(message.present, self._digest))
+        return self.to_controller(self._asked(Close(message.present, signed)))
+
+    def _asked(self, close: Close) -> Close:
+        """Remember what was asked for."""
+        return close
 
     def _on_end(self, message: End) -> Sequence[Action]:
         """End the run before its budget is spent, with the owners that are left; what the others earned is absent."""
         owners, present = self.manifest.owners, tuple(sorted(set(message.present)))
         if self._closed or not self._going or self.manifest.terms.level == "paper":
-            raise ProtocolError("a run can be ended early once, while it is going on, at level 'standard'.")
+            raise ProtocolError("a run can be ended early once, while it is going on, not at level 'paper'.")
         least = min(3, len(owners))
         if not set(present) <= set(owners) or len(present) < least:
             raise ProtocolError(f"a run ends with at least {least} of its owners, got {', '.join(present) or 'none'}.")
         self._closed, self._early = True, present
         signed = self._identity.sign(b"close", close_bytes(present, self._digest, early=True))
-        return self.to_controller(Close(present, signed, early=True))
+        return self.to_controller(self._asked(Close(present, signed, early=True)))
 
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt, and check the pull count and the range (7)."""
@@ -144,14 +147,17 @@ class Customer(Participant):
         if "paillier" in terms.off:
             plaintext = int.from_bytes(message.ciphertext, "big")
         else:
+            assert self._key is not None
             plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
-        units, self.pulls = plaintext, terms.budget
-        if terms.level != "paper":
-            units, self.pulls = divmod(plaintext % MODULUS, SLOT)
-            if self.pulls > terms.budget or (self._early is None and self.pulls != terms.budget):
-                raise ProtocolError(
-                    f"expected {terms.budget} pulls in the total, got another number: a sum was altered."
-                )
+        if terms.level == "paper":
+            return self._settle(plaintext, terms.budget)
+        return self._settle(*divmod(plaintext % MODULUS, SLOT))
+
+    def _settle(self, units: int, pulls: int) -> Sequence[Action]:
+        """Check the pull count and the range, and know the total."""
+        terms, self.pulls = self.manifest.terms, pulls
+        if self.pulls > terms.budget or (self._early is None and self.pulls != terms.budget):
+            raise ProtocolError(f"expected {terms.budget} pulls in the total, got another number: a sum was altered.")
         if not 0 <= units <= self.pulls * REWARD_ONE:
             raise ProtocolError("the total is outside its range: a sum was altered.")
         self.total = units / REWARD_ONE
@@ -174,15 +180,16 @@ class Customer(Participant):
 
     def save(self) -> dict[str, Any]:
         """Return the whole state."""
-        return pack(
-            CustomerSaved(
-                **self._saved(), closed=self._closed, early=None if self._early is None else list(self._early),
-                pulls=self.pulls, total=self.total,
-            )
-        )  # fmt: skip
+        return pack(CustomerSaved(**self._common()))
+
+    def _common(self) -> dict[str, Any]:
+        early = None if self._early is None else list(self._early)
+        return {**self._saved(), "closed": self._closed, "early": early, "pulls": self.pulls, "total": self.total}
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        read = self._loaded(saved, CustomerSaved)
+        self._take_up(self._loaded(saved, CustomerSaved))
+
+    def _take_up(self, read: CustomerSaved) -> None:
         if self._manifest is not None and self._manifest.terms != self._terms:
             raise JournalError(
                 f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run {self._terms.run}. "

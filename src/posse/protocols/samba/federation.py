@@ -24,7 +24,21 @@ from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.levels import Switches, check_budget, check_level
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.settings import IMPLIED, Samba
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.protocols.samba.setup import (
+    COMP,
+    CONTROLLER,
+    CUSTOMER,
+    DEALER,
+    Expected,
+    Terms,
+    policy_terms,
+    sole,
+)
+from posse.protocols.samba.strict.comp import Comp as StrictComp
+from posse.protocols.samba.strict.controller import StrictController
+from posse.protocols.samba.strict.customer import StrictCustomer
+from posse.protocols.samba.strict.dealer import Dealer
+from posse.protocols.samba.strict.owner import StrictOwner
 from posse.protocols.samba.twin import simulate
 from posse.results.record import Record, Traffic, points_of
 from posse.runtime.memory import MemoryRun
@@ -40,7 +54,7 @@ def prepare(
     switches: Switches | None = None,
     key: PrivateKey | None = None,
 ) -> Callable[[], list[Role]]:
-    """Prepare the roles of a simulated run: one owner an arm, a controller, a comp and a customer.
+    """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
 
     Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
     ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
@@ -49,33 +63,34 @@ def prepare(
     switches = switches or Switches()
     check_level(level, switches, policy)
     check_budget(len(arms), budget)
-    key = key or generate_key()
-    customer = Identity()
-    names = owner_names(len(arms))
-    identities = {name: Identity() for name in (*names, CONTROLLER, COMP)}
-    secrets = {name: Secrets.fresh() for name in (*identities, CUSTOMER)}
-    terms = Terms(
-        run=os.urandom(8).hex(),
-        budget=budget,
-        policy=policy_terms(policy),
-        passes=len(policy.passes()),
-        level=level,
-        off=switches.off,
-        paillier_n=key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big"),
-    )
-    expected = Expected(policy, level, switches)
-    public = {name: identity.public for name, identity in identities.items()}
+    names, n = owner_names(len(arms)), b""
+    if level != "strict":
+        key = key or generate_key()
+        n = key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
+    identities = {name: Identity() for name in (*names, *sole(level))}
+    secrets = {name: Secrets.fresh() for name in identities}
+    expected, customer = Expected(policy, level, switches), identities[CUSTOMER].public
+    terms = Terms(os.urandom(8).hex(), budget, policy_terms(policy), len(policy.passes()), level, switches.off, n)
+    public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
+
+    def mine(name: str) -> tuple[Identity, bytes, Expected]:
+        return identities[name], customer, expected
 
     def roles() -> list[Role]:
-        servers: list[Role] = [
-            Customer(customer, expected, terms, public, key, secrets=secrets[CUSTOMER]),
-            Controller(identities[CONTROLLER], customer.public, expected, names, seed, secrets=secrets[CONTROLLER]),
-            Comp(identities[COMP], customer.public, expected, seed, secrets=secrets[COMP]),
+        if level == "strict":
+            return [
+                StrictCustomer(identities[CUSTOMER], expected, terms, public, secrets=secrets[CUSTOMER]),
+                StrictController(*mine(CONTROLLER), names, secrets=secrets[CONTROLLER]),
+                StrictComp(*mine(COMP), secrets=secrets[COMP]),
+                Dealer(*mine(DEALER), secrets=secrets[DEALER]),
+                *(StrictOwner(name, *mine(name), seed, secrets=secrets[name]) for name in names),
+            ]
+        return [
+            Customer(identities[CUSTOMER], expected, terms, public, key, secrets=secrets[CUSTOMER]),
+            Controller(*mine(CONTROLLER), names, seed, secrets=secrets[CONTROLLER]),
+            Comp(*mine(COMP), seed, secrets=secrets[COMP]),
+            *(Owner(name, *mine(name), seed, secrets=secrets[name]) for name in names),
         ]
-        owners = (
-            Owner(name, identities[name], customer.public, expected, seed, secrets=secrets[name]) for name in names
-        )
-        return [*servers, *owners]
 
     return roles
 

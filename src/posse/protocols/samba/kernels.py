@@ -1,4 +1,4 @@
-"""Compiled kernels of one policy: the plain twin over seeds, and an owner's block of frames.
+"""Compiled kernels of one policy: the plain twin over seeds, and an owner's block of numbers.
 
 The templates below call `score`, `learn`, `explore` and `choose` by name; `kernels` binds these names to a policy's
 functions and compiles. Twin and owner evaluate the same expressions on the same streams, so they compare the same
@@ -22,7 +22,6 @@ from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, unit, words
 from posse.policies.arms.base import Policy
-from posse.privacy.crypto.masks import mask_into
 from posse.problems.arms.rewards import reward
 
 ARGMAX, MATCH, CUSTOM = 0, 1, 2
@@ -82,11 +81,10 @@ def paper_value(value, kind, scale, ceiling):
     return exp((value - ceiling) / scale) if kind == MATCH else value
 
 
-def _frames(
-    t, turn, count, units, pulls, memory, owner, owners, bits, parameters, kinds, scales, coins, keys, common, own,
-    out, memories,
+def _numbers(
+    t, turn, count, units, pulls, memory, owner, owners, bits, parameters, kinds, scales, coins, keys, out, memories
 ):  # fmt: skip
-    """Fill `out` with the plaintexts of the next `count` passes, as if this owner were chosen in none of them.
+    """Fill `out` with the integers x of the next `count` passes, as if this owner were chosen in none of them.
 
     `coins` are rows of `CommonDraws`, `keys` of `OwnSeeds`.
     """
@@ -100,8 +98,7 @@ def _frames(
             value = score(t, turn, total, pulls, memory, keys[j], parameters)
             if kinds[turn] == MATCH:
                 value += scales[turn] * gumbel(uniform(keys[j], GUMBEL, turn, t, 0))
-        x = comparable(bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits)
-        mask_into(x, common[j], own[j], out[j])
+        out[j] = comparable(bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits)
         memory = learn(turn, False, memory, parameters)
         turn += 1
         if turn == passes:
@@ -228,7 +225,7 @@ def _twin(
 class Kernels:
     """The compiled functions of one policy class."""
 
-    frames: Callable[..., None]
+    numbers: Callable[..., None]
     value: Callable[..., float]
     learnt: Callable[..., float]
     exploring: Callable[..., bool]
@@ -268,4 +265,4 @@ def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
         return specialise(template, functions, name=name, keep=ships, parallel=parallel)
 
     functions["largest"], functions["published"] = bind(_largest), bind(_published)
-    return Kernels(bind(_frames), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, parallel=True))
+    return Kernels(bind(_numbers), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, parallel=True))

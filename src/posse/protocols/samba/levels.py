@@ -13,7 +13,7 @@ from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
 
-LEVELS = ("standard", "paper")
+LEVELS = ("standard", "paper", "strict")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
     if level != "paper" and switches.off:
         raise ConfigError(
             f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
+        )
+    if level == "strict" and any(selection.choose is not None for selection in policy.passes()):
+        raise ConfigError(
+            f"policy '{policy.name}' chooses by its own function of all ranks, which nobody sees at level 'strict'. "
+            "Use level 'standard', where comp sees them."
         )
     for selection in policy.passes():
         smallest = (selection.ceiling - selection.floor) / 700

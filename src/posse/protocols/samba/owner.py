@@ -18,7 +18,7 @@ from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets, verify
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.kernels import kernels
-from posse.protocols.samba.lanes import Arm, PaperLane, StandardLane
+from posse.protocols.samba.lanes import AnyLane, Arm, PaperLane, StandardLane
 from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
 from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Participant, ParticipantSaved, paillier_key
 
@@ -71,7 +71,7 @@ class Owner(Participant):
         self._policy = expected.policy
         self._world_seed = world_seed
         self._arm = Arm(0, 0)
-        self._lane: StandardLane | PaperLane | None = None
+        self._lane: AnyLane | None = None
         self._masks: Masks | None = None
         self._coins: Draws | None = None
         self._keys: tuple[bytes, bytes] | None = None
@@ -170,9 +170,9 @@ class Owner(Participant):
         if self._keys is None or (paper and self._masks is None):
             return False
         k_frame, s_own = self._keys
-        context, seed = self._context(), self._world_seed
+        seed = self._world_seed
         own = None if seed is None else derive(seed, self._arm.number)
-        seeds = OwnSeeds(own, self._secrets.key(b"samba own draws", context=context))
+        seeds = OwnSeeds(own, self._secrets.key(b"samba own draws", context=self._context()))
         if paper:
             assert self._masks is not None
             frames, replies = paper_frames(k_frame, self._digest, terms.off, self._arm.owners)
@@ -180,11 +180,13 @@ class Owner(Participant):
             self._coins = Draws(COIN, seed, self._masks.coins)
             self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, seeds)
         else:
-            frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
-            private = self._secrets.key(b"samba tokens and dither", context=context)
-            coins = CommonDraws(seed, s_own, terms.passes)
-            self._lane = StandardLane(self._arm, self._policy, frames, s_own, private, coins, seeds)
+            self._lane = self._make_lane(k_frame, s_own, CommonDraws(seed, s_own, terms.passes), seeds)
         return True
+
+    def _make_lane(self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds) -> AnyLane:
+        frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
+        private = self._secrets.key(b"samba tokens and dither", context=self._context())
+        return StandardLane(self._arm, self._policy, frames, s_own, private, coins, seeds)
 
     # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
 

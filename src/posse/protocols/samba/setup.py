@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -39,7 +39,12 @@ from posse.version import PROTOCOL_VERSION, __version__
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
 """Which method takes which message."""
 
-CONTROLLER, COMP, CUSTOMER = "controller", "comp", "customer"
+CONTROLLER, COMP, CUSTOMER, DEALER = "controller", "comp", "customer", "dealer"
+
+
+def sole(level: str) -> tuple[str, ...]:
+    """Names of the parties that a run of a level has one of; every other party is an owner."""
+    return (CONTROLLER, COMP, CUSTOMER, DEALER) if level == "strict" else (CONTROLLER, COMP, CUSTOMER)
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -113,7 +118,8 @@ class Expected:
         try:
             check_level(terms.level, self.switches, self.policy)
             check_budget(owners, terms.budget)
-            paillier_key(terms.paillier_n)
+            if terms.level != "strict":
+                paillier_key(terms.paillier_n)
         except ConfigError as error:
             raise DisagreementError(f"the manifest's terms are refused: {error.text}") from error
 
@@ -127,7 +133,7 @@ class Member(msgspec.Struct, frozen=True):
     run_key: bytes
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, dict=True):
     """Everything the parties agree on; its digest names the run."""
 
     version: str
@@ -135,26 +141,30 @@ class Manifest(msgspec.Struct, frozen=True):
     terms: Terms
     members: tuple[Member, ...]
 
-    @property
+    @cached_property
     def owners(self) -> tuple[str, ...]:
         """Names of the owners, in the order of the manifest."""
         return tuple(member.name for member in self.members if member.kind == "owner")
+
+    @cached_property
+    def by_name(self) -> dict[str, Member]:
+        """The members by name."""
+        return {member.name: member for member in self.members}
 
     def check_roster(self, customer: bytes) -> None:
         """Raise unless parts follow from names, keys differ, and the customer is the one that is known.
 
         Keys are sealed by part, so a party must not choose its own.
         """
-        check_members(self.members)
         if self.member(CUSTOMER).identity != customer:
             raise ProtocolError("the manifest names another customer.")
 
     def member(self, name: str) -> Member:
         """Return the member of this name."""
-        for member in self.members:
-            if member.name == name:
-                return member
-        raise ProtocolError(f"'{name}' is not in the manifest.")
+        found = self.by_name.get(name)
+        if found is None:
+            raise ProtocolError(f"'{name}' is not in the manifest.")
+        return found
 
 
 def make_manifest(terms: Terms, joins: Sequence[Join]) -> Manifest:
@@ -163,13 +173,28 @@ def make_manifest(terms: Terms, joins: Sequence[Join]) -> Manifest:
     return Manifest(__version__, PROTOCOL_VERSION, terms, members)
 
 
-def check_members(members: Sequence[Member | Join]) -> None:
-    """Raise unless there is one controller, comp and customer, by name, all others are owners, and keys are sound."""
-    names = [member.name for member in members]
-    if len(set(names)) != len(names) or not {CONTROLLER, COMP, CUSTOMER} <= set(names):
-        raise ProtocolError("a roster needs different names, among them controller, comp and customer.")
+@lru_cache(maxsize=4)
+def read_manifest(body: bytes) -> tuple[Manifest, bytes]:
+    """Decode a manifest and return it with its digest; it is public, so the parties of a process share the work."""
+    manifest = decode(Manifest, body)
+    assert isinstance(manifest, Manifest)
+    check_members(manifest.members, manifest.terms.level)
+    return manifest, hashlib.sha256(body).digest()
+
+
+def check_members(members: Sequence[Member | Join], level: str) -> None:
+    """Raise unless there is one controller, comp and customer, by name, all others are owners, and keys are sound.
+
+    At level `strict` there is a dealer, whose identity is nobody else's.
+    """
+    names, alone = [member.name for member in members], sole(level)
+    if len(set(names)) != len(names) or not set(alone) <= set(names):
+        raise ProtocolError(f"a roster needs different names, among them {', '.join(alone)}.")
+    dealers = {member.identity for member in members if member.name == DEALER and level == "strict"}
     for member in members:
-        if member.kind != (member.name if member.name in (CONTROLLER, COMP, CUSTOMER) else "owner"):
+        if member.name != DEALER and member.identity in dealers:
+            raise ProtocolError(f"the dealer has the identity of '{member.name}': it must be a party of its own.")
+        if member.kind != (member.name if member.name in alone else "owner"):
             raise ProtocolError(f"'{member.name}' joins as {member.kind}, which is not its part.")
         if len(member.run_key) != 32 or not any(member.run_key):
             raise ProtocolError(f"the run key of '{member.name}' is not a key.")
@@ -275,8 +300,7 @@ class Participant:
 
     def _accept(self, body: bytes) -> None:
         """Take a manifest that has this party's keys and the terms it was started for."""
-        manifest = decode(Manifest, body)
-        assert isinstance(manifest, Manifest)
+        manifest, digest = read_manifest(body)
         if manifest.protocol_version != PROTOCOL_VERSION:
             raise ProtocolError(
                 f"the manifest is of protocol version {manifest.protocol_version} (posse {manifest.version}), this is "
@@ -288,7 +312,7 @@ class Participant:
         manifest.check_roster(self._customer)
         self._expected.check(manifest.terms, len(manifest.owners))
         self._manifest, self._signed = manifest, body
-        self._digest = hashlib.sha256(body).digest()
+        self._digest = digest
 
     def go(self, message: Go) -> None:
         """Take the customer's word that everyone signed the same manifest."""
@@ -313,6 +337,23 @@ class Participant:
         commitments = commitment(k_frame, b"frame" + self._digest), commitment(s_own, b"own" + self._digest)
         signed = self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments))
         return Keys(sealed, *commitments, signed)
+
+    def make_keyring(self) -> tuple[Keys, ...]:
+        """Draw a tag key and s_own, and seal them: both to every owner, the tag key to the customer; each signed."""
+        tag, s_own = self.own_keys()
+        commitments = commitment(tag, b"frame" + self._digest), commitment(s_own, b"own" + self._digest)
+        made = []
+        for name in (*self.manifest.owners, CUSTOMER):
+            secret = tag if name == CUSTOMER else tag + s_own
+            sealed = {name: seal_to(self.manifest.member(name).run_key, secret, self._info(name))}
+            made.append(
+                Keys(sealed, *commitments, self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments)))
+            )
+        return tuple(made)
+
+    def info(self, purpose: str, name: str) -> bytes:
+        """What a sealed secret is bound to: what it is for, from or for whom, and the run."""
+        return msgspec.msgpack.encode(("posse samba strict", purpose, name, self._digest))
 
     def open_keys(self, message: Keys) -> tuple[bytes, bytes]:
         """Open what the first owner sealed for this party: k_frame, and s_own (empty for comp)."""

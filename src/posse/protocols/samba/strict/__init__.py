@@ -1,0 +1,1 @@
+"""Level `strict` of Samba: two servers that compute on shares, and a dealer of randomness."""

@@ -1,0 +1,281 @@
+"""Comp of level `strict`: it holds one share of every score, answers comparisons, and sees a random place a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posse.core.errors import ProtocolError
+from posse.core.roles import Action, Message
+from posse.core.snapshots import Count, pack
+from posse.privacy.crypto.frames import Frames
+from posse.privacy.crypto.keys import Identity, Secrets, seal_to, verify
+from posse.privacy.crypto.pairwise import present_digest
+from posse.privacy.crypto.streams import Words as WordRows
+from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.shuffle import Question, Second
+from posse.protocols.samba.messages import Close, Go, Offer
+from posse.protocols.samba.owner import close_bytes
+from posse.protocols.samba.setup import (
+    COMP,
+    CONTROLLER,
+    CUSTOMER,
+    DEALER,
+    Expected,
+    Handlers,
+    Participant,
+    ParticipantSaved,
+)
+from posse.protocols.samba.strict import sums
+from posse.protocols.samba.strict.dealer import frames_for_comp
+from posse.protocols.samba.strict.messages import (
+    Ahead,
+    Compare,
+    Compared,
+    Found,
+    Placed,
+    Relayed,
+    Seeds,
+    Share,
+    Shuffled,
+    Streams,
+)
+
+BLOCK = 64
+"""Passes whose pads are expanded together."""
+
+
+def pads(stream: bytes, rows: int = 256) -> WordRows:
+    """Return an owner's pads: two words a pass, one for its score and one for the reply."""
+    return WordRows(stream, b"posse strict pads", 2, rows)
+
+
+class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of comp: where it was before the pass that goes on, and what the controller asked since."""
+
+    seed: bytes
+    streams: list[bytes]
+    index: Count
+    compared: Count
+    dealt: dict[int, bytes]
+    asked: list[Shuffled | Compare]
+    found: Found | None
+    """The last question of the pass before, with its answer, where nothing was asked since."""
+    placed: Placed | None
+    closed: list[str] | None
+
+
+class Comp(Participant):
+    """Begins every pass ahead of its scores; answers each question once.
+
+    The same question again gets the same bytes, any other for its place is refused: two sets of numbers never meet one
+    piece of randomness.
+    """
+
+    def __init__(
+        self, identity: Identity, customer: bytes, expected: Expected, *, secrets: Secrets | None = None
+    ) -> None:
+        super().__init__(COMP, "comp", identity, customer, expected, secrets=secrets)
+        self._seed = b""
+        self._streams: list[bytes] = []
+        self._pads_of: list[WordRows] = []
+        self._second: Second | None = None
+        self._frames: Frames | None = None
+        self._block: Words = np.zeros((0, 2, 0), np.uint64)
+        self._block_start = -1
+        self._index = self._start = self._last = 0
+        self._ahead = False
+        """Whether the pass `index` is begun."""
+        self._mark = 0
+        """Comparisons before the pass that goes on."""
+        self._asked: list[Shuffled | Compare] = []
+        self._answered: tuple[Shuffled | Compare | Found, Compared | Placed] | None = None
+        self._closed: tuple[str, ...] | None = None
+        self._handlers: Handlers = {
+            Offer: self._on_offer, Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
+            Relayed: self._on_relayed, Shuffled: self._on_question, Compare: self._on_question,
+            Found: self._on_question, Close: self._on_close,
+        }  # fmt: skip
+
+    def start(self) -> Sequence[Action]:
+        """Join the run."""
+        return self.to_controller(self.join())
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)
+
+    # Setup ------------------------------------------------------------------------------------------------------------
+
+    def _on_offer(self, offer: Offer) -> Sequence[Action]:
+        return self.to_controller(self.consider(offer))
+
+    def _on_go(self, message: Go) -> Sequence[Action]:
+        self.go(message)
+        self._enter()
+        return ()
+
+    def _enter(self) -> None:
+        terms = self.manifest.terms
+        self._index = self._start = (len(self.manifest.owners) + 1) * terms.passes
+        self._last = (terms.budget + 1) * terms.passes - 1
+
+    def _on_seeds(self, message: Seeds) -> Sequence[Action]:
+        if not self._going or self._seed:
+            raise ProtocolError("the dealer's seed comes once, after the start.")
+        info = self.info("seed", COMP)
+        verify(self.manifest.member(DEALER).identity, b"seed", info + message.sealed, message.signature)
+        self._seed = self._run_key.open(message.sealed, info)
+        return self._ready()
+
+    def _on_streams(self, message: Streams) -> Sequence[Action]:
+        owners = self.manifest.owners
+        if not self._going or self._streams or len(message.streams) != len(owners):
+            raise ProtocolError(f"the stream keys of {len(owners)} owners come once, after the start.")
+        found = []
+        for owner, stream in zip(owners, message.streams, strict=True):
+            info = self.info("stream", owner)
+            verify(self.manifest.member(owner).identity, b"stream", info + stream.sealed, stream.signature)
+            found.append(self._run_key.open(stream.sealed, info))
+            if len(found[-1]) != 40:
+                raise ProtocolError(f"the stream key of '{owner}' has the wrong length.")
+        if len(set(found)) != len(found):
+            raise ProtocolError("two owners have the same stream key.")
+        self._streams = found
+        return self._ready()
+
+    def _ready(self) -> Sequence[Action]:
+        if self._seed and self._streams and self._second is None:
+            own = self._secrets.key(b"samba strict labels", context=self._context())
+            self._second = Second(len(self._streams), self._seed, own)
+            self._frames = frames_for_comp(self._seed, self._digest)
+            self._pads_of = [pads(stream, BLOCK) for stream in self._streams]
+        return ()
+
+    def _on_relayed(self, message: Relayed) -> Sequence[Action]:
+        if self._second is None or self._frames is None:
+            raise ProtocolError("nothing is dealt before the seeds.")
+        self._second.deal(message.chunk, self._frames.open(message.chunk, message.sealed))
+        if self._ahead or self._index > self._start:
+            return ()
+        return self.to_controller(self._begin())
+
+    # Passes -----------------------------------------------------------------------------------------------------------
+
+    def _pads(self, index: int) -> Words:
+        """Return both pads of every owner in a pass."""
+        start = index - index % BLOCK
+        if start != self._block_start:
+            drawn = np.stack([each.rows(start, BLOCK) for each in self._pads_of])
+            self._block = np.ascontiguousarray(drawn.transpose(1, 2, 0))
+            self._block_start = start
+        return self._block[index - start]
+
+    def _begin(self) -> Ahead:
+        """Begin the pass `index` ahead of its scores."""
+        assert self._second is not None
+        self._mark, self._asked, self._ahead = self._second.compared, [], True
+        scores, replies = self._pads(self._index)
+        share, bits = self._second.ahead(self._index - self._start, scores)
+        return Ahead(self._index, share, (replies ^ bits).tobytes())
+
+    def _on_question(self, message: Shuffled | Compare | Found) -> Sequence[Action]:
+        if self._answered is not None and message == self._answered[0]:
+            return self.to_controller(self._answered[1])
+        if not self._ahead or message.index != self._index or isinstance(message, Shuffled) != (not self._asked):
+            raise ProtocolError(f"pass {message.index} is answered, or is asked about out of turn.")
+        answer = self._placed(message) if isinstance(message, Found) else self._compared(message)
+        self._answered = message, answer
+        return self.to_controller(answer)
+
+    def _compared(self, message: Shuffled | Compare) -> Compared:
+        second = self._second
+        assert second is not None
+        if isinstance(message, Shuffled):
+            second.shuffle(message.masked)
+        try:
+            answer = second.answer(Question(message.champion, message.places, message.shifts))
+        except ProtocolError:
+            if isinstance(message, Shuffled):
+                second.forget()
+            raise
+        self._asked.append(message)
+        return Compared(message.index, answer)
+
+    def _placed(self, message: Found) -> Placed:
+        """End a pass, and begin the next ahead of its scores."""
+        second, more = self._second, self._index < self._last
+        assert second is not None
+        if more and not second.has(self._index + 1 - self._start):
+            raise ProtocolError("the dealer's chunk of the next pass comes before this one ends.")
+        bits = second.place(message.place)
+        self._index, self._ahead, self._mark, self._asked = self._index + 1, False, second.compared, []
+        return Placed(message.index, bits, self._begin() if more else None)
+
+    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+
+    def _on_close(self, message: Close) -> Sequence[Action]:
+        """Send the customer its share of the sum of a set, one set a run."""
+        signed = close_bytes(message.present, self._digest, early=message.early)
+        verify(self._customer, b"close", signed, message.signature)
+        present, owners = tuple(sorted(set(message.present))), self.manifest.owners
+        if not (self._index > self._last or (message.early and self._streams)) or not set(present) <= set(owners):
+            raise ProtocolError("the sums are asked for once, of owners of this run, after the budget is spent.")
+        if len(present) < min(3, len(owners)) or self._closed not in (None, present):
+            raise ProtocolError("comp answers for one set of owners a run, of at least three.")
+        self._closed, self._ahead = present, False
+        digest = present_digest(present, self._digest)
+        pads = (
+            sums.pad(stream, digest) for owner, stream in zip(owners, self._streams, strict=True) if owner in present
+        )
+        info = self.info("sum", COMP) + digest
+        sealed = seal_to(self.manifest.member(CUSTOMER).run_key, sums.encode(sums.added(pads)), info)
+        return self.to_controller(Share(sealed, self._identity.sign(b"sum", info + sealed)))
+
+    @property
+    def finished(self) -> bool:
+        """Whether its share of the sum is sent."""
+        return self._closed is not None
+
+    def state(self) -> dict[str, object]:
+        """What comp's operator may see: how far the run is."""
+        return self.progress(self._index)
+
+    # Saving -----------------------------------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        """Return where it was before the pass that goes on, and what was asked since."""
+        dealt = {} if self._second is None else self._second.save()[2]
+        question, answer = self._answered or (None, None)
+        found, placed = (question, answer) if isinstance(question, Found) else (None, None)
+        return pack(
+            CompSaved(
+                **self._saved(), seed=self._seed, streams=self._streams, index=self._index, compared=self._mark,
+                dealt=dealt, asked=self._asked, found=found, placed=placed,
+                closed=None if self._closed is None else list(self._closed),
+            )
+        )  # fmt: skip
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        read = self._loaded(saved, CompSaved)
+        if self._going:
+            self._enter()
+        if not self._index <= read.index <= self._last + 1:
+            raise ProtocolError("it stands outside the run.")
+        self._seed, self._streams, self._index, self._mark = read.seed, list(read.streams), read.index, read.compared
+        self._closed = None if read.closed is None else tuple(read.closed)
+        self._ready()
+        if self._second is None:
+            return
+        self._second.load(self._index - self._start - 1, read.compared, read.dealt)
+        if self._second.has(self._index - self._start) and self._index <= self._last and self._closed is None:
+            self._begin()
+            for question in read.asked:
+                self._on_question(question)
+        if read.found is not None and read.placed is not None:
+            self._answered = read.found, read.placed
