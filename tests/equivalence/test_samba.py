@@ -24,7 +24,7 @@ CHANGED: dict[str, dict[str, float]] = {
 }  # fmt: skip
 """Parameters other than the defaults."""
 POLICIES: tuple[Policy, ...] = tuple(kind(**CHANGED.get(name, {})) for name, kind in REGISTERED.items())
-LEVELS = ("standard", "paper")
+LEVELS = ("strict", "standard", "paper")
 DATA = ("movielens", "jester")
 
 

@@ -29,6 +29,22 @@ from posse.protocols.samba.messages import (
     Total,
 )  # fmt: skip
 from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.strict.comp import Comp as StrictComp
+from posse.protocols.samba.strict.controller import StrictController
+from posse.protocols.samba.strict.customer import StrictCustomer
+from posse.protocols.samba.strict.dealer import Dealer
+from posse.protocols.samba.strict.messages import (
+    Dealing,
+    Dealt,
+    Keyring,
+    Relayed,
+    Seeds,
+    Share,
+    Shares,
+    Stream,
+    Streams,
+)  # fmt: skip
+from posse.protocols.samba.strict.owner import StrictOwner
 
 
 class Input(NamedTuple):
@@ -126,6 +142,14 @@ def packed(saved: dict[str, Any]) -> dict[str, Any]:
 def samba_anew(role: Any) -> Any:
     """Make a role of Samba with the arguments another one was made with."""
     secrets, common = Secrets(role._secrets.export()), (role._identity, role._customer, role._expected)
+    if isinstance(role, StrictOwner):
+        return StrictOwner(role.name, *common, role._world_seed, secrets=secrets, epoch=role._epoch)
+    if isinstance(role, StrictController):
+        return StrictController(*common, role._owners, secrets=secrets)
+    if isinstance(role, StrictComp | Dealer):
+        return type(role)(*common, secrets=secrets)
+    if isinstance(role, StrictCustomer):
+        return StrictCustomer(role._identity, role._expected, role._terms, role._admitted, secrets=secrets)
     if isinstance(role, Owner):
         return Owner(role.name, *common, role._world_seed, secrets=secrets)
     if isinstance(role, Controller):
@@ -147,6 +171,24 @@ def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
         if isinstance(message, Keys):  # the commitments bind to the keys
             sizes = {name: len(sealed) for name, sealed in message.sealed.items()}
             return sizes, message.frame_commitment, message.own_commitment
+        if isinstance(message, Keyring):
+            return [opened(role, keys) for keys in message.keys]
+        if isinstance(message, Dealing):
+            return len(message.controller.sealed), len(message.comp.sealed)
+        if isinstance(message, (Stream, Seeds, Share)):
+            return len(message.sealed)
+        if isinstance(message, Streams):
+            return [len(stream.sealed) for stream in message.streams]
+        if isinstance(message, Dealt):
+            return message.chunk, message.controller, role._frames.open(message.chunk, message.comp)
+        if isinstance(message, Relayed):
+            return message.chunk, len(message.sealed)
+        if isinstance(message, Shares):
+            return message.controller, len(message.comp.sealed)
+        if isinstance(message, Sum) and isinstance(role, StrictOwner):
+            return message
+        if isinstance(message, Score) and isinstance(role, StrictOwner):
+            return message
         if isinstance(message, Score):
             return message.index, role._lane._frames.open(message.index, message.frame)
         if isinstance(message, Choice) and role._paper:

@@ -13,7 +13,7 @@ from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
 
-LEVELS = ("standard", "paper", "strict")
+LEVELS = ("strict", "standard", "paper")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,14 @@ def check_budget(arms: int, budget: int) -> None:
 
 
 PROTECTS = {
+    "strict": (
+        "The controller holds one share of every score and sees a random order; it learns neither scores, order, ties, "
+        "exploring steps nor who was chosen.",
+        "Comp holds the other share and sees a random place; it learns no more than the controller.",
+        "The dealer hands out randomness and learns the number of owners, passes and comparisons, and the pace.",
+        "An owner sees its own arm, and neither other scores nor the total.",
+        "The customer learns the total and the number of pulls; with the controller or with comp still only these.",
+    ),
     "standard": (
         "The controller sees sealed frames of one size and reply tokens; it learns neither scores nor who was chosen.",
         "Comp sees scores behind a fresh scale, shift and dither, in an order it cannot link to owners by the message.",
@@ -85,12 +93,25 @@ _SCALED = (
     "it can follow arms over time and estimate their sums and the total reward."
 )
 
+_TIMING = "Timing can name the pulled arm: the chosen owner answers later because it pulls."
 _ALWAYS = (
     "The total is not authenticated against the controller, which can replace it by another of the right pull count; "
     "and a customer that puts owners of its own into the roster can read the sums and scores of the others.",
-    "Timing can name the pulled arm: the chosen owner answers later because it pulls.",
+    _TIMING,
     "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
 )
+
+_STRICT = (
+    "Any two of controller, comp and dealer together learn every score, every sum and who is pulled.",
+    "All parties are assumed to follow the protocol (honest but curious). A server that does not can flip the bit that "
+    "an owner opens, so that none or two pull, and can see by what follows whether that owner was to pull; with an "
+    "owner's help it can compare a score of its choice with the largest of the others.",
+    "A server with an owner's help can replace the total: the tag on it protects against a server alone.",
+    "A customer that puts owners of its own into the roster knows the coins, and what is left of the total.",
+    "The dealer learns the pace of the run, and each server how many comparisons every pass took, which is random.",
+)
+
+ONE_PROCESS = "All roles ran in one process: there is no separation of roles, and whoever runs it sees everything."
 
 _OFF = {
     "paillier": "Paillier is OFF: the controller reads every owner's sum and the total.",
@@ -119,6 +140,9 @@ def learns(level: str, switches: Switches) -> tuple[str, ...]:
 def leaks(level: str, switches: Switches, owners: int, policy: Policy) -> tuple[str, ...]:
     """What is not protected, one sentence each; only what holds for these switches and this policy."""
     out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
+    known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
+    if level == "strict":
+        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", _TIMING)
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
         out.append(_SCALED)
@@ -129,7 +153,6 @@ def leaks(level: str, switches: Switches, owners: int, policy: Policy) -> tuple[
     together = "Comp with any one owner learns"
     if switches.aes:
         together = "The controller with comp or with any one owner, and comp with any one owner, learn"
-    known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
     out += [
         "With rewards from few values comp sees many ties.",
         f"{together} every score and who is pulled.",

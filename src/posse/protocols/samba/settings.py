@@ -15,7 +15,7 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
-from posse.protocols.samba.levels import Switches, check_budget, check_level, leaks, learns
+from posse.protocols.samba.levels import ONE_PROCESS, Switches, check_budget, check_level, leaks, learns
 from posse.results import words
 from posse.results.values import JSON
 
@@ -45,10 +45,10 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
-    level: Literal["standard", "paper"] = "standard"
-    """Level of protection: 'standard', or 'paper' as published."""
+    level: Literal["strict", "standard", "paper"] = "standard"
+    """Level of protection: 'strict' (servers learn nothing), 'standard', or 'paper' as published."""
     path: Literal["roles", "plain"] = "roles"
-    """roles: owners, controller, comp and customer exchange messages; plain: the twin, in which one party sees all."""
+    """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin: one party sees all."""
     aes: bool = True
     """AES-GCM on what owners send (can be off at level paper only)."""
     paillier: bool = True
@@ -92,13 +92,14 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def leaks(self) -> tuple[str, ...]:
         """What is not protected, one sentence each."""
         setup = self.load()
-        return leaks(self.level, setup.switches, len(setup.arms), setup.policy)
+        found = leaks(self.level, setup.switches, len(setup.arms), setup.policy)
+        return (*found, ONE_PROCESS) if self.level == "strict" else found
 
     @property
     def protection(self) -> str:
         """The level in a few words: with the protections that are off, or whose twin a plain run is."""
         if self.path == "plain":
-            return "plain" if self.level == "standard" else f"plain, twin of {self.level}"
+            return f"plain, twin of {self.level}" if self.level == "paper" else "plain"
         off = self.switches.off
         return f"{self.level}, {words.listed(off)} off" if off else self.level
 

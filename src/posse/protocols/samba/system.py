@@ -39,6 +39,7 @@ class SambaSystem(System):
         RoleKind("owner", "data owner", ("#2563eb", "#7aa2ff"), "one arm, its rewards and its own draws", (0.15, 0.5)),
         RoleKind("controller", "controller", ("#d97706", "#f5b041"), "sealed scores; permutes them", (0.5, 0.3), True),
         RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "masked scores in a fresh order; selects", (0.5, 0.75), True),
+        RoleKind("dealer", "dealer", ("#64748b", "#a3b0c2"), "randomness for both servers (strict)", (0.62, 0.1), True),
         RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5), True),
     )
     levels = tuple(
@@ -49,6 +50,7 @@ class SambaSystem(System):
             lambda settings: settings.leaks(),
         )
         for name, summary in (
+            ("strict", "scores shared between two servers, which compare them in a random order; a dealer"),
             ("standard", "sealed frames, a fresh scale, shift and dither a pass, pairwise masks on the sums"),
             ("paper", "the protocol as published"),
         )

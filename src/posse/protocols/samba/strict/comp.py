@@ -43,6 +43,8 @@ from posse.protocols.samba.strict.messages import (
     Streams,
 )
 
+STREAM_BYTES = 40
+"""Of an owner's stream key with the number of its start."""
 BLOCK = 64
 """Passes whose pads are expanded together."""
 
@@ -130,7 +132,10 @@ class Comp(Participant):
             raise ProtocolError("the dealer's seed comes once, after the start.")
         info = self.info("seed", COMP)
         verify(self.manifest.member(DEALER).identity, b"seed", info + message.sealed, message.signature)
-        self._seed = self._run_key.open(message.sealed, info)
+        seed = self._run_key.open(message.sealed, info)
+        if len(seed) != 32:
+            raise ProtocolError("the dealer's seed has the wrong length.")
+        self._seed = seed
         return self._ready()
 
     def _on_streams(self, message: Streams) -> Sequence[Action]:
@@ -142,7 +147,7 @@ class Comp(Participant):
             info = self.info("stream", owner)
             verify(self.manifest.member(owner).identity, b"stream", info + stream.sealed, stream.signature)
             found.append(self._run_key.open(stream.sealed, info))
-            if len(found[-1]) != 40:
+            if len(found[-1]) != STREAM_BYTES:
                 raise ProtocolError(f"the stream key of '{owner}' has the wrong length.")
         if len(set(found)) != len(found):
             raise ProtocolError("two owners have the same stream key.")
@@ -267,6 +272,8 @@ class Comp(Participant):
             self._enter()
         if not self._index <= read.index <= self._last + 1:
             raise ProtocolError("it stands outside the run.")
+        if {len(stream) for stream in read.streams} - {STREAM_BYTES} or len(read.seed) not in (0, 32):
+            raise ProtocolError("its keys have the wrong length.")
         self._seed, self._streams, self._index, self._mark = read.seed, list(read.streams), read.index, read.compared
         self._closed = None if read.closed is None else tuple(read.closed)
         self._ready()

@@ -208,7 +208,7 @@ class StrictController(Controller):
         if first is None or self._begun or self._awaited or self._ahead is None or self._index > self._last:
             return ()
         following = self._chunk(number + 1)
-        if not first.has(number) or (following and not first.has(number + 1)):
+        if not first.has(number) or not first.has(min(number + 1, self._last - self._start)):
             return ()
         self._mark = (*first.save(), first.save_pairs())
         relayed = [(CONTROLLER, COMP, Relayed(following, self._kept.pop(following)))] if following in self._kept else []
@@ -351,7 +351,8 @@ class StrictController(Controller):
         self._take_setup(read)
         if self._going:
             self._enter_strict()
-            if not self._index <= read.index <= self._last + 1:
+            inside = self._index <= read.index <= self._last + 1
+            if not inside or not set(read.frames) | set(read.sums) <= self._awaited:
                 raise ProtocolError("it stands outside the run.")
         elif read.index or read.frames or read.sums or read.forwarded:
             raise ProtocolError("it is in a step before the start.")
