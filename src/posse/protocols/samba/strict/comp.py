@@ -179,7 +179,8 @@ class Comp(Participant):
             drawn = np.stack([each.rows(start, BLOCK) for each in self._pads_of])
             self._block = np.ascontiguousarray(drawn.transpose(1, 2, 0))
             self._block_start = start
-        return self._block[index - start]
+        both: Words = self._block[index - start]
+        return both
 
     def _begin(self) -> Ahead:
         """Begin the pass `index` ahead of its scores."""
@@ -257,7 +258,8 @@ class Comp(Participant):
         """Return where it was before the pass that goes on, and what was asked since."""
         dealt = {} if self._second is None else self._second.save()[2]
         question, answer = self._answered or (None, None)
-        found, placed = (question, answer) if isinstance(question, Found) else (None, None)
+        found = question if isinstance(question, Found) else None
+        placed = answer if isinstance(answer, Placed) else None
         return pack(
             CompSaved(
                 **self._saved(), seed=self._seed, streams=self._streams, index=self._index, compared=self._mark,
