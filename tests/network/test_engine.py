@@ -101,6 +101,34 @@ def test_an_answer_that_the_role_refuses_leaves_the_ask_open(tmp_path):
     assert engine.role.total == 5
 
 
+def test_what_comes_before_the_role_starts_is_held_until_then(tmp_path):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    assert not engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    with pytest.raises(ProtocolError, match="the run has not begun"):
+        engine.instruct(Work(0))
+    assert not engine.asks
+    engine.begin()
+    assert list(engine.asks) == [1]
+    assert engine.links["hub"].received == 1
+
+
+def test_terms_bind_a_journal_from_the_first_input_on(tmp_path):
+    def life(rounds, *inputs):
+        engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r", terms={"rounds": rounds})
+        engine.begin()
+        for number, message in enumerate(inputs, 1):
+            engine.receive("hub", number, msgspec.msgpack.encode(message))
+        engine.commit()
+        engine.close()
+        return engine
+
+    assert not life("100").bound
+    assert life("200", Work(0)).bound
+    assert life("200").links["hub"].received == 1
+    with pytest.raises(JournalError, match="rounds is 200 when it agreed and 100 in its file now"):
+        life("100")
+
+
 def test_a_journal_set_back_is_noticed():
     world = network(1)
     world.run({})
@@ -114,6 +142,7 @@ def test_a_journal_set_back_is_noticed():
 def test_a_journal_of_another_party_or_run_is_refused(tmp_path, snapshot):
     engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
     engine.begin()
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
     engine.commit()
     if snapshot:
         engine.checkpoint()

@@ -125,7 +125,7 @@ class Fuzz:
 
     def _cross_run(self):
         return pack(hello(self.link.durable_there, **self.rng.choice((
-            {"run": "trial-2"}, {"name": "clinic-2"}, {"protocol": "dp-combinatorial"}, {"wire": 2}, {"run": ""},
+            {"run": "trial-2"}, {"name": "clinic-2"}, {"protocol": "dp-combinatorial"}, {"wire": 9}, {"run": ""},
             {"protocol_version": PROTOCOL_VERSION + 1},
         ))))  # fmt: skip
 

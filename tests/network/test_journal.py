@@ -16,7 +16,7 @@ from posse.runtime.journal import Journal
 from posse.runtime.network import engine
 from posse.runtime.network.engine import Engine
 from tests.network.disks import FailingDisk
-from tests.network.toy_roles import WORDS, Hub
+from tests.network.toy_roles import WORDS, Done, Hub
 
 RECORDS = [b"", b"one", b"x" * 1000, bytes(range(256))]
 
@@ -144,22 +144,23 @@ def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(tmp_path, kind
     assert found in (safe, [*safe, number])  # what was being written when it failed may be there
 
 
-def old_journal(folder, *, snapshot):
-    """What the first format wrote: run and party in words, and snapshots of eight parts."""
-    journal = Journal(folder)
+def old_journal(folder, format_, *, snapshot):
+    """What earlier formats wrote: the first had run and party in words, the second no terms."""
+    journal, encode, whose = Journal(folder), msgspec.msgpack.encode, [2, 2, "r", "hub", ""]
+    links = {"a": [1, 0, 0, [b"x"]]} if format_ == 1 else {"a": [1, 0, 0, [b"x"], 1, 0]}
     if snapshot:
-        journal.checkpoint(
-            msgspec.msgpack.encode([1, "r", "hub", {"a": [1, 0, 0, [b"x"]]}, {}, 0, {"history": []}, []])
-        )
+        head = [1, "r", "hub"] if format_ == 1 else [whose]
+        journal.checkpoint(encode([*head, links, {}, 0, {"history": []}, [], *([0.0] * (format_ - 1))]))
     else:
-        journal.append(msgspec.msgpack.encode((0, "hub", 0, b"r")))
+        journal.append(encode((0, "hub", 0, b"r" if format_ == 1 else encode(whose))))
         journal.write()
     journal.close()
 
 
+@pytest.mark.parametrize("format_", [1, 2])
 @pytest.mark.parametrize("snapshot", [False, True])
-def test_a_journal_of_the_version_before_is_refused_in_one_line(tmp_path, snapshot):
-    old_journal(tmp_path, snapshot=snapshot)
+def test_a_journal_of_the_version_before_is_refused_in_one_line(tmp_path, format_, snapshot):
+    old_journal(tmp_path, format_, snapshot=snapshot)
     with pytest.raises(JournalError, match=r"was begun by another version of Posse.*Finish the run with the version"):
         Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
 
@@ -170,6 +171,7 @@ def test_a_journal_of_another_protocol_version_is_refused(tmp_path, monkeypatch,
         before.setattr(engine, "PROTOCOL_VERSION", 1)
         begun = Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
         begun.begin()
+        begun.receive("a", 1, msgspec.msgpack.encode(Done(0, 5)))
         begun.commit()
         if snapshot:
             begun.checkpoint()

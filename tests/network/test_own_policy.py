@@ -11,12 +11,13 @@ import textwrap
 
 import pytest
 
-from posse.core.errors import DisagreementError, PosseError, ProtocolError
+from posse.core.errors import DisagreementError, PosseError
 from posse.policies.arms.registry import policy
 from posse.policies.arms.ucb import UCB
 from posse.protocols.registry import run
+from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.setup import policy_difference, policy_terms
+from posse.protocols.samba.setup import Expected, Terms
 from tests.network.federations import free_port, laid_out, opened, run_all
 from tests.network.test_disagreement import all_stop, edit
 
@@ -80,8 +81,7 @@ def test_who_edits_it_is_refused_and_everyone_reads_why(tmp_path, modules):
     edit(tmp_path / "own-clinic-2" / "edited_clinic_2.py", "1.0 / pulls", "2.0 / pulls")
     for name, end in asyncio.run(all_stop(paths)).items():
         assert isinstance(end, DisagreementError), name
-        assert "policy 'hopeful' from source" in str(end)
-        assert ("'clinic-2' says: " in str(end)) == (name != "clinic-2")
+        assert "the files of 'clinic-2' and 'controller' differ: policy.digest is" in str(end)
 
 
 def test_nobody_imports_what_another_names(tmp_path, modules):
@@ -142,6 +142,6 @@ def test_a_policy_that_is_not_there_is_one_line(tmp_path, modules):
 
 
 @pytest.mark.parametrize("sent", ["", "[]", "5", '["ucb", []]', '[{"name": "ucb"}, []]', '[{"name": 1}]', "[[]]"])
-def test_terms_that_do_not_decode_are_refused(sent):
-    with pytest.raises(ProtocolError, match="does not decode"):
-        policy_difference(sent, policy_terms(UCB()))
+def test_a_manifest_whose_policy_does_not_decode_is_refused(sent):
+    with pytest.raises(DisagreementError, match="the manifest is for other terms than this party was started for: "):
+        Expected(UCB(), "standard", Switches()).check(Terms("r", 40, sent, 1, "standard", (), b""), 3)

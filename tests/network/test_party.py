@@ -125,6 +125,8 @@ def test_a_bug_in_a_role_stops_the_party_with_its_traceback(tmp_path):
         running = asyncio.create_task(party.run())
         await asyncio.sleep(0.01)
         connection, transport = greeted(party)
+        while not party.engine.started:
+            await asyncio.sleep(0)
         connection.data_received(pack(Data(1, 0, encoded(Done(0, 5)))))
         assert transport.closed
         try:

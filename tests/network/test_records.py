@@ -7,11 +7,13 @@ import json
 
 import pytest
 
+from posse.core.errors import DisagreementError
 from posse.protocols import parties
 from posse.protocols.parties import RECORD, deployed, parties_of, run_and_record, run_id
 from posse.results.store import Store
 from posse.runtime.network.deployment import open_place
 from tests.network.federations import laid_out
+from tests.network.test_disagreement import edit
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,23 @@ def run_all(paths):
         return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 60)
 
     return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks
+
+
+def test_a_run_that_fails_at_the_start_and_then_goes_on_has_one_record_a_party(tmp_path):
+    paths = laid_out(tmp_path, budget=40)
+    edit(tmp_path / "clinic-2.toml", 'policy = "ucb"', 'policy = "thompson"')
+    ends, remarks = run_all(paths)
+    assert {type(end) for end in ends.values()} == {DisagreementError}
+    before = {row.party: row.id for row in Store().list()}
+    assert len(before) == len(paths)
+    assert {row.status for row in Store().list()} == {"failed"}
+    edit(tmp_path / "clinic-2.toml", 'policy = "thompson"', 'policy = "ucb"')
+    ends, more = run_all(paths)
+    assert {row.party: row.id for row in Store().list()} == before
+    assert {row.status for row in Store().list()} == {"finished"}
+    assert ends["customer"]["pulls"] == 40
+    assert not remarks
+    assert not more
 
 
 def test_records_of_one_run_belong_together_and_those_of_another_of_its_name_do_not(tmp_path):

@@ -13,7 +13,7 @@ from posse.runtime.network.wire import LARGEST_FRAME, Data, Hello, Kept, Reader,
 
 NUMBERS, WORDS = st.integers(0, 2**63 - 1), st.text(max_size=9)
 FRAMES = st.one_of(
-    st.builds(Hello, NUMBERS, WORDS, WORDS, NUMBERS, WORDS, WORDS, NUMBERS, NUMBERS),
+    st.builds(Hello, NUMBERS, WORDS, WORDS, NUMBERS, WORDS, WORDS, NUMBERS, NUMBERS, st.dictionaries(WORDS, WORDS)),
     st.builds(Data, NUMBERS, NUMBERS, st.binary(max_size=200)),
     st.builds(Kept, NUMBERS),
     st.builds(Refused, st.text(max_size=50)),

@@ -228,7 +228,7 @@ def build(place: Place) -> Deployment:
     horizon, kind = place.file.options["horizon"], place.identity.role
     vocabulary = Vocabulary((Tell, Reward), (Pull,))
     if kind == LISTENER:
-        return Deployment(Listener(horizon), vocabulary, {TELLER: TELLER})
+        return Deployment(Listener(horizon), vocabulary, {TELLER: TELLER}, terms=place.file.options)
     arms = BernoulliArms(tuple(place.file.options["means"]))
     world = World(arms, place.file.options["seed"])
 
@@ -237,7 +237,7 @@ def build(place: Place) -> Deployment:
         return world(ask)
 
     answering: Source = source
-    return Deployment(Teller(horizon), vocabulary, {LISTENER: LISTENER}, answering)
+    return Deployment(Teller(horizon), vocabulary, {LISTENER: LISTENER}, answering, place.file.options)
 
 
 class ToyFederation(Settings):

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, DisagreementError, PosseError, ProtocolError
+from posse.core.agreement import check_digest
+from posse.core.errors import ConfigError, PosseError, ProtocolError
 from posse.core.roles import WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
@@ -223,12 +224,7 @@ class Agent:
                 f"{sender} speaks version {hello.version} of dp-combinatorial, {self.name} version {VERSION}. "
                 "Install the same version of Posse."
             )
-        if hello.terms != self._terms.digest:
-            raise DisagreementError(
-                f"{sender} plays by other terms ({hello.terms.hex()[:8]}) than {self.name} "
-                f"({self._terms.digest.hex()[:8]}): agents, producers, rounds or reports differ. Correct the file that "
-                "is wrong, and start all parties again."
-            )
+        check_digest(self._terms.digest, sender, hello.terms)
         if sender in self._greeted:
             raise ProtocolError(f"{sender} has greeted {self.name} already.")
         self._greeted.add(sender)

@@ -106,15 +106,22 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
 
 def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source) -> Deployment:
     others = {other: "agent" for other in terms.agents if other != agent.name}
-    return Deployment(agent, VOCABULARY, others, source, known=lambda: _known(agent, options, terms, run))
+    planned = {name: getattr(terms, name) for name in ("agents", "producers", "reports", "multipliers")}
+    agreed = {**_used(options), **planned, "seed": options.seed if options.own is None else None}
+    return Deployment(agent, VOCABULARY, others, source, agreed, known=lambda: _known(agent, options, terms, run))
+
+
+def _used(options: AgentOptions) -> dict[str, Any]:
+    """Return the public settings that have an effect."""
+    names = ("policy", "horizon", "noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
+    return {name: getattr(options, name) for name in names if name not in options.unused}
 
 
 def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known:
     """What an agent may know: its own purchases and revenue, and what its reports have spent of its privacy."""
-    settings = ("horizon", "noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
-    used = {name: getattr(options, name) for name in settings if name not in options.unused}
-    policy = {"name": options.policy, "coefficient": options.coefficient}
-    config = {"run": run, "policy": policy, **used, "agents": len(terms.agents), "producers": len(terms.producers)}
+    policy = {"policy": {"name": options.policy, "coefficient": options.coefficient}}
+    market = {"agents": len(terms.agents), "producers": len(terms.producers)}
+    config = {"run": run, **_used(options), **policy, **market}
     rounds = int(str(agent.state()["step"]))
     bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
     privacy: tuple[Mapping[str, Any], ...] = ()

@@ -80,10 +80,21 @@ def build(place: Place) -> Deployment:
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     peers = {each: part for each, part in everyone.items() if each != name}
     return Deployment(
-        role, VOCABULARY, peers, source, watch=partial(_note, place, terms, role),
+        role, VOCABULARY, peers, source, _agreed(options, terms), watch=partial(_note, place, terms, role),
         needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
         known=lambda: _known(role, options, terms),
     )  # fmt: skip
+
+
+def _agreed(options: ContextualOptions, terms: Terms) -> dict[str, Any]:
+    """What all files must say alike, by the names of the file; the dealer knows nothing of a simulated world."""
+    world = {} if options.world is None else {"seed": options.world.seed}
+    return {
+        "parties": terms.parties, "columns": terms.features, "arms": terms.arms, "steps": terms.steps,
+        "epsilon": "/".join(map(str, terms.explore)), "policy": options.policy, "width": options.width,
+        "batch": terms.batch, "bits": terms.bits, "newton": terms.newton, "rows": options.rows,
+        "bounds": options.norms() if options.rows else (), **world,
+    }  # fmt: skip
 
 
 def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from posse.core.agreement import check_digest
 from posse.core.errors import JournalError, ProtocolError
 from posse.core.roles import Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
@@ -32,7 +33,7 @@ from posse.protocols.mpc_contextual.messages import (
     Want,
 )  # fmt: skip
 from posse.protocols.mpc_contextual.program import Hand, Layout, input_masks, step
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 STEP_OVER = "step"
 CHECKPOINT = "checkpoint"
@@ -159,14 +160,14 @@ class Party:
     # Before the first step --------------------------------------------------------------------------------------------
 
     def _greet(self, sender: str, hello: Hello) -> None:
-        check_same(self._digest, hello.terms, sender)
+        check_digest(self._digest, sender, hello.terms)
         if sender in self._parts or len(hello.part) != 32:
             raise ProtocolError(f"a second or damaged Hello of '{sender}'.")
         self._parts[sender] = hello.part
         self._ready()
 
     def _take_seed(self, seed: Seed) -> None:
-        check_same(self._digest, seed.terms, DEALER)
+        check_digest(self._digest, DEALER, seed.terms)
         if self._seed is not None or len(seed.tapes) != 32 or len(seed.inputs) != 32:
             raise ProtocolError("a second or damaged seed of the dealer's.")
         self._seed = seed

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from posse.core.agreement import check_digest
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_BITS, REWARD_ONE
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
 from posse.protocols.mpc_contextual.messages import Earn, Earned, Payoff, Pulled, Seed
 from posse.protocols.mpc_contextual.program import input_masks
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 
 class PayeeSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +82,7 @@ class Payee:
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, the puller's word, or what the world paid."""
         if isinstance(message, Seed) and sender == DEALER and self._seed is None:
-            check_same(self._digest, message.terms, sender)
+            check_digest(self._digest, sender, message.terms)
             if len(message.inputs) != 32:
                 raise ProtocolError("a damaged seed of the dealer's.")
             self._seed = message

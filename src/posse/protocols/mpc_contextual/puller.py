@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from posse.core.agreement import check_digest
 from posse.core.errors import DisagreementError, ProtocolError
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
 from posse.protocols.mpc_contextual.messages import Act, Acted, Choice, Pulled, Reveal, Seed
 from posse.protocols.mpc_contextual.program import input_masks
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, check_same
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 
 class PullerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ class Puller:
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, a share of an arm, or the world's word that it was pulled."""
         if isinstance(message, Seed) and sender == DEALER and self._seed is None:
-            check_same(self._digest, message.terms, sender)
+            check_digest(self._digest, sender, message.terms)
             if len(message.inputs) != 32:
                 raise ProtocolError("a damaged seed of the dealer's.")
             self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})

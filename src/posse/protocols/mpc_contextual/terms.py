@@ -14,7 +14,7 @@ from fractions import Fraction
 import msgspec
 
 from posse.core import check
-from posse.core.errors import ConfigError, DisagreementError
+from posse.core.errors import ConfigError
 from posse.privacy.sharing.fixed import LIMIT
 from posse.privacy.sharing.reciprocal import start_bits
 
@@ -148,15 +148,6 @@ def check_parties(parties: Sequence[str]) -> None:
             )
     if len(set(parties)) != len(parties):
         raise ConfigError(f"every party needs a name of its own, got {', '.join(parties)}.")
-
-
-def check_same(mine: bytes, theirs: bytes, name: str) -> None:
-    """Refuse a peer that plays by other terms."""
-    if mine != theirs:
-        raise DisagreementError(
-            f"'{name}' was started for other terms ({theirs.hex()[:12]}, here {mine.hex()[:12]}): parties, features, "
-            "arms, steps, exploration, bits or rows differ. Compare the files, and start again the one that is wrong."
-        )
 
 
 _WHY = {

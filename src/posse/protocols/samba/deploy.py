@@ -84,7 +84,12 @@ def build(place: Place) -> Deployment:
     if kind != "owner" and place.identity.name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
     made = _MAKERS[kind](place, options, expected)
-    return replace(made, known=lambda: _known(made.role, expected, place.identity.run))
+    terms = {**expected.terms, "seed": _seed(options)}
+    if kind in (CONTROLLER, CUSTOMER):
+        terms["owners"] = options.owners
+    if kind == CUSTOMER:
+        terms["budget"] = options.budget
+    return replace(made, terms=terms, known=lambda: _known(made.role, expected, place.identity.run))
 
 
 def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from posse.core.agreement import difference, written
 from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
@@ -66,28 +67,13 @@ def policy_terms(policy: Policy) -> str:
     return json.dumps([policy.describe(), selections], sort_keys=True)
 
 
-def policy_difference(theirs: str, mine: str) -> str:
-    """Say in one line where the policy of a manifest is not this party's; both are `policy_terms`."""
+def _named(policy: str, level: str, off: Sequence[str]) -> dict[str, Any]:
+    """Give terms by name; a policy that does not decode stays as it is written."""
     try:
-        (there, _), (here, _) = json.loads(theirs), json.loads(mine)
-        name, parameters, digest = str(there["name"]), dict(there["parameters"]), str(there["digest"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise ProtocolError(f"the manifest's policy does not decode: {error}.") from error
-    if name != here["name"]:
-        return f"the manifest is for policy '{name}', this party was started for '{here['name']}'. Correct its file."
-    for key in {**here["parameters"], **parameters}:
-        values = parameters.get(key), here["parameters"].get(key)
-        if values[0] != values[1]:
-            return (
-                f"the manifest is for policy '{name}' with {key} = {values[0]}, this party was started for {key} = "
-                f"{values[1]}. Correct its file."
-            )
-    if digest != here["digest"]:
-        return (
-            f"the manifest is for policy '{name}' from source {digest[:12]}, this party has source "
-            f"{here['digest'][:12]} of that name. Correct one, so that all have the same."
-        )
-    return f"policy '{name}' selects otherwise in the manifest than here. Install the same version of Posse at both."
+        described, _ = json.loads(policy)
+    except (ValueError, TypeError):
+        described = policy
+    return {"policy": described, "level": level, "off": off}
 
 
 @lru_cache(maxsize=4)
@@ -104,17 +90,21 @@ class Expected:
     level: str
     switches: Switches
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The same by name, as parties compare it before they begin."""
+        return _named(policy_terms(self.policy), self.level, self.switches.off)
+
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
-        if (terms.level, terms.off) != (self.level, self.switches.off):
+        mine = (policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off)
+        if (terms.policy, terms.passes, terms.level, terms.off) != mine:
+            given = written(_named(terms.policy, terms.level, terms.off))
+            text = difference(given, written(self.terms), ("there", "here")) or "its policy selects otherwise"
             raise DisagreementError(
-                f"the manifest is for level '{terms.level}' with {', '.join(terms.off) or 'nothing'} off, this party "
-                f"was started for level '{self.level}' with {', '.join(self.switches.off) or 'nothing'} off. "
-                "Correct its file."
+                f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "
+                "wrong, or install the same version of Posse at all."
             )
-        mine = policy_terms(self.policy)
-        if terms.policy != mine or terms.passes != len(self.policy.passes()):
-            raise DisagreementError(policy_difference(terms.policy, mine))
         try:
             check_level(terms.level, self.switches, self.policy)
             check_budget(owners, terms.budget)

@@ -249,6 +249,15 @@ class Doorstep(asyncio.Protocol):
             connection.connection_made(secured)
 
 
+async def shut(server: asyncio.Server) -> None:
+    """Close a server; whom it has just accepted gets a transport first, or asyncio would leave that socket open."""
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    server.close()
+
+
 def why_no_tls(error: BaseException) -> str:
     """Say why a handshake failed, as far as OpenSSL tells.
 

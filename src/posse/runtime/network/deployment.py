@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from posse.core import check, files
+from posse.core.agreement import written
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
@@ -96,6 +97,8 @@ class Deployment:
     peers: Mapping[str, str]
     """Role of every peer, by name."""
     source: Source | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """What must be the same in the files of all parties, by the names it has there; public (`core.agreement`)."""
     commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
     """What this party's operator may ask of its role, as messages made of one argument."""
     watch: Callable[[Note], None] | None = None
@@ -176,10 +179,15 @@ def make_party(
     unknown = sorted(set(file.connect) - set(made.peers))
     if unknown:
         raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
-    engine = Engine(
-        made.role, Journal(place.journal, disk), list(made.peers), made.vocabulary, run=place.identity.run,
-        sync_answers=file.sync,
-    )  # fmt: skip
+    journal = Journal(place.journal, disk)
+    try:
+        engine = Engine(
+            made.role, journal, list(made.peers), made.vocabulary, run=place.identity.run, terms=written(made.terms),
+            sync_answers=file.sync,
+        )  # fmt: skip
+    except BaseException:
+        journal.close()
+        raise
     server, client = ssl_contexts(place.identity)
     wiring = Wiring(
         file.protocol, made.peers, {name: address(text) for name, text in file.connect.items()},
@@ -250,6 +258,7 @@ async def run_party(place: Place, build: Build, beside: Beside) -> Deployment:
             await party.run()
     finally:
         control.close()
+        party.engine.close()
         if metrics is not None:
             metrics.close()
     if signal.SIGINT in caught and not made.role.finished:

@@ -18,13 +18,14 @@ from typing import Any, Union
 
 import msgspec
 
+from posse.core.agreement import difference
 from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
 from posse.version import PROTOCOL_VERSION
 
-FORMAT = 2
+FORMAT = 3
 """Of a journal's records and snapshots; one of another format is refused."""
 SNAPSHOT_BYTES = 4 << 20
 """A journal longer than this is replaced by a snapshot."""
@@ -55,6 +56,8 @@ class _Begin(msgspec.Struct, array_like=True, frozen=True):
     party: str
     inputs: str
     """Digest of what the role brings to the run, where it has one (`inputs_digest`)."""
+    terms: dict[str, str]
+    """What the party was started for (`core.agreement`)."""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -78,12 +81,14 @@ class Engine:
         vocabulary: Vocabulary,
         *,
         run: str,
+        terms: Mapping[str, str] | None = None,
         sync_answers: bool = True,
         snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         self.role, self.run = role, run
         inputs = str(getattr(role, "inputs_digest", ""))
-        self._whose = _Begin(FORMAT, PROTOCOL_VERSION, run, role.name, inputs)
+        self.terms = dict(terms or {})
+        self._whose = _Begin(FORMAT, PROTOCOL_VERSION, run, role.name, inputs, self.terms)
         self.links = {peer: Link(peer) for peer in peers}
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""
@@ -96,7 +101,8 @@ class Engine:
         self._ask_decoder = msgspec.msgpack.Decoder(Union[vocabulary.asks]) if vocabulary.asks else None  # noqa: UP007
         self._encode = msgspec.msgpack.Encoder().encode
         self._asked = 0
-        self._must_sync = self._started = self._beside = self._holding = False
+        self._must_sync = self.started = self._beside = self._holding = self.bound = False
+        """`started`: the role has. `bound`: something came in under these terms, so the journal takes no others."""
         self.seconds = 0.0
         """CPU seconds inside the role since the run began; what a crash undid is counted as it is done again."""
         self._output = 0
@@ -108,19 +114,19 @@ class Engine:
         self._recover()
 
     def begin(self) -> None:
-        """Let the role start, if it has not in an earlier life."""
-        if not self._started:
-            self._started = True
-            self._record(_START, self.role.name, 0, self._encode(self._whose))
+        """Let the role start, if it has not in an earlier life; it then takes what has come before."""
+        if not self.started:
+            self.started = True
             self._carry_out(self._timed(self.role.start))
+            self._take_all_held()
 
     def receive(self, peer: str, number: int, body: bytes) -> bool:
-        """Take message `number` of a peer; False if it was here before, or the role refuses it."""
+        """Take message `number` of a peer; False if it was here before, the role refuses it, or has not started."""
         link = self.links[peer]
         if not link.take(number):
             return False
         link.held.append(body)
-        new = self._take_held(link)
+        new = self.started and self._take_held(link)
         if new and self._holding:
             self._take_all_held()
         return new
@@ -140,6 +146,8 @@ class Engine:
 
     def instruct(self, message: Message) -> None:
         """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
+        if not self.started:
+            raise ProtocolError("the run has not begun: not all parties are here. Try again when they are.")
         actions = self._timed(self.role.receive, OPERATOR, message)
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True
@@ -151,7 +159,8 @@ class Engine:
         synced = self._must_sync
         if synced:
             self.sync()
-        if (self._journal.size > self._snapshot_bytes or self._output > OUTPUT_BYTES) and not self._beside:
+        long = self._journal.size > self._snapshot_bytes or self._output > OUTPUT_BYTES
+        if long and self.bound and not self._beside:
             self.checkpoint()
         return synced
 
@@ -192,6 +201,10 @@ class Engine:
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync, self._output = False, 0
         self._synced(self._marks())
+
+    def close(self) -> None:
+        """Close the journal: another life may open it."""
+        self._journal.close()
 
     @property
     def durable(self) -> bool:
@@ -241,6 +254,9 @@ class Engine:
             self.seconds += time.thread_time() - started
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
+        if not self.bound:
+            self.bound = True
+            self._journal.append(self._encode((_START, self.role.name, 0, self._encode(self._whose))))
         self._inputs += 1
         self._journal.append(self._encode((kind, peer, number, body)))
 
@@ -275,7 +291,7 @@ class Engine:
         for link in self.links.values():
             link.durable = link.received
             link.unsent = link.durable_there + 1
-        if self._started:
+        if self.started:
             self.sync()  # what only the operating system had is durable after this
         self.notes = self._last_notes()
 
@@ -295,7 +311,7 @@ class Engine:
             self.links[peer].load(*saved)
         assert self._ask_decoder is not None or not snapshot.asks
         self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
-        self._asked, self._started = snapshot.asked, True
+        self._asked, self.started, self.bound = snapshot.asked, True, True
         self.notes, self.seconds = list(snapshot.notes), snapshot.seconds
 
     def _check_whose(self, body: bytes) -> None:
@@ -316,6 +332,11 @@ class Engine:
                 f"the journal is of '{begun.party}' in run {begun.run}, this is '{self.role.name}' in run {self.run}. "
                 "Give each party and run a folder of its own."
             )
+        if text := difference(begun.terms, self.terms, ("when it agreed", "in its file now")):
+            raise JournalError(
+                f"'{begun.party}' agreed to other terms in this run than its file has now: {text}. Put its file back; "
+                "to change the terms for everyone, begin a new run."
+            )
         if begun.inputs != self._whose.inputs:
             raise JournalError(
                 f"what '{begun.party}' brings to the run is not what it began with: its features, or the version of "
@@ -323,19 +344,13 @@ class Engine:
             )
 
     def _replay(self, kind: int, peer: str, number: int, body: bytes) -> None:
-        try:
-            self._carry_out(self._again(kind, peer, number, body))
-        except DisagreementError as error:
-            raise JournalError(
-                f"'{self.role.name}' agreed to other terms in this run than its file has now: {error.text} To change "
-                "the terms for everyone, begin a new run."
-            ) from error
+        """Give the role once more what it took in before."""
+        self._carry_out(self._again(kind, peer, number, body))
 
     def _again(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
-        """Give the role once more what it took in before."""
         if kind == _START:
             self._check_whose(body)
-            self._started = True
+            self.started = self.bound = True
             return self._timed(self.role.start)
         if kind == _OPERATOR:
             return self._timed(self.role.receive, OPERATOR, self._decoder.decode(body))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
+from posse.core.agreement import check_terms
 from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
-from posse.runtime.network.connection import Admit, Connection, Doorstep, Timing, Wiring
+from posse.runtime.network.connection import Admit, Connection, Doorstep, Timing, Wiring, shut
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
 from posse.version import PROTOCOL_VERSION, __version__
@@ -66,12 +66,13 @@ class Party:
         self._disagreement: DisagreementError | None = None
         self._informed: set[str] = set()
         """Peers that know of the disagreement."""
+        self._agreed = set(wiring.peers) if engine.bound else set()
+        """Peers with the same terms; the role begins when all have them."""
         self.port = 0
 
     async def run(self) -> None:
         """Run to the end of the role's part; raises what stopped it before."""
         server = await self._listen()
-        self.engine.begin()
         self._soon()
         self.begin(self._keep_alive())
         if self._give_up is not None:
@@ -82,8 +83,7 @@ class Party:
             await self._over.wait()
         finally:
             if server is not None:
-                server.close()
-                await asyncio.sleep(0)  # somebody may have come through the door as it closed
+                await shut(server)
             while self._tasks:
                 for task in list(self._tasks):
                     task.cancel()
@@ -139,11 +139,11 @@ class Party:
         link = self.engine.links[peer]
         return Hello(
             WIRE_VERSION, __version__, self.wiring.protocol, PROTOCOL_VERSION, self.engine.run, self.engine.role.name,
-            link.received, link.durable,
+            link.received, link.durable, self.engine.terms,
         )  # fmt: skip
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
-        """Begin where the peer is; refuse one of another version or run."""
+        """Begin where the peer is; refuse one of another version or run, or with other terms."""
         peer = connection.peer
         assert peer is not None
         if self._disagreement is not None:
@@ -157,6 +157,13 @@ class Party:
             )
         if hello.run != self.engine.run or hello.name != peer:
             raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
+        try:
+            check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
+        except DisagreementError as error:
+            if not self.engine.bound:  # a run that has begun waits for that peer to be corrected
+                self._disagree(error, peer)
+            raise
+        self._agreed.add(peer)
         self.engine.links[peer].connected(hello.received, hello.durable)
         earlier = self.connections.get(peer)
         self.connections[peer] = connection
@@ -186,14 +193,10 @@ class Party:
 
     def _receive(self, peer: str, frame: Data) -> None:
         try:
-            try:
-                self.engine.receive(peer, frame.number, frame.body)
-            except DisagreementError as error:
-                self.engine.commit()
-                self._send(peer, self.connections[peer])  # so that the peer finds the difference by itself
+            self.engine.receive(peer, frame.number, frame.body)
+        except PosseError as error:
+            if isinstance(error, DisagreementError):
                 self._disagree(error, peer)
-                raise
-        except PosseError:
             raise
         except Exception as error:  # a bug: the role may be half way, and the journal is not
             self.stop(error)
@@ -225,9 +228,7 @@ class Party:
         """Stop where a peer has found that the parties' files differ: nobody can go on before one is corrected."""
         code = f"[{DisagreementError.code}] "
         if reason.startswith(code) and not self.engine.role.finished:
-            text = reason.removeprefix(code)
-            whose = "" if re.match(r"'[a-z0-9-]+' says: ", text) else f"'{peer}' says: "
-            self._disagree(DisagreementError(f"{whose}{text}"), peer)
+            self._disagree(DisagreementError(reason.removeprefix(code)), peer)
 
     def _disagree(self, error: DisagreementError, peer: str) -> None:
         """Stop, and pass on why: to the peers that are connected now, and to those that connect within a while."""
@@ -266,6 +267,8 @@ class Party:
             self.stop(error)
 
     def _commit_and_send(self) -> None:
+        if not self.engine.started and self._agreed >= self.wiring.peers.keys():
+            self.engine.begin()
         self.engine.commit()
         self._sync_later()
         for peer, why in self.engine.refusals:

@@ -16,9 +16,9 @@ import msgspec
 
 from posse.core.errors import ProtocolError
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 LARGEST_FRAME = 4 << 20
-LARGEST_HELLO = 4 << 10
+LARGEST_HELLO = 16 << 10
 """What a peer that has not said hello may make us hold."""
 
 _LENGTH = struct.Struct("<I")
@@ -35,7 +35,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False, fo
 
 
 class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
-    """Who speaks which version of what, for which run; and what it has of the other's messages."""
+    """Who speaks which version of what, for which run and terms; and what it has of the other's messages."""
 
     wire: int
     posse: str
@@ -45,6 +45,8 @@ class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unkn
     name: str
     received: int
     durable: int
+    terms: dict[str, str] = {}
+    """What it was started for (`core.agreement`); a hello of wire version 1 has none."""
 
 
 class Data(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
