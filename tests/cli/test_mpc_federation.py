@@ -229,7 +229,9 @@ def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -
             _, err = running.communicate(timeout=SECONDS)
             assert running.returncode == 2
             assert "[P530]" in last_line(err)
-            assert "the files of 'clinic-1' and 'clinic-2' differ: steps is 30 at 'clinic-1' and 31 at" in last_line(err)
+            assert "the files of 'clinic-1' and 'clinic-2' differ: steps is 30 at 'clinic-1' and 31 at" in last_line(
+                err
+            )
 
 
 def test_no_guarantee_must_be_said_and_is_told(tmp_path: Path, process: Start) -> None:
