@@ -26,10 +26,7 @@ class Narrow(Policy):
     name: ClassVar[str] = "narrow"
     score = staticmethod(bound)
     width: float = 2.0
-
-    def parameters(self) -> tuple[float, ...]:
-        """What `bound` reads."""
-        return (self.width,)
+    """Parameter 0 of `bound`: parameters are the fields."""
 
 
 def main() -> None:

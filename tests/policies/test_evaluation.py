@@ -112,26 +112,27 @@ def test_greedy_logs_are_refused() -> None:
 def test_support_of_single_arms() -> None:
     logging = np.array([[0.5, 0.5, 0.0]] * 4)
     target = np.array([[0.2, 0.2, 0.6], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    found = support_of(np.array([0, 1, 1, 0]), np.full(4, 0.5), target, logging)
+    log = Log(np.array([0, 1, 1, 0]), np.zeros(4), np.full(4, 0.5), logging)
+    found = support_of(log, target)
     assert (found.share, found.rows, found.exact) == (pytest.approx(0.15), 1, True)
     with pytest.raises(DataError, match="got none for 15 % of them"):
-        check_support(np.array([0, 1, 1, 0]), np.full(4, 0.5), target, logging)
+        check_support(log, target)
     with pytest.raises(DataError, match="rows x arms like the target"):
-        support_of(np.array([0]), np.array([1.0]), target[:1], np.ones((1, 2)))
+        support_of(Log(np.array([0]), np.zeros(1), np.array([1.0]), np.ones((1, 2))), target[:1])
 
 
 def test_arms_never_drawn_show_in_the_mean_weight() -> None:
     made = np.random.default_rng(4)
     arm = made.integers(0, 2, 1000)  # the third arm is never drawn, and the log does not say so
     target = np.tile([0.25, 0.25, 0.5], (1000, 1))
-    found = support_of(arm, np.full(1000, 0.5), target)
+    found = support_of(Log(arm, np.zeros(1000), np.full(1000, 0.5)), target)
     assert (found.share, found.exact) == (pytest.approx(0.5), False)
-    few = support_of(arm[:50], np.full(50, 0.5), target[:50])
+    few = support_of(Log(arm[:50], np.zeros(50), np.full(50, 0.5)), target[:50])
     assert few.share == 0  # too few rows to tell
     # A supported target is refused in none of 300 worlds.
     for seed in range(300):
         log, goal, *_ = world(seed, 200)
-        check_support(log.arms, log.probabilities, goal)
+        check_support(Log(log.arms, log.rewards, log.probabilities), goal)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.policies.arms.base import ARGMAX, Policy, Selection
-    from posse.policies.arms.checks import check
-    from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
-    from posse.policies.arms.pursuit import Pursuit
-    from posse.policies.arms.registry import POLICIES, described, parameters_of, policy
-    from posse.policies.arms.thompson import Thompson
-    from posse.policies.arms.ucb import UCB
-    from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
-    from posse.policies.contextual.registry import exploration
-    from posse.policies.own import parameter
+    from posse.policies.arms.base import ARGMAX as ARGMAX
+    from posse.policies.arms.base import Policy as Policy
+    from posse.policies.arms.base import Selection as Selection
+    from posse.policies.arms.checks import check as check
+    from posse.policies.arms.greedy import EpsilonDecreasing as EpsilonDecreasing
+    from posse.policies.arms.greedy import EpsilonGreedy as EpsilonGreedy
+    from posse.policies.arms.greedy import Softmax as Softmax
+    from posse.policies.arms.pursuit import Pursuit as Pursuit
+    from posse.policies.arms.registry import POLICIES as POLICIES
+    from posse.policies.arms.registry import described as described
+    from posse.policies.arms.registry import parameters_of as parameters_of
+    from posse.policies.arms.registry import policy as policy
+    from posse.policies.arms.thompson import Thompson as Thompson
+    from posse.policies.arms.ucb import UCB as UCB
+    from posse.policies.contextual.explorations import EXPLORATIONS as EXPLORATIONS
+    from posse.policies.contextual.explorations import Exploration as Exploration
+    from posse.policies.contextual.registry import exploration as exploration
+    from posse.policies.own import parameter as parameter
 
 _HOME = {
     "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
@@ -29,26 +37,7 @@ _HOME = {
     "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
 }  # fmt: skip
 
-__all__ = [
-    "ARGMAX",
-    "EXPLORATIONS",
-    "POLICIES",
-    "UCB",
-    "EpsilonDecreasing",
-    "EpsilonGreedy",
-    "Exploration",
-    "Policy",
-    "Pursuit",
-    "Selection",
-    "Softmax",
-    "Thompson",
-    "check",
-    "described",
-    "exploration",
-    "parameter",
-    "parameters_of",
-    "policy",
-]
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> object:

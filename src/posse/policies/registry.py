@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from inspect import isfunction
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_serializer, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, create_model, field_serializer, model_validator
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, PolicyError, PosseError
@@ -213,6 +213,19 @@ class Choice(Settings):
         known = () if states else self.registry.parameters_of(changes["policy"])
         names = set(self.registry.settings_fields()) & self.model_fields_set
         return super().but(**{**{name: None for name in names if name not in known}, **changes})
+
+
+C = TypeVar("C", bound=Choice)
+
+
+def with_parameters(kind: type[C]) -> type[C]:
+    """Add to settings that choose a policy one setting for each parameter that a policy of their registry has."""
+    made: type[C] = create_model(
+        kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__,
+        **kind.registry.settings_fields(),
+    )  # fmt: skip
+    made.panel = kind.panel
+    return made
 
 
 def _inline(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ the same formula that the simulator runs over (seeds, arms).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from posse.core.compiled import elementary
@@ -74,8 +74,9 @@ class Policy:
         return (ARGMAX,)
 
     def parameters(self) -> tuple[float, ...]:
-        """The numbers that the three functions read."""
-        return (0.0,)
+        """The numbers that the three functions read: those among the fields, in their order."""
+        values = [getattr(self, each.name) for each in fields(self)]
+        return tuple(float(value) for value in values if isinstance(value, int | float)) or (0.0,)
 
     def start(self, owners: int) -> float:
         """`memory` of every arm before the first step."""

@@ -58,10 +58,6 @@ class EpsilonGreedy(Policy):
     def __post_init__(self) -> None:
         check.between(0, 1, epsilon=self.epsilon)
 
-    def parameters(self) -> tuple[float, ...]:
-        """Epsilon."""
-        return (float(self.epsilon),)
-
 
 SCHEDULES = ("inverse", "inverse-sqrt", "inverse-arms", "inverse-log")
 """scale / t, scale / sqrt t, scale K / t, scale / log2 t (the schedule of the Samba authors' code, with scale 1)."""

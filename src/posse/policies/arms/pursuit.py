@@ -51,10 +51,6 @@ class Pursuit(Policy):
         """The best mean, then a probability matching on p."""
         return (ARGMAX, Selection("match", scale=1.0, floor=math.log(FLOOR), ceiling=0.0))
 
-    def parameters(self) -> tuple[float, ...]:
-        """The rate beta."""
-        return (float(self.beta),)
-
     def start(self, owners: int) -> float:
         """Equal probabilities 1 / K."""
         return 1.0 / owners

@@ -10,16 +10,14 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from pydantic import create_model
+from typing import Any, ClassVar
 
 from posse.policies.arms.base import Policy
 from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
 from posse.policies.arms.pursuit import Pursuit
 from posse.policies.arms.thompson import Thompson
 from posse.policies.arms.ucb import UCB
-from posse.policies.registry import Choice, Registry
+from posse.policies.registry import Choice, Registry, with_parameters
 
 _REGISTRY = Registry(
     Policy,
@@ -53,8 +51,15 @@ def policy(value: PolicyValue, parameters: Mapping[str, Any] | None = None) -> P
     return _REGISTRY.make(value, parameters)
 
 
-class PolicyChoice(Choice):
-    """A policy that scores arms."""
+@with_parameters
+class PolicySettings(Choice):
+    """A policy that scores arms and its parameters: one setting for each that some registered policy has.
+
+    A parameter that the policy does not have is an error, one left out has the policy's default.
+
+    >>> PolicySettings(policy=Softmax(0.05)) == PolicySettings(policy="softmax", tau=0.05)
+    True
+    """
 
     panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Policy]] = _REGISTRY
@@ -83,22 +88,3 @@ class PolicyChoice(Choice):
         if type(made) not in POLICIES.values():
             self.once("sound", lambda: refuse(made, but=("picklable",)))
         return made
-
-
-if TYPE_CHECKING:
-
-    class PolicySettings(PolicyChoice):
-        """A policy and its parameters."""
-
-else:
-    PolicySettings = create_model(
-        "PolicySettings", __base__=PolicyChoice, __module__=__name__, **_REGISTRY.settings_fields(),
-        __doc__="""A policy and its parameters: one setting for each that some registered policy has.
-
-        A parameter that the policy does not have is an error, one left out has the policy's default.
-
-        >>> PolicySettings(policy=Softmax(0.05)) == PolicySettings(policy="softmax", tau=0.05)
-        True
-        """,
-    )  # fmt: skip
-    PolicySettings.panel = "How to choose"

@@ -32,7 +32,3 @@ class UCB(Policy):
 
     def __post_init__(self) -> None:
         check.positive(coefficient=self.coefficient)
-
-    def parameters(self) -> tuple[float, ...]:
-        """The coefficient c."""
-        return (float(self.coefficient),)

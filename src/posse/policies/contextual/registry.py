@@ -10,12 +10,10 @@ that gives chances, `module:function`, or a table of it and parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from pydantic import create_model
+from typing import Any, ClassVar
 
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
-from posse.policies.registry import Choice, Registry
+from posse.policies.registry import Choice, Registry, with_parameters
 
 _REGISTRY = Registry(
     Exploration,
@@ -45,8 +43,15 @@ def exploration(value: ExplorationValue, parameters: Mapping[str, Any] | None = 
     return _REGISTRY.make(value, parameters)
 
 
-class ExplorationChoice(Choice):
-    """How arms are chosen from predicted rewards."""
+@with_parameters
+class ExplorationSettings(Choice):
+    """How arms are chosen from predicted rewards: one setting for each parameter that some registered kind has.
+
+    A parameter that the kind does not have is an error, one left out has its default.
+
+    >>> ExplorationSettings(policy="falcon", gamma=10).exploration()
+    Falcon(mu=None, gamma=10.0)
+    """
 
     panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Exploration]] = _REGISTRY
@@ -56,29 +61,6 @@ class ExplorationChoice(Choice):
     file.py:function of your own; or a table of one of these with parameters."""
 
     def exploration(self) -> Exploration:
-        """Build it.
-
-        >>> ExplorationSettings(policy="softmax", beta=0.1).exploration()
-        Softmax(beta=0.1)
-        """
+        """Build it."""
         made: Exploration = self._made()
         return made
-
-
-if TYPE_CHECKING:
-
-    class ExplorationSettings(ExplorationChoice):
-        """An exploration and its parameters."""
-
-else:
-    ExplorationSettings = create_model(
-        "ExplorationSettings", __base__=ExplorationChoice, __module__=__name__, **_REGISTRY.settings_fields(),
-        __doc__="""An exploration and its parameters: one setting for each that some registered kind has.
-
-        A parameter that the kind does not have is an error, one left out has its default.
-
-        >>> ExplorationSettings(policy="falcon", gamma=10).exploration()
-        Falcon(mu=None, gamma=10.0)
-        """,
-    )  # fmt: skip
-    ExplorationSettings.panel = "How to choose"

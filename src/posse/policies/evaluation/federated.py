@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.policies.evaluation.offline import Estimate, Floats, Log, check_support, check_target, terms
+from posse.policies.evaluation.offline import (
+    ESTIMATORS,
+    Estimate,
+    Floats,
+    Log,
+    check_support,
+    check_target,
+    interval,
+    terms,
+)
 
 
 @dataclass(frozen=True)
@@ -76,34 +84,25 @@ class ClientSums:
         check.between(0.5, 0.999999, level=level)
         if self.denominator <= 0:
             raise DataError(f"the denominators must add up to more than 0, got {self.denominator}. Ask more clients.")
-        value, count = self.numerator / self.denominator, self.clients
+        value = self.numerator / self.denominator
         aa, ab, bb = self.squares
-        if count < 2:
-            return Estimate(method, value, math.inf, -math.inf, math.inf, level, round(self.rows), count, 1.0)
         spread = max(aa - 2 * value * ab + value * value * bb, 0.0)
-        error = math.sqrt(count / (count - 1) * spread) / self.denominator
-        reach = NormalDist().inv_cdf((1 + level) / 2) * error
-        effective = self.denominator**2 / bb if bb > 0 else 0.0
-        return Estimate(method, value, error, value - reach, value + reach, level, round(self.rows), count, effective)
+        effective = 1.0 if self.clients < 2 else self.denominator**2 / bb if bb > 0 else 0.0
+        return interval(method, value, spread, self.denominator, self.clients, level, round(self.rows), effective)
 
 
 def client_sums(
-    log: Log,
-    target: Floats,
-    clip: float,
-    method: str = "snips",
-    *,
-    predictions: Floats | None = None,
+    log: Log, target: Floats, clip: float, method: str = "snips", *, predictions: Floats | None = None,
     most_weight: float = math.inf,
-) -> ClientSums:
+) -> ClientSums:  # fmt: skip
     """Add up one client's own rows, clipped; refused without support, before anything leaves the device.
 
     `most_weight` cuts single importance weights to at most so much: less variance, and a bias towards 0 for `ips`.
     """
-    check.one_of(("ips", "snips", "dr"), method=method)
+    check.one_of(ESTIMATORS, method=method)
     check.positive(clip=clip)
     check_target(log, target)
-    check_support(log.arms, log.probabilities, target, log.logging)
+    check_support(log, target)
     if math.isfinite(most_weight):
         check.at_least(1, most_weight=most_weight)
         chosen = target[np.arange(len(log)), log.arms]

@@ -110,14 +110,9 @@ class Estimate:
 
 
 def evaluate(
-    log: Log,
-    target: Floats,
-    method: str = "snips",
-    *,
-    predictions: Floats | None = None,
-    level: float = 0.95,
+    log: Log, target: Floats, method: str = "snips", *, predictions: Floats | None = None, level: float = 0.95,
     tolerance: float = 0.0,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """Estimate the reward a decision of a policy that has chances `target`, (rows, arms), on the logged contexts.
 
     `predictions` (rows, arms) is the model of rewards that `dr` needs. Logs that leave more than `tolerance` of the
@@ -131,11 +126,13 @@ def evaluate(
     check.one_of(ESTIMATORS, method=method)
     check.between(0.5, 0.999999, level=level)
     check_target(log, target)
-    check_support(log.arms, log.probabilities, target, log.logging, tolerance)
-    weights = importance(log, target)
+    check_support(log, target, tolerance)
     totals = by_client(log, terms(log, target, method, predictions))
-    value = totals[:, 0].sum() / totals[:, 1].sum() if totals[:, 1].sum() > 0 else math.nan
-    return interval(method, float(value), totals, level, len(log), effective_size(weights))
+    bottom = float(totals[:, 1].sum())
+    value = float(totals[:, 0].sum()) / bottom if bottom > 0 else math.nan
+    spread = float(((totals[:, 0] - value * totals[:, 1]) ** 2).sum())
+    effective = effective_size(importance(log, target))
+    return interval(method, value, spread, bottom, len(totals), level, len(log), effective)
 
 
 def importance(log: Log, target: Floats) -> Floats:
@@ -178,12 +175,12 @@ def by_client(log: Log, rows: Floats) -> Floats:
     return np.stack([np.bincount(code, rows[:, column]) for column in range(rows.shape[1])], axis=1)
 
 
-def interval(method: str, value: float, totals: Floats, level: float, rows: int, effective: float) -> Estimate:
-    """Put a ratio of sums and its interval together."""
-    count, bottom = len(totals), float(totals[:, 1].sum())
+def interval(
+    method: str, value: float, spread: float, bottom: float, count: int, level: float, rows: int, effective: float
+) -> Estimate:
+    """Put a ratio of sums over `count` clients and its interval together; `spread` is sum_c (A_c - v B_c)^2."""
     if count < 2 or bottom <= 0:
         return Estimate(method, value, np.inf, -np.inf, np.inf, level, rows, count, effective)
-    spread = float(((totals[:, 0] - value * totals[:, 1]) ** 2).sum())
     error = (count / (count - 1) * spread) ** 0.5 / bottom
     reach = NormalDist().inv_cdf((1 + level) / 2) * error
     return Estimate(method, value, error, value - reach, value + reach, level, rows, count, effective)
@@ -226,26 +223,21 @@ class Support:
     """Mean importance weight: 1 in expectation where there is support."""
 
 
-def support_of(
-    arms: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    target: NDArray[np.float64],
-    logging: NDArray[np.float64] | None = None,
-) -> Support:
+def support_of(log: Log, target: Floats) -> Support:
     """Measure support.
 
-    >>> support_of(np.array([0, 0]), np.array([1.0, 1.0]), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    >>> support_of(Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]]))
     Support(share=0.25, rows=1, exact=False, mean_weight=0.75)
     """
-    drawn = target[np.arange(len(arms)), arms]
-    weights = drawn / probabilities
+    weights = importance(log, target)
     mean = float(weights.mean())
-    if logging is not None:
-        if logging.shape != target.shape:
-            raise DataError(f"logged chances must be rows x arms like the target {target.shape}, got {logging.shape}.")
-        lacking = np.where(logging > 0, 0.0, target).sum(axis=1)
+    if log.logging is not None:
+        if log.logging.shape != target.shape:
+            shape = log.logging.shape
+            raise DataError(f"logged chances must be rows x arms like the target {target.shape}, got {shape}.")
+        lacking = np.where(log.logging > 0, 0.0, target).sum(axis=1)
         return Support(float(lacking.mean()), int((lacking > ROUNDING).sum()), True, mean)
-    lacking = np.where(probabilities >= 1, 1 - drawn, 0.0)
+    lacking = np.where(log.probabilities >= 1, 1 - target[np.arange(len(log)), log.arms], 0.0)
     share = float(lacking.mean())
     # About 1, the mean that support would give: weights that are all 0 have no spread about their own.
     error = float(((weights - 1) ** 2).mean() / len(weights)) ** 0.5
@@ -254,27 +246,20 @@ def support_of(
     return Support(share, int((lacking > ROUNDING).sum()), False, mean)
 
 
-def check_support(
-    arms: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    target: NDArray[np.float64],
-    logging: NDArray[np.float64] | None = None,
-    tolerance: float = 0.0,
-) -> Support:
+def check_support(log: Log, target: Floats, tolerance: float = 0.0) -> None:
     """Refuse logs that leave more than `tolerance` of the target's choices without support.
 
-    >>> check_support(np.array([0, 0]), np.array([1.0, 1.0]), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    >>> check_support(Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]]))
     Traceback (most recent call last):
     ...
     posse.core.errors.DataError: [P200] the logs must support the policy's choices, got none for 25 % of them (in 1 of 2
     rows; mean importance weight 0.75). Log with exploration, or evaluate a policy closer to the logged one.
     """
     check.between(0, 1, tolerance=tolerance)
-    found = support_of(arms, probabilities, target, logging)
+    found = support_of(log, target)
     if found.share > tolerance + ROUNDING:
         raise DataError(
             f"the logs must support the policy's choices, got none for {100 * found.share:.3g} % of them (in "
-            f"{found.rows} of {len(arms)} rows; mean importance weight {found.mean_weight:.3g}). Log with exploration, "
+            f"{found.rows} of {len(log)} rows; mean importance weight {found.mean_weight:.3g}). Log with exploration, "
             "or evaluate a policy closer to the logged one."
         )
-    return found
