@@ -83,6 +83,20 @@ class RunSettings(Settings):
         return ()
 
 
+def shipped(values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str) -> Any:
+    """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
+    given = values.get("policy") if isinstance(values, Mapping) else None
+    if given is None:
+        return values
+    table = dict(given) if isinstance(given, Mapping) else {"name": given}
+    name = table.pop("name", None)
+    if not isinstance(name, str) or ":" in name:
+        raise ConfigError(f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of them.")
+    for parameter in table:
+        check.one_of(parameters, parameter=parameter)
+    return {**values, **table, "policy": name}
+
+
 @dataclass(frozen=True)
 class RoleKind:
     """A kind of party: how it is called, what it holds, and how it is drawn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.privacy.leakage.membership import (
+    BY_ERROR,
+    BY_LOSS,
+    BY_REWARD,
     Membership,
     Pairs,
     difference_interval,
-    error_attack,
     gap_without_leak,
-    loss_attack,
-    reward_attack,
+    infer,
     reward_gap,
     score_errors,
 )
@@ -26,6 +28,7 @@ Floats = NDArray[np.float64]
 ARMS = 10
 RUNS = 2000
 Attack = Callable[..., Membership]
+reward_attack, loss_attack, error_attack = (partial(infer, rule) for rule in (BY_REWARD, BY_LOSS, BY_ERROR))
 
 
 def earned(rng: np.random.Generator, rows: int, share: float) -> Pairs:

@@ -17,10 +17,11 @@ from posse.experiments import kit
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
 from posse.privacy.leakage.membership import (
+    BY_ERROR,
+    BY_REWARD,
     Pairs,
-    error_attack,
     gap_without_leak,
-    reward_attack,
+    infer,
     reward_gap,
     score_errors,
 )
@@ -86,16 +87,16 @@ def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: 
         reward_gap(inside.rewards, outside.rewards),
         gap_without_leak(share, len(inside), len(outside)),
         float(inside.rewards.mean() - outside.rewards.mean()),
-        reward_attack(inside, outside, split=False).advantage,
-        reward_attack(inside, outside, seed=seed).advantage,
-        error_attack(errors, other_errors, seed=seed).advantage,
+        infer(BY_REWARD, inside, outside, split=False).advantage,
+        infer(BY_REWARD, inside, outside, seed=seed).advantage,
+        infer(BY_ERROR, errors, other_errors, seed=seed).advantage,
     ]
     if len(later) < 2:
         return np.array([*values, math.nan, math.nan])
     fresh, fresh_errors = answers(weights, later, epsilon, rng)
     values += [
-        reward_attack(inside, fresh, seed=seed).advantage,
-        error_attack(errors, fresh_errors, seed=seed).advantage,
+        infer(BY_REWARD, inside, fresh, seed=seed).advantage,
+        infer(BY_ERROR, errors, fresh_errors, seed=seed).advantage,
     ]
     return np.array(values)
 

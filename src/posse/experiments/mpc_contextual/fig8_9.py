@@ -18,13 +18,13 @@ from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
-from posse.experiments.mpc_contextual import problem
+from posse.experiments.mpc_contextual import problem, published
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place, check_table, check_words, world_of
+from posse.experiments.mpc_contextual.published import NEWTON
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual import floats, published
+from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.published import NEWTON
 from posse.protocols.mpc_contextual.terms import DEALER
 from posse.protocols.mpc_contextual.twin import run_fixed, seeded
 from posse.results import plots

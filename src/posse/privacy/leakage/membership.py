@@ -5,9 +5,9 @@ Giacomelli, Fredrikson, Jha: Privacy risk in machine learning: analyzing the con
 
 | attack | calls a row a member if |
 |---|---|
-| `reward_attack` | p_train(r given a) > p_test(r given a), estimated from rows known to be members and others |
-| `loss_attack` | the squared error of the pulled arm's score is small: blind where a ridge shrinks what it learnt |
-| `error_attack` | the error r - s of the pulled arm's score is more frequent on training rows: uses both |
+| `BY_REWARD` | p_train(r given a) > p_test(r given a), estimated from rows known to be members and others |
+| `BY_LOSS` | the squared error of the pulled arm's score is small: blind where a ridge shrinks what it learnt |
+| `BY_ERROR` | the error r - s of the pulled arm's score is more frequent on training rows: uses both |
 | `reward_gap` | no rule: abs(mean reward on training rows - mean reward on held-out rows), as a published code has it |
 
 A rule that is scored on the rows it was fitted on shows an advantage where there is no leak: about sqrt(2 / pi)
@@ -17,8 +17,8 @@ apart. Their code computes `reward_gap` over all rows learnt so far and all held
 rows apart, and its absolute value is above 0 for any model (`gap_without_leak`). Here one half of the rows fits the
 rule and the other scores it (`split`); `split=False` is the in-sample form, whose result says so and has no interval.
 
-Intervals are over rows, given the model: a model of another seed has another advantage. `BY_REWARD`, `BY_LOSS` and
-`BY_ERROR` are the rules as an `Attack`: an estimate from what the adversary has, apart from its verdict.
+Intervals are over rows, given the model: a model of another seed has another advantage. A rule is an `Attack`: an
+estimate from what the adversary has, apart from its verdict; `infer` makes both of rows.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ Bools = NDArray[np.bool_]
 REWARD = "reward given the arm"
 LOSS = "loss below a threshold"
 ERROR = "error of the score"
+BINS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,34 +101,25 @@ def call_by_loss(view: View) -> Called:
     return Called(f"loss at most {threshold:.4g}", rows <= threshold)
 
 
-def call_by_error(view: View, bins: int = 20) -> Called:
+def call_by_error(view: View) -> Called:
     """Call a row a member if its bin of errors holds a larger share of the known members than of the others.
 
-    Yeom's second adversary, with the densities of the error estimated from `bins` quantiles instead of taken as normal.
+    Yeom's second adversary, with the densities of the error estimated from `BINS` quantiles instead of taken as normal.
     """
     members, others, rows = _known(view)
-    edges = np.quantile(np.concatenate([members, others]), np.arange(1, bins) / bins)
+    edges = np.quantile(np.concatenate([members, others]), np.arange(1, BINS) / BINS)
     shares = [
-        np.bincount(np.searchsorted(edges, some, "right"), minlength=bins) / len(some) for some in (members, others)
+        np.bincount(np.searchsorted(edges, some, "right"), minlength=BINS) / len(some) for some in (members, others)
     ]
     called = shares[0] > shares[1]
-    return Called(f"one of {int(called.sum())} bins of {bins}", called[np.searchsorted(edges, rows, "right")])
+    return Called(f"one of {int(called.sum())} bins of {BINS}", called[np.searchsorted(edges, rows, "right")])
 
 
 def verdict(attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95) -> Membership:
     """Compare the rows called members with those that are."""
     member: Bools = truth["member"]
-    inside, outside = called.rows[member], called.rows[~member]
-    return Membership(
-        attack,
-        called.rule,
-        len(inside),
-        int(inside.sum()),
-        len(outside),
-        int(outside.sum()),
-        truth["apart"],
-        confidence,
-    )
+    counts = [count for some in (called.rows[member], called.rows[~member]) for count in (len(some), int(some.sum()))]
+    return Membership(attack, called.rule, *counts, truth["apart"], confidence)
 
 
 def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) -> tuple[View, dict[str, Any]]:
@@ -147,51 +139,24 @@ def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) ->
     return View(("adversary",), (), {"adversary": own}, {}), {"member": member, "apart": split}
 
 
-def reward_attack(
-    members: Pairs, others: Pairs, *, split: bool = True, seed: int = 0, confidence: float = 0.95
-) -> Membership:
-    """Attack by the reward given the arm, from empirical distributions; what was never seen is called no member.
-
-    >>> learnt_by_heart = Pairs(np.zeros(200), np.ones(200))
-    >>> guessed = Pairs(np.zeros(200), np.arange(200) % 2)
-    >>> round(reward_attack(learnt_by_heart, guessed).advantage, 1)
-    0.5
-    """
-    view, truth = probes(members, others, split=split, seed=seed)
-    return verdict(REWARD, BY_REWARD.estimate(view), truth, confidence)
-
-
-def loss_attack(
-    members: ArrayLike, others: ArrayLike, *, split: bool = True, seed: int = 0, confidence: float = 0.95
-) -> Membership:
-    """Attack by the loss of each row, such as `score_errors` squared: a member if it is at most a threshold.
-
-    >>> made = loss_attack(np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
-    >>> round(made.advantage, 1), made.leaks
-    (0.5, True)
-    """
-    view, truth = probes(_finite(members, "losses"), _finite(others, "losses"), split=split, seed=seed)
-    return verdict(LOSS, BY_LOSS.estimate(view), truth, confidence)
-
-
-def error_attack(
-    members: ArrayLike,
-    others: ArrayLike,
-    *,
-    bins: int = 20,
-    split: bool = True,
-    seed: int = 0,
+def infer(
+    attack: Attack, members: Pairs | ArrayLike, others: Pairs | ArrayLike, *, split: bool = True, seed: int = 0,
     confidence: float = 0.95,
-) -> Membership:
-    """Attack by the error of each row: a member if its bin holds a larger share of the members than of the others.
+) -> Membership:  # fmt: skip
+    """Attack by a rule, given arms and rewards (`BY_REWARD`), losses (`BY_LOSS`) or errors (`BY_ERROR`) of rows.
 
-    >>> made = error_attack(np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
-    >>> round(made.advantage, 1), made.leaks
-    (0.5, True)
+    >>> learnt_by_heart, guessed = Pairs(np.zeros(200), np.ones(200)), Pairs(np.zeros(200), np.arange(200) % 2)
+    >>> round(infer(BY_REWARD, learnt_by_heart, guessed).advantage, 1)
+    0.5
+    >>> made = [infer(rule, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000)) for rule in (BY_LOSS, BY_ERROR)]
+    >>> [(round(one.advantage, 1), one.leaks) for one in made]
+    [(0.5, True), (0.5, True)]
     """
-    check.at_least(2, bins=bins)
-    view, truth = probes(_finite(members, "errors"), _finite(others, "errors"), split=split, seed=seed)
-    return verdict(ERROR, call_by_error(view, bins), truth, confidence)
+    some: list[Any] = [
+        one if isinstance(one, Pairs) else _finite(one, "losses and errors") for one in (members, others)
+    ]
+    view, truth = probes(*some, split=split, seed=seed)
+    return verdict(attack.title, attack.estimate(view), truth, confidence)
 
 
 def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
@@ -315,22 +280,13 @@ class Membership:
         check.at_least(1, others=self.others)
         check.between(0, self.members, found=self.found)
         check.between(0, self.others, accused=self.accused)
-        check_confidence(self.confidence)
-
-    @property
-    def true_positive_rate(self) -> float:
-        """Share of members that are called members."""
-        return self.found / self.members
-
-    @property
-    def false_positive_rate(self) -> float:
-        """Share of others that are called members."""
-        return self.accused / self.others
+        if not 0 < self.confidence < 1:
+            raise ConfigError(f"confidence must be above 0 and below 1, got {self.confidence}. 0.95 is usual.")
 
     @property
     def advantage(self) -> float:
         """TPR - FPR: 0 for a guess, 1 for certainty; below 0 where the rule was fitted on noise."""
-        return self.true_positive_rate - self.false_positive_rate
+        return self.found / self.members - self.accused / self.others
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -352,7 +308,7 @@ class Membership:
     def sentence(self) -> str:
         """Say what came out."""
         counted = f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} others"
-        known = "in sample, above 0 without any leak" if self.interval is None else ""
+        known = "in sample, above 0 without any leak"
         if self.interval is not None:
             known = f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence {self.confidence:g}"
         return (
@@ -378,12 +334,6 @@ def difference_interval(
     low = p - q - math.hypot(p - first[0], second[1] - q)
     high = p - q + math.hypot(first[1] - p, q - second[0])
     return low, high
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that no interval has."""
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must be above 0 and below 1, got {confidence}. 0.95 is usual.")
 
 
 def _wilson(hits: int, trials: int, confidence: float) -> tuple[float, float]:

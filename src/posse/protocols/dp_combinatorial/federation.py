@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from posse.core.errors import ConfigError
@@ -193,8 +194,7 @@ class MarketRun(RolesRun):
     @property
     def public(self) -> dict[str, Any]:
         """The terms that everybody knows."""
-        terms = self._setup.terms
-        return {name: getattr(terms, name) for name in terms.__struct_fields__}
+        return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
         """What only the simulation knows: what each agent bought, and the qualities of the producers."""

@@ -17,7 +17,7 @@ from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
-from posse.protocols.base import RunSettings
+from posse.protocols.base import RunSettings, shipped
 from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, METHODS, Terms, check_noise
 from posse.protocols.registry import system_of
 from posse.results.values import JSON
@@ -93,20 +93,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
     @model_validator(mode="before")
     @classmethod
     def _shipped(cls, values: Any) -> Any:
-        """Read a policy given as a table with its parameter; refuse one of the user's own, with the reason."""
-        given = values.get("policy") if isinstance(values, Mapping) else None
-        table = dict(given) if isinstance(given, Mapping) else {"name": given}
-        name = table.pop("name", None)
-        if given is None:
-            return values
-        if not isinstance(name, str) or ":" in name:
-            raise ConfigError(
-                f"dp-combinatorial takes the policies {', '.join(METHODS)}, got {name!r}: what agents send is what its "
-                "noise is planned for, and a policy of yours could send more. Choose one of them."
-            )
-        for parameter in table:
-            check.one_of(("coefficient",), parameter=parameter)
-        return {**values, **table, "policy": name}
+        why = "what agents send is what its noise is planned for, and a policy of yours could send more."
+        return shipped(values, "dp-combinatorial", METHODS, ("coefficient",), why)
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -150,8 +150,7 @@ class ContextualRun(RolesRun):
     @property
     def public(self) -> dict[str, Any]:
         """The terms that everybody knows."""
-        terms = self._setup.terms
-        return {name: getattr(terms, name) for name in terms.__struct_fields__}
+        return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
         """What only the simulation knows: contexts in their order, arms, rewards, and the mean of every arm."""
@@ -169,21 +168,17 @@ class ContextualRun(RolesRun):
         hops, seconds = self.traffic(len(outcomes)), self.role_seconds(len(outcomes))
         steps = sum(len(outcome.units) for outcome in outcomes)
         summary = self._summary(steps, seconds)
-        done = min(len(outcome.units) for outcome in outcomes)
         sections = costs_section(self.settings, summary, seconds, steps)
         return _record(
-            self, outcomes, summary, status, sections,
-            level=SHARED,
-            privacy=_privacy(self.settings, done),
-            role_seconds=seconds,
+            self, outcomes, summary, status, sections, known=not self.outside, role_seconds=seconds,
+            privacy=_privacy(self.settings, min(len(outcome.units) for outcome in outcomes)),
             traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(hops.items())),
-            regret=None if self.outside else _regrets(self.settings, outcomes, done),
         )  # fmt: skip
 
     def _summary(self, steps: int, seconds: Mapping[str, float]) -> Summary:
         """Return rounds and bytes of a step, and what a step would take over a network of the given latency."""
         settings, terms = self.settings, self._setup.terms
-        one = self._costs
+        one = costs(terms)
         summary: Summary = {
             "path": settings.path, "steps_done": steps, "rounds_a_step": one.rounds,
             "bytes_a_step_sent_by_a_party": one.sent, "bytes_a_step_dealt_to_a_party": one.dealt,
@@ -195,10 +190,6 @@ class ContextualRun(RolesRun):
             summary["latency_ms"] = settings.latency
             summary["planned_seconds_a_step"] = planned_seconds(one, settings.latency, settings.bandwidth, slowest)
         return summary
-
-    @cached_property
-    def _costs(self) -> Any:
-        return costs(self._setup.terms)
 
 
 def costs_section(
@@ -285,10 +276,9 @@ class TwinRun(Run):
     def record(self, status: str | None = None) -> Record:
         """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""
         outcomes = self._outcomes or [self._outcome()]
-        steps, done = (pick(len(outcome.units) for outcome in outcomes) for pick in (sum, min))
+        steps = sum(len(outcome.units) for outcome in outcomes)
         summary: Summary = {"twin_of": SHARED, "path": self.settings.path, "steps_done": steps}
-        regret = _regrets(self.settings, outcomes, done)
-        return _record(self, outcomes, summary, status, (), level="plain", regret=regret)
+        return _record(self, outcomes, summary, status)
 
     def save(self) -> Any:
         """Return this moment."""
@@ -312,24 +302,30 @@ def warm_up(batch: int = 1) -> None:
 
 
 def _record(
-    run: Run, outcomes: Sequence[Outcome], summary: Summary, status: str | None, sections: Sequence[Section],
-    **more: Any,
+    run: Run, outcomes: Sequence[Outcome], summary: Summary, status: str | None, sections: Sequence[Section] = (),
+    *, known: bool = True, **more: Any,
 ) -> Record:  # fmt: skip
-    """Make the record of a run or of a twin; curves end where the shortest run ended."""
+    """Make the record of a run or of a twin; curves end where the shortest run ended.
+
+    Where arms are pulled in a world outside, what they pay on average is not `known`, and there is no regret.
+    """
     settings = run.settings
     assert isinstance(settings, MpcContextual)
     terms, many = settings.load().terms, len(outcomes)
     done = min(len(outcome.units) for outcome in outcomes)
-    points = _points(settings, done)
+    points = points_of(terms.steps, settings.points)
+    points = points[points <= done]
     reward = np.array([outcome.units[:done].cumsum()[points - 1] for outcome in outcomes]) / REWARD_ONE
     return Record(
         kind=run.system.name,
         config=settings.config(),
         problem=settings.problem(),
+        level=run.system.level_of(settings),
         leaks=run.system.not_protected(settings),
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,
         reward=reward.reshape(many, len(points)),
+        regret=_regrets(settings, outcomes, points) if known else None,
         total=tuple(float(outcome.units.sum()) / REWARD_ONE for outcome in outcomes),
         pulls=np.array([np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]).reshape(many, -1),
         status=status or ("finished" if run.done else "running"),
@@ -340,18 +336,13 @@ def _record(
     )
 
 
-def _points(settings: MpcContextual, done: int) -> Wholes:
-    points = points_of(settings.load().terms.steps, settings.points)
-    return points[points <= done]
-
-
-def _regrets(settings: MpcContextual, outcomes: Sequence[Outcome], done: int) -> NDArray[np.float64]:
+def _regrets(settings: MpcContextual, outcomes: Sequence[Outcome], points: Wholes) -> NDArray[np.float64]:
     """What the best arm of every context would have added on average, at the points of the curves."""
-    setup, points = settings.load(), _points(settings, done)
-    curves = []
+    setup, curves = settings.load(), []
     for outcome in outcomes:
+        done = len(outcome.arms)
         means = setup.contexts.means[setup.order(outcome.seed)[:done]]
-        missed = means.max(axis=1) - means[np.arange(done), outcome.arms[:done]]
+        missed = means.max(axis=1) - means[np.arange(done), outcome.arms]
         curves.append(missed.cumsum()[points - 1])
     return np.array(curves).reshape(len(outcomes), len(points))
 

@@ -21,7 +21,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
-from posse.protocols.base import RunSettings
+from posse.protocols.base import RunSettings, shipped
 from posse.protocols.mpc_contextual.terms import (
     FEWEST_BITS,
     MOST_BATCH,
@@ -100,20 +100,8 @@ class MethodSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _shipped(cls, values: Any) -> Any:
-        """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
-        given = values.get("policy") if isinstance(values, Mapping) else None
-        table = dict(given) if isinstance(given, Mapping) else {"name": given}
-        name = table.pop("name", None)
-        if given is None:
-            return values
-        if not isinstance(name, str) or ":" in name:
-            raise ConfigError(
-                f"mpc-contextual takes the policies {', '.join(BONUS)}, got {name!r}: an arm is chosen by a program on "
-                "shares, which cannot call a function of yours. Choose one of them."
-            )
-        for parameter in table:
-            check.one_of(("epsilon", "width"), parameter=parameter)
-        return {**values, **table, "policy": name}
+        why = "an arm is chosen by a program on shares, which cannot call a function of yours."
+        return shipped(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
 
     def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
         """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""

@@ -173,14 +173,19 @@ def reciprocal(d: Word, setup: Setup, state: Wholes) -> Word:
 
 
 @loops
+def _direction(inverse: Words, x: Words, k: Words, setup: Setup, state: Wholes) -> Word:
+    """Write k = W^-1 x, and return 1 / d."""
+    for i in range(x.shape[0]):
+        k[i] = _dot(inverse[i], x, setup, state)
+    return reciprocal((_ONE << setup.bits) + _dot(k, x, setup, state), setup, state)
+
+
+@loops
 def _learn_published(
     inverse: Words, sums: Words, x: Words, reward: Word, k: Words, setup: Setup, state: Wholes
 ) -> None:
     """W^-1 -= (k k^T) (1 / d), b += r x; every product is cut by itself, so W^-1 is symmetric up to rounding only."""
-    size = x.shape[0]
-    for i in range(size):
-        k[i] = _dot(inverse[i], x, setup, state)
-    share = reciprocal((_ONE << setup.bits) + _dot(k, x, setup, state), setup, state)
+    size, share = x.shape[0], _direction(inverse, x, k, setup, state)
     for i in range(size):
         for j in range(size):
             inverse[i, j] -= _times(_times(k[i], k[j], setup, state), share, setup, state)
@@ -200,11 +205,8 @@ def _learn_recursive(
     inverse: Words, weights: Words, x: Words, error: Word, k: Words, setup: Setup, state: Wholes
 ) -> None:
     """P -= k g^T, upper triangle and its mirror, and w += e g, with the gain g = k / d."""
-    size = x.shape[0]
-    for i in range(size):
-        k[i] = _dot(inverse[i], x, setup, state)
-    share = reciprocal((_ONE << setup.bits) + _dot(k, x, setup, state), setup, state)
-    for i in range(size):
+    share = _direction(inverse, x, k, setup, state)
+    for i in range(x.shape[0]):
         gain = _times(k[i], share, setup, state)
         weights[i] += _times(error, gain, setup, state)
         for j in range(i + 1):

@@ -10,8 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.protocols.mpc_contextual.floats import replay, run
-from posse.protocols.mpc_contextual.published import (
+from posse.experiments.mpc_contextual.published import (
     FORMS,
     TRUNCATIONS,
     Setup,
@@ -24,6 +23,7 @@ from posse.protocols.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
+from posse.protocols.mpc_contextual.floats import replay, run
 from tests.core.chance import SIGMAS
 from tests.protocols.mpc_contextual.test_floats import linear
 
