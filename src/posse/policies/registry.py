@@ -39,13 +39,9 @@ class Registry(Generic[T]):
     """Policies of one kind, by name, and what makes one of a value."""
 
     def __init__(
-        self,
-        base: type[T],
-        kinds: Iterable[type[T]],
-        rule: str,
-        example: str = "Class",
+        self, base: type[T], kinds: Iterable[type[T]], rule: str, example: str = "Class",
         adopt: Callable[[Any], type[T] | None] = lambda _: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`rule` says what a user's own must be; `adopt` makes a class of what is none, such as a function, or None."""
         self.kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
         self.base, self._rule, self._example, self._adopt = base, rule, example, adopt

@@ -51,14 +51,9 @@ def meets(surplus: float, units: float) -> bool:
 
 @loops
 def greedy(
-    quality: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    capacity: NDArray[np.float64],
-    alpha: float,
-    rho: float,
-    out: NDArray[np.float64],
-    work: NDArray[np.float64],
-) -> None:
+    quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
+    out: NDArray[np.float64], work: NDArray[np.float64],
+) -> None:  # fmt: skip
     """Write how many units to buy from each producer; `work` is scratch of the same length.
 
     O(m), and O(m log m) where the threshold binds. Ties go to the producer that stands first.
@@ -79,14 +74,9 @@ def greedy(
 
 @loops
 def _repair(
-    quality: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    capacity: NDArray[np.float64],
-    alpha: float,
-    rho: float,
-    out: NDArray[np.float64],
-    deficit: float,
-) -> None:
+    quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
+    out: NDArray[np.float64], deficit: float,
+) -> None:  # fmt: skip
     """Close a deficit of quality at the smallest loss of revenue."""
     price = np.empty(out.shape[0])
     for i in range(out.shape[0]):
@@ -141,13 +131,9 @@ def rate(t: int, coefficient: float) -> float:
 
 @loops
 def quality_bounds(
-    rate: float,
-    good: NDArray[np.float64],
-    units: NDArray[np.float64],
-    shared_good: NDArray[np.float64],
-    shared_units: NDArray[np.float64],
-    out: NDArray[np.float64],
-) -> None:
+    rate: float, good: NDArray[np.float64], units: NDArray[np.float64], shared_good: NDArray[np.float64],
+    shared_units: NDArray[np.float64], out: NDArray[np.float64],
+) -> None:  # fmt: skip
     """Write the optimistic quality of every producer, from an agent's own units and those that others shared.
 
     >>> out, none = np.empty(2), np.zeros(2)

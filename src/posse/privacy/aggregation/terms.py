@@ -128,14 +128,9 @@ def complete_plan(clients: int, *, corrupt: int, dropouts: int) -> Plan:
 
 @lru_cache(maxsize=64)
 def plan(
-    clients: int,
-    *,
-    corrupt: float,
-    dropout: float,
-    security: float = SECURITY,
-    correctness: float = CORRECTNESS,
+    clients: int, *, corrupt: float, dropout: float, security: float = SECURITY, correctness: float = CORRECTNESS,
     complete_up_to: int = COMPLETE_UP_TO,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Plan a round for shares of corrupt and dropped clients; `security` and `correctness` are bits.
 
     `complete_up_to` may be raised where a quorum is worth n^2 shares. Cost: the tails for each k up to the one found,

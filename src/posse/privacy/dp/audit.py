@@ -95,11 +95,7 @@ class AuditResult:
 
 
 def audit(
-    release: Callable[[H, int], Floats],
-    canary: Canary[H],
-    claimed_mu: float,
-    trials: int,
-    significance: float = 0.01,
+    release: Callable[[H, int], Floats], canary: Canary[H], claimed_mu: float, trials: int, significance: float = 0.01
 ) -> AuditResult:
     """Test the claim that a mechanism's distinguishability is at most `claimed_mu`.
 

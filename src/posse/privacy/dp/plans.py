@@ -164,15 +164,9 @@ class Plan(Mechanism):
 
 
 def plan(
-    budget: Budget,
-    unit: str = "entry",
-    schedule: str = "tight",
-    *,
-    rounds: Sequence[int],
-    producers: int,
-    horizon: int | None = None,
-    stop: int | None = None,
-) -> Plan:
+    budget: Budget, unit: str = "entry", schedule: str = "tight", *, rounds: Sequence[int], producers: int,
+    horizon: int | None = None, stop: int | None = None,
+) -> Plan:  # fmt: skip
     """Make the noise that a budget asks for; `horizon` (all rounds, T) is needed for schedule `paper` only.
 
     >>> made = plan(Budget(1, 0.01), rounds=(200, 400, 800), producers=30)
@@ -204,13 +198,9 @@ def plan(
 
 
 def plan_of_noise(
-    multipliers: float | Sequence[float],
-    unit: str = "entry",
-    *,
-    rounds: Sequence[int],
-    producers: int,
+    multipliers: float | Sequence[float], unit: str = "entry", *, rounds: Sequence[int], producers: int,
     delta: float = 1e-5,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Account for given noise, sigma / capacity: one multiplier for every message, or one for each.
 
     >>> plan_of_noise(2.66, rounds=(200, 400), producers=30, delta=0.01).guarantee().figure

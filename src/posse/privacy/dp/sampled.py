@@ -174,13 +174,9 @@ def update_noise(noise: float, clip_noise: float) -> float:
 
 
 def noise_for(
-    budget: Budget,
-    clients: int,
-    cohort: int,
-    rounds: int,
-    sampling: Sampling = "poisson",
+    budget: Budget, clients: int, cohort: int, rounds: int, sampling: Sampling = "poisson",
     accountant: Accountant = "pld",
-) -> float:
+) -> float:  # fmt: skip
     """Return noise, within 0.1 % of the least, whose rounds are within the budget.
 
     >>> noise = noise_for(Budget(1.5, 1e-6), 342_477, 64, 1600, accountant="rdp")

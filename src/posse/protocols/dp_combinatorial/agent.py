@@ -80,16 +80,9 @@ class Agent:
     kind = "agent"
 
     def __init__(
-        self,
-        name: str,
-        terms: Terms,
-        buyer: Buyer,
-        noise: Noise | None,
-        ledger: Ledger[Plan] | None = None,
-        *,
-        secrets: Secrets | None = None,
-        run: str = "",
-    ) -> None:
+        self, name: str, terms: Terms, buyer: Buyer, noise: Noise | None, ledger: Ledger[Plan] | None = None, *,
+        secrets: Secrets | None = None, run: str = "",
+    ) -> None:  # fmt: skip
         if ledger is not None:
             check_plan(ledger.mechanism, terms, buyer.capacity)
         elif any(terms.multipliers) and terms.method != "placebo":

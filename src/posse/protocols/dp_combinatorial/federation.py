@@ -54,15 +54,9 @@ ROUND = 4e-7
 
 
 def federation(
-    market: Market,
-    terms: Terms,
-    *,
-    seed: int | None,
-    plan: Plan | None = None,
-    coefficient: float = 1.0,
-    margin: float = 0.0,
-    oracle: Oracle | None = None,
-) -> list[Role]:
+    market: Market, terms: Terms, *, seed: int | None, plan: Plan | None = None, coefficient: float = 1.0,
+    margin: float = 0.0, oracle: Oracle | None = None,
+) -> list[Role]:  # fmt: skip
     """Make the agents of a market; each gets its own costs and capacities, its own noise and its own ledger.
 
     Noise without a plan is counted (unit entry, delta 1e-5) and never refused.
@@ -320,16 +314,9 @@ def warm_up() -> None:
 
 
 def _record(
-    run: Run,
-    outcome: Outcome,
-    reached: int,
-    status: str | None,
-    *,
-    steps_done: int,
-    ledgers: Sequence[Ledger[Plan]],
-    known: bool = True,
-    **more: Any,
-) -> Record:
+    run: Run, outcome: Outcome, reached: int, status: str | None, *, steps_done: int, ledgers: Sequence[Ledger[Plan]],
+    known: bool = True, **more: Any,
+) -> Record:  # fmt: skip
     """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so no regret."""
     settings = run.settings
     assert isinstance(settings, DpCombinatorial)

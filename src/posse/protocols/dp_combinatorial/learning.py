@@ -44,19 +44,9 @@ def nothing_known(*shape: int) -> Knowledge:
 
 @loops
 def choose(
-    reach: float,
-    good: Floats,
-    units: Floats,
-    told_good: Floats,
-    told_units: Floats,
-    cost: Floats,
-    capacity: Floats,
-    alpha: float,
-    rho: float,
-    out: Floats,
-    bounds: Floats,
-    work: Floats,
-) -> None:
+    reach: float, good: Floats, units: Floats, told_good: Floats, told_units: Floats, cost: Floats, capacity: Floats,
+    alpha: float, rho: float, out: Floats, bounds: Floats, work: Floats,
+) -> None:  # fmt: skip
     """Write the purchase of a round into `out`, and the optimistic qualities it was made with into `bounds`.
 
     `reach` is `rate(t, coefficient)`.
@@ -99,17 +89,9 @@ def release(
 
 @loops
 def learn(
-    rule: int,
-    t: int,
-    width: float,
-    weight: float,
-    message: Floats,
-    sigma: Floats,
-    good: Floats,
-    units: Floats,
-    told_good: Floats,
-    told_units: Floats,
-) -> int:
+    rule: int, t: int, width: float, weight: float, message: Floats, sigma: Floats, good: Floats, units: Floats,
+    told_good: Floats, told_units: Floats,
+) -> int:  # fmt: skip
     """Learn from one message in round t; return from how many of its entries, one a producer, something was learnt.
 
     Entries with no positive number of units say nothing and are left out. `POOL` adds an entry as it is. `ACCEPT`

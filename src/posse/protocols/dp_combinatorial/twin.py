@@ -73,17 +73,9 @@ class Simulation:
     """One run of a market, which goes forward step by step."""
 
     def __init__(
-        self,
-        market: Market,
-        terms: Terms,
-        seed: int,
-        *,
-        coefficient: float = 1.0,
-        margin: float = 0.0,
-        points: int = 200,
-        truth: Truth | None = None,
-        trace: bool = False,
-    ) -> None:
+        self, market: Market, terms: Terms, seed: int, *, coefficient: float = 1.0, margin: float = 0.0,
+        points: int = 200, truth: Truth | None = None, trace: bool = False,
+    ) -> None:  # fmt: skip
         """Prepare a run for one seed; with `trace` every purchase is kept."""
         agents, producers = market.cost.shape
         self._seed, self._rounds, self._coefficient = np.uint64(seed), terms.rounds, coefficient
@@ -245,19 +237,9 @@ def _talk(terms: Terms) -> Talk:
 
 @loops
 def _rounds(
-    seed: int,
-    keys: Words,
-    first: int,
-    last: int,
-    coefficient: float,
-    supply: Supply,
-    offers: Offers,
-    truth: Truth,
-    talk: Talk,
-    known: Knowledge,
-    curves: Curves,
-    stop: Wholes,
-) -> int:
+    seed: int, keys: Words, first: int, last: int, coefficient: float, supply: Supply, offers: Offers, truth: Truth,
+    talk: Talk, known: Knowledge, curves: Curves, stop: Wholes,
+) -> int:  # fmt: skip
     """Run rounds `first` to `last`, or until `stop[0]` is not 0, on `known` and `curves`; return the last one done."""
     agents, producers = offers.cost.shape
     words = np.zeros((4, (producers + 3) // 4), np.uint64)

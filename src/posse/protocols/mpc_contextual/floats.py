@@ -180,18 +180,10 @@ class FloatTwin:
     """The bandit of one seed, which goes forward by whole batches."""
 
     def __init__(
-        self,
-        features: Floats,
-        rewards: Floats,
-        coins: Coins,
-        *,
-        batch: int = 1,
-        exploration: str = "greedy",
-        width: float = 1.0,
-        normals: Floats | None = None,
-        checkpoints: Sequence[int] = (),
+        self, features: Floats, rewards: Floats, coins: Coins, *, batch: int = 1, exploration: str = "greedy",
+        width: float = 1.0, normals: Floats | None = None, checkpoints: Sequence[int] = (),
         followed: Wholes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Take (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
 
         The model stands still for `batch` contexts and then learns from them one after the other. `normals` (steps,

@@ -117,11 +117,7 @@ class PartyIdentity:
 
 
 def peer_of(
-    certificate_der: bytes | None,
-    ca: x509.Certificate,
-    crl: x509.CertificateRevocationList,
-    run: str,
-    now: datetime,
+    certificate_der: bytes | None, ca: x509.Certificate, crl: x509.CertificateRevocationList, run: str, now: datetime
 ) -> Peer:
     """Say whose certificate this is, or raise `CertificateError` with a `Reason`.
 

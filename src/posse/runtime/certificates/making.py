@@ -76,14 +76,9 @@ def authority_certificate(key: ec.EllipticCurvePrivateKey, name: str, run: str, 
 
 
 def party_certificate(
-    authority: x509.Certificate,
-    key: ec.EllipticCurvePrivateKey,
-    public: ec.EllipticCurvePublicKey,
-    peer: Peer,
-    hosts: Sequence[str],
-    now: datetime,
-    days: int,
-) -> x509.Certificate:
+    authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, public: ec.EllipticCurvePublicKey, peer: Peer,
+    hosts: Sequence[str], now: datetime, days: int,
+) -> x509.Certificate:  # fmt: skip
     """Sign a party's certificate: its URI, the hosts it was allowed, and both ends of TLS."""
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer.uri), *map(_host, hosts)]
     return _leaf(authority, key, public, _subject(peer.name, peer.run), names, _BOTH, now, days)
@@ -159,13 +154,9 @@ def _subject(name: str, run: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    signer: ec.EllipticCurvePublicKey,
-    now: datetime,
-    end: datetime,
-) -> x509.CertificateBuilder:
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, signer: ec.EllipticCurvePublicKey,
+    now: datetime, end: datetime,
+) -> x509.CertificateBuilder:  # fmt: skip
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -180,15 +171,9 @@ def _builder(
 
 
 def _leaf(
-    authority: x509.Certificate,
-    key: ec.EllipticCurvePrivateKey,
-    public: ec.EllipticCurvePublicKey,
-    subject: x509.Name,
-    names: Sequence[x509.GeneralName],
-    usages: Sequence[x509.ObjectIdentifier],
-    now: datetime,
-    days: int,
-) -> x509.Certificate:
+    authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, public: ec.EllipticCurvePublicKey, subject: x509.Name,
+    names: Sequence[x509.GeneralName], usages: Sequence[x509.ObjectIdentifier], now: datetime, days: int,
+) -> x509.Certificate:  # fmt: skip
     end = min(now + timedelta(days=days), authority.not_valid_after_utc)
     if end <= now:
         raise CertificateError("the authority has expired. Make a new one with 'posse ca init'.", "expired")
