@@ -26,7 +26,6 @@ from posse.privacy.dp.arms import (
     NEVER_COVERED,
     ArmChoice,
     Arms,
-    exploration_of,
 )
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
@@ -218,12 +217,6 @@ def test_more_exploration_costs_less(arms: int, one: float, two: float, rounds: 
 @given(ARMS, EXPLORED)
 def test_more_arms_cost_more(arms: int, exploration: float) -> None:
     assert ArmChoice(arms, exploration).epsilon < ArmChoice(arms + 1, exploration).epsilon
-
-
-@given(st.integers(2, 1000), st.floats(0, 800))
-def test_an_exploration_rate_for_an_epsilon(arms: int, epsilon: float) -> None:
-    found = ArmChoice(arms, exploration_of(epsilon, arms)).epsilon
-    assert found == pytest.approx(epsilon, rel=1e-9, abs=1e-9) or epsilon > 700
 
 
 def test_no_exploration_proves_nothing_and_nothing_else_shows_nothing() -> None:

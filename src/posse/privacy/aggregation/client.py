@@ -142,11 +142,8 @@ class Client:
         read = unpack(saved, ClientSaved, kind=self.kind, name=self.name, run=self._run)
         keys, held = dict(read.keys), dict(read.held)
         known = keys.keys() | {self.name}
-        if (
-            read.stage not in list(map(int, Stage))
-            or not keys.keys() <= self._terms.neighbours(self.name)
-            or held.keys() - known
-        ):
+        named = keys.keys() <= self._terms.neighbours(self.name) and held.keys() <= known
+        if read.stage not in list(map(int, Stage)) or not named:
             raise damaged(self.kind, self.name, "it names a stage or clients that the terms do not.")
         self.stage, self._asked, self._survivors = Stage(read.stage), read.asked, read.survivors
         self._keys, self._held = keys, held

@@ -102,10 +102,12 @@ class Quantiser:
         check.at_least(1, clients=self.clients)
         check.at_least(0, sigma=self.sigma)
         if self.largest + self.tail >= CAPACITY:
+            # Noise is sized in steps, so it grows with the scale.
+            remedy = (CAPACITY - self.clients) / (self.clients * self.clip + self.tail / self.scale)
             raise ConfigError(
                 f"a sum must stay below 2^31 = {CAPACITY}: {self.clients} clients x {math.ceil(self.clip * self.scale)}"
                 f" (clip x scale) + noise tail {self.tail} = {self.largest + self.tail}. Lower the scale below "
-                f"{self._remedy():.6g}, the clip, the noise or the number of clients."
+                f"{remedy:.6g}, the clip, the noise or the number of clients."
             )
 
     @property
@@ -117,11 +119,6 @@ class Quantiser:
     def tail(self) -> int:
         """What the sum of all clients' noise passes in no coordinate but with probability 2^-40 (it is subgaussian)."""
         return math.ceil(self.sigma * math.sqrt(2 * self.clients * math.log(2 * self.length / TAIL)))
-
-    def _remedy(self) -> float:
-        # noise is sized in steps, so it grows with the scale
-        noise = self.tail / self.scale
-        return (CAPACITY - self.clients) / (self.clients * self.clip + noise)
 
     @cached_property
     def sensitivity_squared(self) -> int:

@@ -39,7 +39,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import OPERATOR, Action, Message, Note, Send
+from posse.core.roles import OPERATOR, Action, Message, Note
 from posse.privacy.aggregation.client import SERVER, kinds
 from posse.privacy.aggregation.masks import (
     FRAME_BYTES,
@@ -56,6 +56,7 @@ from posse.privacy.aggregation.messages import (
     Delivery,
     Keys,
     Masked,
+    Named,
     Shares,
     Shown,
     Signed,
@@ -172,9 +173,13 @@ class Server:
         """End the stage that is under way and go on with those that are there; raise if they are too few."""
         if stage != self.stage or self.finished:
             raise ProtocolError(f"stage {stage} is to be closed, and the round is at {int(self.stage)}.")
-        came = set(self._came[self.stage])
+        came = sorted(self._came[self.stage])
         self._check_enough(came)
-        answer = (self._send_keys, self._deliver, self._announce, self._request, self._finish)[stage](sorted(came))
+        answer: Sequence[Action]
+        if stage == Stage.UNMASK:
+            answer = self._finish()
+        else:
+            answer = [(self.name, name, reply) for name, reply in zip(came, self._replies(came), strict=True)]
         self.stage = Stage(stage + 1)
         return answer
 
@@ -218,11 +223,11 @@ class Server:
         return self._terms.holders(holder) & set(self._came[Stage.SHARES])
 
     def _check_enough(self, came: Collection[str]) -> None:
-        plan = self._terms.plan
+        plan, stage = self._terms.plan, self.stage.name.lower()
         if len(came) < plan.survivors:
             missing = sorted(set(self._terms.clients) - set(came))
             raise ProtocolError(
-                f"stage {self.stage.name.lower()} needs {plan.survivors} of {plan.clients} clients, got {len(came)} "
+                f"stage {stage} needs {plan.survivors} of {plan.clients} clients, got {len(came)} "
                 f"(missing: {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}). Wait for more of them, or "
                 "run the round again with a plan for more dropouts."
             )
@@ -232,29 +237,25 @@ class Server:
             left = len(self._terms.holders(owner) & set(came))
             if left < plan.threshold:
                 raise ProtocolError(
-                    f"the secrets of {owner} need {plan.threshold} holders at stage {self.stage.name.lower()}, {left} "
+                    f"the secrets of {owner} need {plan.threshold} holders at stage {stage}, {left} "
                     "are left. Wait for more clients, or run the round again: it draws another graph."
                 )
 
-    def _send_keys(self, came: list[str]) -> Sequence[Action]:
-        return [self._to(name, Keys(self._terms.digest, self._of_neighbours(name))) for name in came]
-
-    def _of_neighbours(self, name: str) -> tuple[tuple[str, Advertise], ...]:
-        return tuple((other, self._keys[other]) for other in sorted(self._terms.neighbours(name) & self._keys.keys()))
-
-    def _deliver(self, came: list[str]) -> Sequence[Action]:
-        frames, self._frames = self._frames, {}
-        return [self._to(name, Delivery(self._terms.digest, tuple(sorted(frames.get(name, ()))))) for name in came]
-
-    def _announce(self, came: list[str]) -> Sequence[Action]:
-        return [self._to(name, Survivors(self._terms.digest, tuple(came))) for name in came]
-
-    def _request(self, came: list[str]) -> Sequence[Action]:
+    def _replies(self, came: list[str]) -> Sequence[Message]:
+        """What each client is sent at the end of the stage that is under way."""
+        digest, survivors = self._terms.digest, self.survivors
+        if self.stage == Stage.KEYS:
+            neighbours = [sorted(self._terms.neighbours(name) & self._keys.keys()) for name in came]
+            return [Keys(digest, tuple((other, self._keys[other]) for other in others)) for others in neighbours]
+        if self.stage == Stage.SHARES:
+            frames, self._frames = self._frames, {}
+            return [Delivery(digest, tuple(sorted(frames.get(name, ())))) for name in came]
+        if self.stage == Stage.MASKED:
+            return [Survivors(digest, survivors)] * len(came)
         quorum = tuple(sorted(self._signatures.items()))[: self._terms.plan.quorum]
-        asked = {name: kinds(self._held(name), self.survivors) for name in came}
-        return [self._to(name, Unmask(self._terms.digest, *asked[name], quorum)) for name in came]
+        return [Unmask(digest, *kinds(self._held(name), survivors), quorum) for name in came]
 
-    def _finish(self, came: list[str]) -> Sequence[Action]:
+    def _finish(self) -> Sequence[Action]:
         streams = leftovers(self._terms, self._keys, self._came[Stage.SHARES], self.survivors, self._shown)
         try:
             taken_off = list(streams)  # wrong shares raise here, before the sum is touched
@@ -264,9 +265,6 @@ class Server:
         add_streams(self._sum, ((key, -sign) for key, sign in taken_off))
         self._shown, self._signatures = {}, {}
         return (Note(self.name, "sum", self._terms.round, len(self.survivors)),)
-
-    def _to(self, name: str, message: Message) -> Send:
-        return (self.name, name, message)
 
 
 class WrongShares(ProtocolError):
@@ -312,9 +310,7 @@ def leftovers(
                 yield key, -sign  # it is in the sum as the survivor added it
 
 
-def _by_client(
-    lists: Iterator[tuple[str, tuple[tuple[str, bytes], ...]]],
-) -> dict[str, dict[str, bytes]]:
+def _by_client(lists: Iterator[tuple[str, Named]]) -> dict[str, dict[str, bytes]]:
     """Sort shares by the client whose secret they belong to: client -> holder -> share."""
     found: dict[str, dict[str, bytes]] = {}
     for holder, shares in lists:

@@ -160,9 +160,12 @@ def plan(
 def _threshold(n: int, c: int, d: int, k: int, security: float, correctness: float) -> tuple[int, float, float] | None:
     """Find the smallest threshold at which k neighbours do not leak, and see whether enough remain."""
     for t in range(2, k + 1):
-        leak = _log2(n * _tail(n - 1, c, k, t) * 2 * math.comb(n, k // 2 * 2) + _apart(n, c + d, k), n, k)
+        # Both terms of `leak` over their common denominator.
+        gaps, draws = math.comb(n, k // 2 * 2), math.comb(n - 1, k)
+        apart = n * n * math.comb(min(c + d, n), k // 2 * 2) * draws
+        leak = _log2_ratio(n * _tail(n - 1, c, k, t) * 2 * gaps + apart, 2 * gaps * draws)
         if leak <= -security:
-            fail = _log2_ratio(n * _tail(n - 1, d, k, k - t + 1), math.comb(n - 1, k))
+            fail = _log2_ratio(n * _tail(n - 1, d, k, k - t + 1), draws)
             return (t, leak, fail) if fail <= -correctness else None
     return None
 
@@ -171,15 +174,6 @@ def _tail(population: int, marked: int, drawn: int, least: int) -> int:
     """Count the draws with at least `least` marked ones: comb(population, drawn) P[H >= least]."""
     clear = population - marked
     return sum(math.comb(marked, x) * math.comb(clear, drawn - x) for x in range(least, min(drawn, marked) + 1))
-
-
-def _apart(n: int, removed: int, k: int) -> int:
-    """Twice the bound that honest survivors fall apart, over the common denominator of `_log2`."""
-    return n * n * math.comb(min(removed, n), k // 2 * 2) * math.comb(n - 1, k)
-
-
-def _log2(numerator: int, n: int, k: int) -> float:
-    return _log2_ratio(numerator, 2 * math.comb(n, k // 2 * 2) * math.comb(n - 1, k))
 
 
 def _log2_ratio(numerator: int, denominator: int) -> float:

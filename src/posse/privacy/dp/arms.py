@@ -140,18 +140,6 @@ class ArmChoice:
         return Total(rounds * eta, delta, BASIC) if rounds * eta <= bound else Total(bound, delta, HOEFFDING)
 
 
-def exploration_of(epsilon: float, arms: int) -> float:
-    """Return the exploration rate whose arms prove `epsilon` each: K / (e^epsilon + K - 1).
-
-    >>> round(exploration_of(4.51085950651685, 10), 12)
-    0.1
-    """
-    check.at_least(2, arms=arms)
-    check.at_least(0, epsilon=epsilon)
-    small = math.exp(-epsilon)
-    return arms * small / (1 + (arms - 1) * small)
-
-
 @lru_cache(maxsize=4096)
 def _walk(choice: ArmChoice, rounds: int, delta: float, known: float) -> float:
     """Compose the privacy loss of `rounds` randomised responses and halve down to its epsilon, `known` at most."""
