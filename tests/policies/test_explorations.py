@@ -13,11 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from posse.core.errors import ConfigError, PosseError
 from posse.policies.contextual.explorations import (
-    EpsilonGreedy,
     Exploration,
     Falcon,
-    Greedy,
-    Softmax,
     draw,
     epsilon_greedy,
     falcon,
@@ -121,17 +118,6 @@ def test_draws_have_their_chances() -> None:
     assert chi_square(np.bincount(arm, minlength=5), len(u) * chances) < chi_square_limit(4)
 
 
-def test_scales_bring_weights_to_one() -> None:
-    draw_ = np.random.default_rng(3)
-    scores = draw_.random((500, 8))
-    for rule in (EpsilonGreedy(0.1), Softmax(0.2), Falcon(mu=12.0)):
-        assert rule.probabilities(scores).min() >= rule.weight_scale(8) * (1 - 1e-12)
-    with pytest.raises(ConfigError, match="greedy logs give no importance weights"):
-        Greedy().weight_scale(8)
-    with pytest.raises(ConfigError, match="greedy logs give no importance weights"):
-        EpsilonGreedy(0).weight_scale(8)
-
-
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
@@ -196,8 +182,6 @@ def test_an_own_function_explores(value: Any) -> None:
     assert (stored["name"], stored["parameters"]) == ("tilted", {"width": 0.5})
     assert exploration(stored) == made
     assert hash(made) == hash(exploration(tilted))
-    with pytest.raises(ConfigError, match="has no least chance"):
-        made.weight_scale(8)
 
 
 def test_own_functions_have_digests_of_their_own() -> None:

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from posse.core import check
-from posse.core.errors import ConfigError, PolicyError
+from posse.core.errors import PolicyError
 from posse.policies.own import explain, parameter, source_digest
 
 Array: TypeAlias = Any
@@ -131,17 +131,6 @@ class Exploration:
         """Give the chance of every arm, (..., K)."""
         return type(self).formula(scores, *self.values(scores.shape[-1]), xp=xp)
 
-    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
-        """Give the least chance of an arm that is not greedy, if scores differ by at most `spread`.
-
-        Importance weights min(1, scale / p) are then at most 1, and in proportion to 1 / p: only where FALCON has a mu
-        below K can the greedy arm's chance be smaller still, and its weight is cut to 1. Greedy has no scale.
-
-        >>> EpsilonGreedy(0.05).weight_scale(50)
-        0.001
-        """
-        raise ConfigError(f"exploration '{self.name}' has no least chance of an arm. Use softmax, falcon or epsilon.")
-
     def describe(self) -> dict[str, Any]:
         """Name, parameters and a digest of the source, as records keep them and parties compare them."""
         kind = type(self)
@@ -158,10 +147,6 @@ class Greedy(Exploration):
     summary: ClassVar[str] = "the arm of largest predicted reward"
     formula = staticmethod(greedy)
 
-    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
-        """Refuse: other arms have no chance."""
-        raise ConfigError("greedy logs give no importance weights: other arms have no chance. Explore.")
-
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Exploration):
@@ -176,10 +161,6 @@ class EpsilonGreedy(Exploration):
     def __post_init__(self) -> None:
         check.between(0, 1, epsilon=self.epsilon)
 
-    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
-        """Give epsilon / K."""
-        return self.epsilon / arms if self.epsilon else Greedy().weight_scale(arms, spread)
-
 
 @dataclass(frozen=True)
 class Softmax(Exploration):
@@ -193,10 +174,6 @@ class Softmax(Exploration):
 
     def __post_init__(self) -> None:
         check.positive(beta=self.beta)
-
-    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
-        """Give 1 / (1 + (K - 1) exp(spread / beta))."""
-        return 1 / (1 + (arms - 1) * float(np.exp(min(spread / self.beta, 700.0))))
 
 
 @dataclass(frozen=True)
@@ -218,11 +195,6 @@ class Falcon(Exploration):
     def values(self, arms: int) -> tuple[float, ...]:
         """Mu and gamma."""
         return (arms / 5 if self.mu is None else self.mu, self.gamma)
-
-    def weight_scale(self, arms: int, spread: float = 1.0) -> float:
-        """Give 1 / (mu + gamma spread), less where the chances are divided by their sum."""
-        mu, gamma = self.values(arms)
-        return 1 / (mu + gamma * spread) / max(1.0, (arms - 1) / mu)
 
 
 EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (Greedy, EpsilonGreedy, Softmax, Falcon)}

@@ -74,11 +74,11 @@ class Client:
 
     kind = "client"
 
-    def __init__(self, name: str, terms: Terms, identity: Identity, secrets: Secrets, server: str = SERVER) -> None:
+    def __init__(self, name: str, terms: Terms, identity: Identity, secrets: Secrets) -> None:
         if name not in terms.positions or terms.identity(name) != identity.public:
             raise ConfigError(f"the terms do not list '{name}' with this identity. Correct the roster, or the key.")
         self.name, self.stage = name, Stage.KEYS
-        self._terms, self._identity, self._server = terms, identity, server
+        self._terms, self._identity = terms, identity
         self._own = RoundKeys(name, terms, secrets)
         mark = secrets.key(b"aggregation mark", context=terms.digest + name.encode())
         self._run = hashlib.sha256(terms.digest + mark).digest()
@@ -100,8 +100,8 @@ class Client:
         """Take one message; what the protocol does not allow is refused with the state as it was."""
         if sender == WORLD and isinstance(message, Contribution):
             return self._contribute(message)
-        if sender != self._server:
-            raise ProtocolError(f"{self.name} listens to '{self._server}', got a message of '{sender}'.")
+        if sender != SERVER:
+            raise ProtocolError(f"{self.name} listens to '{SERVER}', got a message of '{sender}'.")
         match message:
             case Keys():
                 return self._share(self._now(message.terms, message, Stage.SHARES))
@@ -220,7 +220,7 @@ class Client:
         return (self._send(Shown(self._terms.digest, self_masks, mask_keys)),)
 
     def _send(self, message: Message) -> tuple[str, str, Message]:
-        return (self.name, self._server, message)
+        return (self.name, SERVER, message)
 
 
 def check_names(me: str, names: Iterable[str], allowed: Collection[str]) -> None:

@@ -84,11 +84,10 @@ _STAGES: dict[type[Message], Stage] = {
 class Server:
     """The server's part of one round."""
 
-    kind = "server"
+    kind = name = SERVER
 
-    def __init__(self, terms: Terms, name: str = SERVER) -> None:
-        self.name, self.stage = name, Stage.KEYS
-        self._terms = terms
+    def __init__(self, terms: Terms) -> None:
+        self.stage, self._terms = Stage.KEYS, terms
         self._came: dict[Stage, list[str]] = {stage: [] for stage in Stage}
         """Who did its part, stage by stage; in the next stage nobody else is expected."""
         self._keys: dict[str, Advertise] = {}

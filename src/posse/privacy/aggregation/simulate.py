@@ -7,7 +7,7 @@ run. `ring_sum` quantises, adds and decodes: the same numbers, bit for bit, with
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -21,9 +21,6 @@ from posse.privacy.aggregation.quantise import Floats, Ints, Quantiser, Ring, to
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Plan, Stage, Terms
 from posse.privacy.crypto.keys import Identity, Secrets
-
-Watch = Callable[[Server, str, Message], None]
-"""Called with the server, the sender and the message, after each one that the server took."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +41,7 @@ class Cohort:
 
 
 def simulate(
-    cohort: Cohort,
-    terms: Terms,
-    vectors: Mapping[str, Ring],
-    lost: Mapping[str, Stage] | None = None,
-    watch: Watch | None = None,
+    cohort: Cohort, terms: Terms, vectors: Mapping[str, Ring], lost: Mapping[str, Stage] | None = None
 ) -> tuple[Ring, tuple[str, ...]]:
     """Play a round; return the sum modulo 2^32 and the survivors it is of, or raise as the server does.
 
@@ -73,8 +66,6 @@ def simulate(
         for sender, message in _answers(clients, vectors, inbox):
             if gone.get(sender, Stage.OVER) > stage:
                 server.receive(sender, message)
-                if watch is not None:
-                    watch(server, sender, message)
         inbox = [action for action in server.close(stage) if isinstance(action, tuple)]
     return server.total, server.survivors
 

@@ -128,13 +128,11 @@ def complete_plan(clients: int, *, corrupt: int, dropouts: int) -> Plan:
 
 @lru_cache(maxsize=64)
 def plan(
-    clients: int, *, corrupt: float, dropout: float, security: float = SECURITY, correctness: float = CORRECTNESS,
-    complete_up_to: int = COMPLETE_UP_TO,
-) -> Plan:  # fmt: skip
+    clients: int, *, corrupt: float, dropout: float, security: float = SECURITY, correctness: float = CORRECTNESS
+) -> Plan:
     """Plan a round for shares of corrupt and dropped clients; `security` and `correctness` are bits.
 
-    `complete_up_to` may be raised where a quorum is worth n^2 shares. Cost: the tails for each k up to the one found,
-    below 0.5 s for 1,000 clients.
+    Cost: the tails for each k up to the one found, below 0.5 s for 1,000 clients.
 
     >>> print(plan(1000, corrupt=0.1, dropout=0.1))
     1000 clients, 45 neighbours each, threshold 26; at most 100 corrupt and 100 dropped; leaks with probability 2^-42.0,
@@ -146,7 +144,7 @@ def plan(
     check.positive(correctness=correctness)
     c, d = math.ceil(corrupt * clients - _ROUNDING), math.floor(dropout * clients + _ROUNDING)
     whole = complete_plan(clients, corrupt=c, dropouts=d)
-    if clients <= complete_up_to:
+    if clients <= COMPLETE_UP_TO:
         return whole
     for k in range(2, clients - 1):
         if clients * k % 2:

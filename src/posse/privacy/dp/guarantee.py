@@ -124,14 +124,14 @@ def figure(epsilon: float, delta: float) -> str:
     return f"({rounded_up(epsilon):g}, {delta:g})"
 
 
-def rounded_up(value: float, digits: int = 4) -> float:
-    """Round up to a number of significant digits.
+def rounded_up(value: float) -> float:
+    """Round up to four significant digits.
 
     >>> rounded_up(0.14581), rounded_up(2.0), rounded_up(0.0), rounded_up(0.999999)
     (0.1459, 2.0, 0.0, 1.0)
     """
     if value <= 0:
         return 0.0
-    near = float(f"{value:.{digits - 1}e}")
-    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return near if near >= value else float(f"{near + step:.{digits - 1}e}")
+    near = float(f"{value:.3e}")
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return near if near >= value else float(f"{near + step:.3e}")

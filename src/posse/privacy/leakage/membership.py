@@ -118,8 +118,9 @@ def call_by_error(view: View) -> Called:
 def verdict(attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95) -> Membership:
     """Compare the rows called members with those that are."""
     member: Bools = truth["member"]
-    counts = [count for some in (called.rows[member], called.rows[~member]) for count in (len(some), int(some.sum()))]
-    return Membership(attack, called.rule, *counts, truth["apart"], confidence)
+    inside, outside = called.rows[member], called.rows[~member]
+    members, found, others, accused = len(inside), int(inside.sum()), len(outside), int(outside.sum())
+    return Membership(attack, called.rule, members, found, others, accused, truth["apart"], confidence)
 
 
 def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) -> tuple[View, dict[str, Any]]:

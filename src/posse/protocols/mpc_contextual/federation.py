@@ -53,9 +53,7 @@ class Outcome:
 # All roles ------------------------------------------------------------------------------------------------------------
 
 
-def federation(
-    terms: Terms, features: Words, seed: int | None = None, *, checkpoint_every: int = 0, planned: Plan | None = None
-) -> list[Role]:
+def federation(terms: Terms, features: Words, seed: int | None = None, *, planned: Plan | None = None) -> list[Role]:
     """Make all roles; `features` are everybody's, a row a step, in fixed point."""
     made = plan(terms) if planned is None else planned
 
@@ -66,7 +64,7 @@ def federation(
     at = 0
     for party, size in zip(terms.parties, terms.features, strict=True):
         block = features[:, at : at + size]
-        roles.append(Party(party, terms, made, block, secrets(party), checkpoint_every=checkpoint_every))
+        roles.append(Party(party, terms, made, block, secrets(party)))
         at += size
     return [*roles, Puller(terms), Payee(terms), DealerRole(terms, made, secrets(DEALER))]
 
