@@ -1,0 +1,294 @@
+"""Level `strict`: what a server that does not follow the protocol can do, what is refused, and the final sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posse.core.errors import ConfigError, ProtocolError
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Message
+from posse.policies import UCB, EpsilonGreedy, Policy, Thompson
+from posse.privacy.crypto.keys import hkdf
+from posse.privacy.crypto.paillier import generate_key
+from posse.privacy.crypto.pairwise import present_digest
+from posse.problems import BernoulliArms
+from posse.protocols.samba.federation import federation
+from posse.protocols.samba.levels import Switches, check_level
+from posse.protocols.samba.messages import Close, End, Join, Keys, Reply, Roster, Score
+from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.setup import check_members
+from posse.protocols.samba.strict import sums
+from posse.protocols.samba.strict.messages import (
+    Compare,
+    Compared,
+    Dealing,
+    Dealt,
+    DealtPairs,
+    Found,
+    Keyring,
+    Placed,
+    Relayed,
+    Seeds,
+    Share,
+    Shares,
+    Shuffled,
+    Stream,
+    Streams,
+    Want,
+)
+from tests.policies.users import SecondBest
+from tests.protocols.harness import Federation, snapshot
+
+KEY = generate_key(2048)
+
+
+def strict(policy: Policy | None = None, **options: Any) -> Federation:
+    return Federation(policy or UCB(), KEY, level="strict", **options)
+
+
+def flipped(data: bytes, bit: int = 0) -> bytes:
+    place = bit % (8 * len(data))
+    return data[: place // 8] + bytes([data[place // 8] ^ 1 << place % 8]) + data[place // 8 + 1 :]
+
+
+# What a malicious server can do ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_server_can_flip_a_bit_so_that_none_or_two_pull(chosen: bool) -> None:
+    """And by what follows it sees whether the owner was to pull: nobody answers late, or two do."""
+    run = strict(owners=4, budget=30)
+    owners: list[Any] = [run.roles[f"owner-{number}"] for number in range(1, 5)]
+    run.until(lambda *one: isinstance(one[2], Reply) and one[2].index == 12)
+    replies: list[Any] = [run.queue.popleft() for _ in owners]
+    says = [
+        reply.reply == owner._lane._yes[owner._lane._at] for owner, (_, _, reply) in zip(owners, replies, strict=True)
+    ]
+    assert sum(says) == 1
+    target = says.index(chosen)
+    for at, (sender, name, message) in enumerate(replies):
+        bits = flipped(message.reply) if at == target else message.reply
+        run.roles[name].receive(sender, Reply(message.index, bits))
+    assert sum(owner._pulling for owner in owners) == (0 if chosen else 2)
+
+
+def test_a_server_with_an_owners_help_compares_a_score_of_its_choice_with_the_largest() -> None:
+    """Whoever adds to a share moves that owner's score; the owner's own bit says whether it is above the others."""
+    for above in (True, False):
+        run = strict(owners=4, budget=30)
+        frames, pads = {}, {}
+        for sender, _, message in run.deliveries():
+            if isinstance(message, Score) and message.index == 10:
+                lane: Any = run.roles[sender]
+                numbers = lane._lane._numbers[lane._lane._at]
+                frames[sender], pads[sender] = int(numbers), message
+                if len(frames) == 4:
+                    break
+        best = max(number for name, number in frames.items() if name != sender)
+        shift = best + (1 if above else -1) - frames[sender]
+        altered = (int.from_bytes(pads[sender].frame, "little") + shift) % 2**64
+        run.queue.extend(run.roles["controller"].receive(sender, Score(10, altered.to_bytes(8, "little"))))
+        for _, receiver, message in run.deliveries():
+            if isinstance(message, Reply) and message.index == 10 and receiver == sender:
+                owner: Any = run.roles[sender]
+                assert (message.reply == owner._lane._yes[owner._lane._at]) is above
+                break
+
+
+def test_a_server_alone_cannot_alter_the_total_and_with_an_owner_it_can() -> None:
+    for helped in (False, True):
+        run = strict(owners=4, budget=20)
+        _, _, message = run.until(lambda *one: isinstance(one[2], Shares))
+        assert isinstance(message, Shares)
+        owner: Any = run.roles["owner-1"]
+        digest = present_digest(sorted(owner.manifest.owners), owner._digest)
+        slope, _ = sums._coefficients(owner._keys[0], digest, ())
+        number, tag = sums.decode(message.controller)
+        more = (1 << sums.PULLS) * REWARD_ONE
+        changed = sums.encode((number + more, tag + (slope * more if helped else 1)))
+        run.queue.popleft()
+        customer: Any = run.roles["customer"]
+        if helped:
+            customer.receive("controller", Shares(changed, message.comp))
+            assert customer.total == run.world.units.sum() / REWARD_ONE + 1
+        else:
+            with pytest.raises(ProtocolError, match="tag"):
+                customer.receive("controller", Shares(changed, message.comp))
+            assert customer.total is None
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+ALTERED = (Score, Shuffled, Compare, Compared, Placed, Dealt, DealtPairs, Relayed, Stream, Streams, Seeds, Dealing,
+           Keyring, Keys, Share, Shares, Found, Want)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ALTERED, ids=lambda kind: kind.__name__)
+def test_a_message_from_another_party_is_refused_with_the_state_as_it_was(kind: type[Message]) -> None:
+    run = strict(owners=20, budget=60)
+    _, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
+    role = run.roles[receiver]
+    before = snapshot(role)
+    with pytest.raises(ProtocolError):
+        role.receive("mallory", message)
+    assert snapshot(role) == before
+    assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+
+
+@pytest.mark.parametrize("kind", [Dealt, DealtPairs, Relayed, Streams, Seeds, Dealing, Keyring, Keys, Stream, Shuffled,
+                                  Compare, Placed, Share, Shares])  # fmt: skip
+def test_a_message_again_is_refused_or_answered_with_the_same_bytes(kind: type[Message]) -> None:
+    run = strict(owners=20, budget=60)
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
+    run.queue.popleft()
+    role = run.roles[receiver]
+    first = role.receive(sender, message)
+    before = snapshot(role)
+    if kind in (Shuffled, Compare):
+        assert role.receive(sender, message) == first
+    else:
+        with pytest.raises(ProtocolError):
+            role.receive(sender, message)
+    assert snapshot(role) == before
+    run.queue.extend(first)
+    assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+
+
+def test_comp_answers_one_question_in_its_place() -> None:
+    """Other numbers, other pairs or another place for a pass that was answered are refused."""
+    run = strict(owners=20, budget=60)
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], Shuffled) and one[2].index == 25)
+    assert isinstance(message, Shuffled)
+    comp = run.roles[receiver]
+    run.queue.popleft()
+    actions = comp.receive(sender, message)
+    before = snapshot(comp)
+    for other in (msgspec.structs.replace(message, masked=flipped(message.masked)),
+                  msgspec.structs.replace(message, shifts=flipped(message.shifts)),
+                  msgspec.structs.replace(message, index=24), Found(26, 0), Compare(24, -1, b"", b"")):  # fmt: skip
+        with pytest.raises(ProtocolError):
+            comp.receive(sender, other)
+    assert snapshot(comp) == before
+    run.queue.extend(actions)
+    assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+
+
+@given(kind=st.sampled_from([Dealt, Relayed, Stream, Seeds, Dealing, Keyring, Share]), bit=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_what_is_sealed_or_signed_cannot_be_altered(kind: type[Message], bit: int) -> None:
+    """One bit of any sealed part: refused by whoever opens it, never taken."""
+    run = strict(owners=3, budget=12)
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
+    run.queue.popleft()
+    changed: Any = message
+    if isinstance(message, Dealing):
+        changed = Dealing(msgspec.structs.replace(message.controller, sealed=flipped(message.controller.sealed, bit)),
+                          message.comp)  # fmt: skip
+    elif isinstance(message, Keyring):
+        keys = message.keys[0]
+        sealed = {name: flipped(one, bit) for name, one in keys.sealed.items()}
+        changed = Keyring((msgspec.structs.replace(keys, sealed=sealed), *message.keys[1:]))
+    elif isinstance(message, Dealt):
+        changed = msgspec.structs.replace(message, comp=flipped(message.comp, bit))
+    else:
+        changed = msgspec.structs.replace(message, sealed=flipped(message.sealed, bit))  # type: ignore[attr-defined]
+    run.queue.appendleft((sender, receiver, changed))
+    with pytest.raises(ProtocolError):
+        run.finish()
+
+
+def test_a_policy_that_chooses_by_itself_is_refused_and_named_standard() -> None:
+    with pytest.raises(ConfigError, match="level 'standard'"):
+        check_level("strict", Switches(), SecondBest())
+    with pytest.raises(ConfigError, match="paper"):
+        Samba(level="strict", aes=False, owners=3, horizon=10)
+
+
+def test_the_dealer_must_be_a_party_of_its_own() -> None:
+    """Under the identity of a server, the customer or an owner it is refused."""
+    run = strict(owners=3, budget=12)
+    _, _, roster = run.until(lambda *one: isinstance(one[2], Roster))
+    assert isinstance(roster, Roster)
+    joins = list(roster.joins)
+    dealer = next(join for join in joins if join.name == "dealer")
+    customer = Join("customer", "customer", b"c" * 33, b"k" * 32, b"")
+    for name in ("controller", "comp", "owner-2", "customer"):
+        everybody = [*joins, customer]
+        same = [msgspec.structs.replace(join, identity=dealer.identity) if join.name == name else join
+                for join in everybody]  # fmt: skip
+        with pytest.raises(ProtocolError, match="dealer"):
+            check_members(same, "strict")
+    check_members([*joins, customer], "strict")
+    with pytest.raises(ProtocolError, match="dealer"):
+        check_members([join for join in (*joins, customer) if join.name != "dealer"], "strict")
+
+
+# The final sum --------------------------------------------------------------------------------------------------------
+
+
+@given(numbers=st.lists(st.tuples(st.integers(0, 2**53), st.integers(0, 2**29)), min_size=1, max_size=8))
+def test_shares_add_up_to_the_sum(numbers: list[tuple[int, int]]) -> None:
+    key, present = b"k" * 32, b"present"
+    streams = {f"owner-{i}": hkdf(b"%d" % i, b"stream") for i in range(len(numbers))}
+    sent = [sums.share(*number, key=key, stream=streams[name], present=present, owner=name)
+            for name, number in zip(streams, numbers, strict=True)]  # fmt: skip
+    comp = sums.added(sums.pad(stream, present) for stream in streams.values())
+    both = sums.added(map(sums.decode, sent)), comp
+    total = tuple(np.array(numbers, object).sum(axis=0))
+    assert sums.opened(both, key=key, present=present, owners=tuple(streams)) == total
+    with pytest.raises(ProtocolError, match="tag"):
+        sums.opened(both, key=key, present=b"other", owners=tuple(streams))
+    with pytest.raises(ProtocolError, match="tag"):
+        sums.opened((both[0], (comp[0] + 1, comp[1])), key=key, present=present, owners=tuple(streams))
+
+
+def test_a_share_of_the_sum_is_uniform_and_another_set_has_another_pad() -> None:
+    streams = [hkdf(b"%d" % i, b"stream") for i in range(400)]
+    shares = [sums.decode(sums.share(7, 1, key=b"k" * 32, stream=s, present=b"p", owner="a"))[0] for s in streams]
+    halves = sum(share > sums.PRIME // 2 for share in shares)
+    assert 140 < halves < 260  # six standard deviations of 400 fair coins
+    assert len(set(shares)) == 400
+    assert sums.pad(streams[0], b"p") != sums.pad(streams[0], b"q")
+
+
+def test_a_run_that_ends_early_sums_up_who_is_left() -> None:
+    run = strict(Thompson(), owners=5, budget=40)
+    run.until(lambda *one: isinstance(one[2], Reply) and one[2].index == 20)
+    left = ("owner-1", "owner-3", "owner-4", "owner-5")
+    run.queue.extend(run.roles["customer"].receive("operator", End(left)))
+    (total,) = run.finish()
+    assert total == run.world.units[[0, 2, 3, 4]].sum() / REWARD_ONE
+    assert all(role.finished for role in run.roles.values())
+
+
+def test_owners_and_comp_answer_for_one_set_of_owners() -> None:
+    run = strict(owners=4, budget=12)
+    _, receiver, close = run.until(lambda *one: isinstance(one[2], Close) and one[1] == "comp")
+    assert isinstance(close, Close)
+    run.finish()
+    customer: Any = run.roles["customer"]
+    from posse.protocols.samba.owner import close_bytes
+
+    fewer = close.present[:3]
+    signed = customer._identity.sign(b"close", close_bytes(fewer, customer._digest))
+    for name in (receiver, "owner-1"):
+        with pytest.raises(ProtocolError):
+            run.roles[name].receive("controller", Close(fewer, signed))
+
+
+def test_without_a_world_seed_coins_come_from_the_owners_secret() -> None:
+    """A run as deployed: it goes to its end, and the servers hold nothing that coins derive from."""
+    arms = BernoulliArms([0.2, 0.5, 0.8])
+    for policy in (EpsilonGreedy(0.3), Thompson()):
+        run = strict(policy, owners=3, budget=40, seed=None)
+        assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+        owner: Any = run.roles["owner-1"]
+        for name in ("controller", "comp", "dealer"):
+            assert owner._keys[1] not in msgspec.msgpack.encode(run.roles[name].save())
+    assert len(federation(arms, UCB(), 10, seed=1, level="strict")) == 7
