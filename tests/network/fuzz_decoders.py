@@ -111,7 +111,7 @@ def one(data: bytes) -> None:
 def seeds() -> Iterator[bytes]:
     """Something whole for every decoder to begin with."""
     hello = Hello(1, "0.1.0", "samba", 1, "run-1", "clinic-1", 3, 3)
-    yield b"\x00" + b"".join(pack(frame) for frame in (hello, Data(1, 0, b"body"), Kept(3), Refused("no")))
+    yield b"\x00" + b"".join(pack(frame) for frame in (hello, Data(1, b"body"), Kept(3), Refused("no")))
     for message in (samba.Score(4, b"frame"), samba.Choice(4, b"replies"), samba.Go(b"signature"), Reward(3, 7)):
         yield b"\x01" + msgspec.msgpack.encode(message)
     yield b"\x02" + b"".join(journals._HEAD.pack(len(part), zlib.crc32(part)) + part for part in (b"one", b"", b"two"))

@@ -117,7 +117,8 @@ class Network:
         getattr(self, f"_fault_{kind}")()
         for name in self.engines:
             if self.rng.random() < 0.1:
-                self.engines[name].sync()
+                with self.engines[name].syncing() as wait:
+                    wait()
         moves: list[Callable[[], None]] = [
             lambda pair=pair: self.deliver(*pair) for pair, wire in self.wires.items() if wire
         ]

@@ -198,7 +198,7 @@ def test_another_version_with_both_versions_named(paths, tmp_path, what):
 
 @pytest.mark.parametrize(
     "frames",
-    [[Data(1, 0, b"x")], [b"\x01\x00\x00\x00\xc1"], [b"\xff\xff\xff\x7f"], [Hello(**HELLO), Hello(**HELLO)],
+    [[Data(1, b"x")], [b"\x01\x00\x00\x00\xc1"], [b"\xff\xff\xff\x7f"], [Hello(**HELLO), Hello(**HELLO)],
      [Hello(**HELLO), b"\xff\xff\xff\x7f"], [Hello(**HELLO), b"\x02\x00\x00\x00\xc1\xc1"],
      [Hello(**{**HELLO, "name": "clinic-2"})]],
 )  # fmt: skip

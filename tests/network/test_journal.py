@@ -15,6 +15,7 @@ from posse.core.errors import JournalError
 from posse.runtime.journal import Journal
 from posse.runtime.network import engine
 from posse.runtime.network.engine import Engine
+from posse.version import PROTOCOL_VERSION
 from tests.network.disks import FailingDisk
 from tests.network.toy_roles import WORDS, Done, Hub
 
@@ -168,7 +169,7 @@ def test_a_journal_of_the_version_before_is_refused_in_one_line(tmp_path, format
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_a_journal_of_another_protocol_version_is_refused(tmp_path, monkeypatch, snapshot):
     with monkeypatch.context() as before:
-        before.setattr(engine, "PROTOCOL_VERSION", 1)
+        before.setattr(engine, "PROTOCOL_VERSION", PROTOCOL_VERSION - 1)
         begun = Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
         begun.begin()
         begun.receive("a", 1, msgspec.msgpack.encode(Done(0, 5)))
@@ -176,5 +177,5 @@ def test_a_journal_of_another_protocol_version_is_refused(tmp_path, monkeypatch,
         if snapshot:
             begun.checkpoint()
         begun._journal.close()
-    with pytest.raises(JournalError, match=r"protocol version 2\. Finish the run"):
+    with pytest.raises(JournalError, match=rf"protocol version {PROTOCOL_VERSION}\. Finish the run"):
         Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")

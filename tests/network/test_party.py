@@ -15,7 +15,7 @@ from posse.runtime.network.connection import Connection, Timing, Wiring
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.operate import json_log
 from posse.runtime.network.party import Party
-from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Refused, pack
+from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Kept, Refused, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.test_fuzz_listener import Nowhere
 from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work
@@ -103,7 +103,7 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
         await asyncio.sleep(0.01)
         connection, _ = greeted(party)
         if watch is full:
-            connection.data_received(pack(Data(1, 0, encoded(Done(0, 5)))))
+            connection.data_received(pack(Data(1, encoded(Done(0, 5)))))
         try:
             await asyncio.wait_for(running, 15)
         finally:
@@ -127,7 +127,7 @@ def test_a_bug_in_a_role_stops_the_party_with_its_traceback(tmp_path):
         connection, transport = greeted(party)
         while not party.engine.started:
             await asyncio.sleep(0)
-        connection.data_received(pack(Data(1, 0, encoded(Done(0, 5)))))
+        connection.data_received(pack(Data(1, encoded(Done(0, 5)))))
         assert transport.closed
         try:
             await asyncio.wait_for(running, 5)
@@ -150,7 +150,7 @@ def test_a_peer_that_was_set_back_is_refused_and_the_party_goes_on(tmp_path):
         link = party.engine.links["a"]
         await asyncio.sleep(0.01)
         assert link.unsent == 2  # the work is on its way
-        connection.data_received(pack(Data(1, 1, encoded(Done(0, 5)))))
+        connection.data_received(pack(Kept(1)) + pack(Data(1, encoded(Done(0, 5)))))
         _, transport = greeted(party)  # with nothing on its disk
         assert transport.closed
         assert b"set back to an older copy" in transport.told
@@ -192,7 +192,7 @@ def test_a_refusal_of_the_other_ends_the_connection_and_nothing_behind_it_is_tak
         party = party_of(tmp_path)
         party.engine.begin()
         connection, transport = greeted(party)
-        connection.data_received(pack(Refused("no")) + pack(Data(1, 0, encoded(Done(0, 5)))))
+        connection.data_received(pack(Refused("no")) + pack(Data(1, encoded(Done(0, 5)))))
         assert transport.closed
         assert party.engine.links["a"].received == 0
         party.engine._journal.close()

@@ -169,28 +169,26 @@ class Engine:
         self._journal.write()
         return self._inputs, {peer: link.received for peer, link in self.links.items()}
 
-    def _synced(self, marks: tuple[int, Mapping[str, int]]) -> None:
-        """Take note that everything up to these marks is on the disk."""
-        self._on_disk = max(self._on_disk, marks[0])
-        for peer, received in marks[1].items():
-            self.links[peer].durable = max(self.links[peer].durable, received)
-
     @contextmanager
     def syncing(self) -> Iterator[Callable[[], None]]:
-        """Yield a function that waits for the disk, to call beside the loop; what was written is then durable."""
-        marks, self._beside = self._marks(), True
+        """Yield a function that waits for the disk, to call beside the loop; peers may then know what is durable.
+
+        To be called by the clock: marks that moved when an answer had to be on the disk would show who was answered.
+        """
+        (inputs, received), self._beside = self._marks(), True
         try:
             yield self._journal.sync
-            self._synced(marks)
+            self._on_disk = max(self._on_disk, inputs)
+            for peer, number in received.items():
+                self.links[peer].durable = number
         finally:
             self._beside = False
 
     def sync(self) -> None:
-        """Wait for the disk."""
-        marks = self._marks()
+        """Wait for the disk; what peers know of it stays as it is."""
+        inputs, _ = self._marks()
         self._journal.sync()
-        self._must_sync = False
-        self._synced(marks)
+        self._must_sync, self._on_disk = False, inputs
 
     def checkpoint(self) -> None:
         """Replace the journal by a snapshot."""
@@ -199,8 +197,7 @@ class Engine:
         role, notes = self.role.save(), self._last_notes()
         snapshot = _Snapshot(self._whose, links, asks, self._asked, role, notes, self.seconds)
         self._journal.checkpoint(self._encode(snapshot))
-        self._must_sync, self._output = False, 0
-        self._synced(self._marks())
+        self._must_sync, self._output, self._on_disk = False, 0, self._inputs
 
     def close(self) -> None:
         """Close the journal: another life may open it."""
@@ -208,8 +205,8 @@ class Engine:
 
     @property
     def durable(self) -> bool:
-        """Whether everything taken in is on the disk."""
-        return self._on_disk == self._inputs
+        """Whether everything taken in is on the disk, and peers may know it."""
+        return self._on_disk == self._inputs and all(link.durable == link.received for link in self.links.values())
 
     def _take_all_held(self) -> None:
         """Take what was held, now that something new is known."""

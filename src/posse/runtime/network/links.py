@@ -40,7 +40,7 @@ class Link:
         self.received = 0
         """Number of the last message from the peer that was taken in."""
         self.durable = 0
-        """The same, of those that are on this disk."""
+        """The same, of those that the peer may know to be on this disk."""
         self.durable_there = 0
         """Number of the last message that is on the peer's disk, of those that this party remembers sending."""
         self.unsent = 1

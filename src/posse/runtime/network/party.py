@@ -60,7 +60,7 @@ class Party:
         self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
-        self._flushing = self._syncing = False
+        self._flushing = False
         self._over: asyncio.Event = asyncio.Event()
         self._failed: BaseException | None = None
         self._disagreement: DisagreementError | None = None
@@ -75,6 +75,7 @@ class Party:
         server = await self._listen()
         self._soon()
         self.begin(self._keep_alive())
+        self.begin(self._keep_durable())
         if self._give_up is not None:
             self.begin(self._miss(self._give_up))
         for peer in self.wiring.addresses:
@@ -184,7 +185,6 @@ class Party:
             return  # left over from a connection that was replaced, or nothing is taken any more
         if isinstance(frame, Data):
             self.counts["messages in"] += 1
-            self.engine.links[peer].acknowledged(frame.durable)
             self._receive(peer, frame)
         elif isinstance(frame, Kept):
             self.engine.links[peer].acknowledged(frame.durable)
@@ -270,7 +270,6 @@ class Party:
         if not self.engine.started and self._agreed >= self.wiring.peers.keys():
             self.engine.begin()
         self.engine.commit()
-        self._sync_later()
         for peer, why in self.engine.refusals:
             self.refused(peer, why, counted="message")
             if (connection := self.connections.get(peer)) is not None:
@@ -291,8 +290,7 @@ class Party:
     def _send(self, peer: str, connection: Connection) -> None:
         link = self.engine.links[peer]
         while connection.ready and connection.writable and link.unsent <= link.sent:
-            durable = link.durable
-            frames = [pack(Data(number, durable, body)) for number, body in link.outgoing()]
+            frames = [pack(Data(number, body)) for number, body in link.outgoing()]
             data = b"".join(frames)
             self.counts["messages out"] += len(frames)
             self.counts["bytes out"] += len(data)
@@ -389,24 +387,14 @@ class Party:
                 return
             await asyncio.sleep(min(0.5, give_up / 10))
 
-    def _sync_later(self) -> None:
-        """Wait for the disk beside the loop after a while, if there is anything to wait for."""
-        if not self._syncing and not self.engine.durable:
-            self._syncing = True
-            self.begin(self._sync())
-
-    async def _sync(self) -> None:
-        await asyncio.sleep(self._timing.sync_every)
-        try:
-            with self.engine.syncing() as wait:
-                await asyncio.get_running_loop().run_in_executor(None, wait)
-        except PosseError as error:
-            self.stop(error)
-            return
-        self._syncing = False
-        self._sync_later()
-        if self.engine.role.finished:
-            self._tell_durable()
+    async def _keep_durable(self) -> None:
+        """Wait for the disk by the clock, beside the loop, and tell peers how far it is."""
+        while True:
+            await asyncio.sleep(self._timing.sync_every)
+            if not self.engine.durable:
+                with self.engine.syncing() as wait:
+                    await asyncio.get_running_loop().run_in_executor(None, wait)
+                self._tell_durable()
 
     def _tell_durable(self) -> None:
         for peer, connection in self.connections.items():

@@ -1,6 +1,12 @@
-"""What travels on a connection: length-prefixed frames of msgpack.
+"""What travels on a connection: length-prefixed frames.
 
     frame = length (4, little-endian) | body
+    body  = 0 | number (8, little-endian) | message     a message of the sender's: `Data`
+          | 1 | number (8, little-endian)               how many of the receiver's are on the sender's disk: `Kept`
+          | msgpack                                     `Hello` or `Refused`
+
+Messages of one size are frames of one size, whatever their number. What is on the disk travels by the clock and never
+with a message: a party that had to wait for its disk would otherwise show that the world had answered it.
 
 Both sides begin with a `Hello`; nothing else is read before it. Decoding is strict: an unknown kind, a wrong type, a
 missing or additional field is refused, and a length above the cap is refused before anything is read into memory.
@@ -10,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TypeAlias, Union
+from typing import NamedTuple, TypeAlias, Union
 
 import msgspec
 
@@ -21,7 +27,8 @@ LARGEST_FRAME = 4 << 20
 LARGEST_HELLO = 16 << 10
 """What a peer that has not said hello may make us hold."""
 
-_LENGTH = struct.Struct("<I")
+_LENGTH, _NUMBER, _NUMBERED = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<IBQ")
+_DATA, _KEPT = 0, 1
 
 
 class WireError(ProtocolError):
@@ -49,15 +56,14 @@ class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unkn
     """What it was started for (`core.agreement`); a hello of wire version 1 has none."""
 
 
-class Data(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
-    """Message `number` of the sender's; and how many of the receiver's are on the sender's disk."""
+class Data(NamedTuple):
+    """Message `number` of the sender's."""
 
     number: int
-    durable: int
     body: bytes
 
 
-class Kept(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
+class Kept(NamedTuple):
     """Heartbeat: how many of the receiver's messages are on the sender's disk."""
 
     durable: int
@@ -72,15 +78,19 @@ class Refused(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_un
 AnyFrame: TypeAlias = Hello | Data | Kept | Refused
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Union[Hello, Data, Kept, Refused]).decode  # noqa: UP007
+_decode = msgspec.msgpack.Decoder(Union[Hello, Refused]).decode  # noqa: UP007
 
 
 def pack(frame: AnyFrame) -> bytes:
     """Encode a frame with its length.
 
     >>> pack(Kept(3)).hex(" ", 4)
-    '070000 0092a44b 65707403'
+    '09 00000001 03000000 00000000'
     """
+    if isinstance(frame, Data):
+        return _NUMBERED.pack(9 + len(frame.body), _DATA, frame.number) + frame.body
+    if isinstance(frame, Kept):
+        return _NUMBERED.pack(9, _KEPT, frame.durable)
     body = _encode(frame)
     return _LENGTH.pack(len(body)) + body
 
@@ -114,6 +124,10 @@ class Reader:
 
 
 def _frame(body: bytes) -> AnyFrame:
+    if body[:1] == b"\x00" and len(body) >= 9:
+        return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
+    if body[:1] == b"\x01" and len(body) == 9:
+        return Kept(_NUMBER.unpack_from(body, 1)[0])
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
