@@ -117,10 +117,7 @@ class Fuzz:
 
     def _replayed(self):
         old = list(range(1, self.link.received + 1)) or [0]
-        frames = [
-            pack(Data(self.rng.choice(old), self.rng.choice(self.bodies)))
-            for _ in range(self.rng.randint(1, 3))
-        ]
+        frames = [pack(Data(self.rng.choice(old), self.rng.choice(self.bodies))) for _ in range(self.rng.randint(1, 3))]
         return b"".join(frames)
 
     def _cross_run(self):
@@ -422,9 +419,7 @@ def test_nothing_is_taken_behind_a_refusal(tmp_path):
         link = party.engine.links[PEER]
         body = bodies_of(tmp_path)[0]
         received = link.received
-        connection.data_received(
-            pack(Data(1, body)) + pack(hello(link.durable_there)) + pack(Data(received + 1, body))
-        )
+        connection.data_received(pack(Data(1, body)) + pack(hello(link.durable_there)) + pack(Data(received + 1, body)))
         assert transport.closed
         assert not connection.ready
         assert not party.connections
