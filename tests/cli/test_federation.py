@@ -131,7 +131,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     records_fit(posse, told)
     assert "the part of comp is over" in one_line(posse("status", str(tmp_path / "fed" / "comp.toml")))
     file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
-    assert "began with budget = 2000, the file now says 2001" in one_line(posse("up", str(file)))
+    assert "budget is 2000 when it began and 2001 in the file now" in one_line(posse("up", str(file)))
 
 
 def records_fit(posse: Call, told: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     assert "payee/journal/result.json" in over.out
     assert "the payee has the total" in one_line(posse("status", str(tmp_path / "fed" / "clinic-1.toml")))
     file.write_text(file.read_text().replace("steps = 20", "steps = 30"))
-    assert "began with steps = 20, the file now says 30" in one_line(posse("up", str(file)))
+    assert "steps is 20 when it began and 30 in the file now" in one_line(posse("up", str(file)))
 
 
 def test_files_and_systems_of_their_own(tmp_path: Path, process: Start) -> None:
@@ -264,6 +264,6 @@ def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> No
     assert sum(record.pulls for record in records).tolist() == whole.pulls.tolist()
     assert "the parts of all 2 parties are over" in posse("up", str(file)).out
     file.write_text(head.replace("rounds = 40", "rounds = 50") + agents)
-    assert "began with horizon = 40" in one_line(posse("up", str(file)))
+    assert "horizon is 40 when it began" in one_line(posse("up", str(file)))
     file.write_text(head + agents.replace("agent-2", "agent-7"))
     assert "the simulated market has agents agent-1, agent-2" in one_line(posse("up", str(file), "--folder", "other"))

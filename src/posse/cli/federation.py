@@ -19,6 +19,7 @@ from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import Watch, status_of
+from posse.core.agreement import difference, written
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
@@ -182,12 +183,11 @@ def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tu
         return
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
-    other = [key for key in {**before, **now} if key not in may_change and before.get(key) != now.get(key)]
-    if other:
-        was, given = (json.dumps(values.get(other[0]))[:60] for values in (before, now))
+    fixed = ({key: value for key, value in values.items() if key not in may_change} for values in (before, now))
+    if text := difference(*map(written, fixed), where=("when it began", "in the file now")):
         raise ConfigError(
-            f"the run in {place} began with {other[0]} = {was}, the file now says {given}. Put it back, or give the "
-            "run another name and pass --folder."
+            f"the run in {place} has other settings: {text}. Put the file back, or give the run another name and pass "
+            "--folder."
         )
 
 

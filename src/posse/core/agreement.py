@@ -40,20 +40,20 @@ def written(terms: Mapping[str, Any], within: str = "") -> dict[str, str]:
 
 
 def difference(one: Mapping[str, str], other: Mapping[str, str], where: tuple[str, str]) -> str:
-    """Name the fields that differ, of those that both have, with both values; empty where there are none.
-
-    Short values come first: a digest says least.
+    """Name the fields that differ, with both values; empty where there are none. Short values come first.
 
     >>> difference({"rounds": "100", "rule": "pool"}, {"rounds": "200"}, ("here", "there"))
-    'rounds is 100 here and 200 there'
+    'rounds is 100 here and 200 there; rule is pool here and absent there'
     """
-    names = sorted((name for name in one if other.get(name, one[name]) != one[name]), key=lambda name: len(one[name]))
-    lines = [f"{name} is {_line(one[name])} {where[0]} and {_line(other[name])} {where[1]}" for name in names[:_NAMED]]
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    names.sort(key=lambda name: len(one.get(name, "")))
+    values = [[_line(side.get(name, "absent")) for side in (one, other)] for name in names[:_NAMED]]
+    lines = [f"{name} is {a} {where[0]} and {b} {where[1]}" for name, (a, b) in zip(names, values, strict=False)]
     return "; ".join([*lines, f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else lines)
 
 
 def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[str, str]) -> None:
-    """Raise `DisagreementError` unless two parties have the same terms; both come to the same line.
+    """Raise `DisagreementError` unless two parties agree on the terms that both have; both come to the same line.
 
     >>> check_terms("bob", {"rounds": "200"}, "ada", {"rounds": "100"})
     Traceback (most recent call last):
@@ -61,7 +61,7 @@ def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[
     posse.core.errors.DisagreementError: [P530] the files of 'ada' and 'bob' differ: rounds is 100 at 'ada' and 200 at
     'bob'. Correct the file that is wrong, and start all parties again.
     """
-    sides = {party: mine, peer: theirs}
+    sides = {party: _common(mine, theirs), peer: _common(theirs, mine)}
     first, second = sorted(sides)
     if text := difference(sides[first], sides[second], (f"at '{first}'", f"at '{second}'")):
         raise DisagreementError(
@@ -77,6 +77,10 @@ def check_digest(mine: bytes, peer: str, theirs: bytes) -> None:
             f"'{peer}' plays by other terms ({theirs.hex()[:12]}, here {mine.hex()[:12]}). Correct the file that is "
             "wrong, and start all parties again."
         )
+
+
+def _common(terms: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in terms.items() if name in others}
 
 
 def _line(text: str) -> str:
