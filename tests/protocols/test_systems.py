@@ -106,6 +106,11 @@ def test_its_twin_is_run_like_any_other(system: System) -> None:
     assert record.status == twin.status == "finished"
     assert record.config["horizon"] == settings.horizon  # type: ignore[attr-defined]
     assert record.show["title"] == system.title
+    policy = record.config["policy"]
+    assert isinstance(policy, dict)
+    assert set(policy) <= {"name", "parameters", "digest", "class"}
+    assert isinstance(policy["parameters"], dict)
+    assert small(system.name, policy=policy).load() is not None  # it can be given again as it was kept
     if system.exact:
         assert twin.total == record.total
         assert np.array_equal(twin.pulls, record.pulls)

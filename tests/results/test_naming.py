@@ -141,3 +141,12 @@ def test_one_column_a_parameter(value: Any) -> None:
     frame = to_pandas(records)
     assert frame["config.seed"].tolist() == [3]
     assert frame["policy"].tolist() == ["softmax"]
+
+
+def test_a_policy_that_the_version_before_wrote_is_called_the_same() -> None:
+    """Its parameters stood beside its name."""
+    rest = {"horizon": 100, "width": 2.0}
+    before = small({"policy.width": 2.0, **rest}).settings()
+    nested = {"policy": {"name": "softmax", "parameters": {"width": 2.0}}, **rest, "seed": 3}
+    now = Record(kind="clinics", level="standard", config=nested, problem={"name": "three clinics"}).settings()
+    assert now == before == {"policy": "softmax", "policy.width": 2.0, "horizon": 100, "seed": 3}

@@ -84,12 +84,13 @@ class RunSettings(Settings):
 
 
 def shipped(values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str) -> Any:
-    """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
+    """Read a policy given as a table with its parameters, or as a record keeps it; refuse one of the user's own, with the reason."""
     given = values.get("policy") if isinstance(values, Mapping) else None
     if given is None:
         return values
     table = dict(given) if isinstance(given, Mapping) else {"name": given}
-    name = table.pop("name", None)
+    name, nested = table.pop("name", None), table.pop("parameters", {})
+    table |= nested if isinstance(nested, Mapping) else {"parameters": nested}
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of them.")
     for parameter in table:

@@ -130,7 +130,11 @@ class Record(Named):
     kind: str
     """The system that made it, or any other word."""
     config: Mapping[str, JSON]
-    """The resolved configuration; `policy` (a name, or a table with a `name`) and `horizon` are read from it."""
+    """The resolved configuration; `policy` and `horizon` are read from it.
+
+    A policy is a table with its `name` and its `parameters`, and the `digest` of its source where it has one of its
+    own; a name alone, and parameters beside the name, as earlier versions wrote them, are read too.
+    """
     problem: Mapping[str, JSON]
     """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words` (`Vocabulary`)."""
     level: str

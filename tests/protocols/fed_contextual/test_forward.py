@@ -121,9 +121,9 @@ def test_a_function_of_a_users_own_is_a_policy() -> None:
     assert own.reward.tobytes() == softmax.reward.tobytes()
     policy = own.config["policy"]
     assert isinstance(policy, dict)
-    assert (policy["name"], policy["beta"], len(str(policy["digest"]))) == ("warm", 0.05, 64)
+    assert (policy["name"], policy["parameters"], len(str(policy["digest"]))) == ("warm", {"beta": 0.05}, 64)
     named = posse.run(FedContextual(**SMALL, policy={"name": f"{__name__}:warm", "beta": 0.5}))
-    assert named.config["policy"]["beta"] == 0.5  # type: ignore[index, call-overload]
+    assert named.config["policy"]["parameters"] == {"beta": 0.5}  # type: ignore[index, call-overload]
     assert named.total != softmax.total
 
 

@@ -57,7 +57,8 @@ def test_a_record_holds_running_sums_and_says_what_was_used() -> None:
     config = record.config
     assert config["client_rate"] == 0.033
     assert (config["model"], config["sampling"], config["quantile"]) == ("linear", "fixed", 0.8)
-    assert config["policy"] == {"name": "softmax", "beta": 0.05}
+    assert isinstance(config["policy"], dict)
+    assert (config["policy"]["name"], config["policy"]["parameters"]) == ("softmax", {"beta": 0.05})
     assert (record.level, record.privacy) == ("plain", ())
     assert any("reach the server as they are" in leak for leak in record.leaks)
 

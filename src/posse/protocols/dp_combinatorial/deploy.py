@@ -119,9 +119,8 @@ def _used(options: AgentOptions) -> dict[str, Any]:
 
 def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known:
     """What an agent may know: its own purchases and revenue, and what its reports have spent of its privacy."""
-    policy = {"policy": {"name": options.policy, "coefficient": options.coefficient}}
     market = {"agents": len(terms.agents), "producers": len(terms.producers)}
-    config = {"run": run, **_used(options), **policy, **market}
+    config = {"run": run, **_used(options), "policy": options.described(), **market}
     rounds = int(str(agent.state()["step"]))
     bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
     privacy: tuple[Mapping[str, Any], ...] = ()

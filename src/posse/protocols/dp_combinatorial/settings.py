@@ -228,8 +228,11 @@ class DpCombinatorial(RunSettings, MarketSettings):
     def config(self) -> dict[str, JSON]:
         """Every setting that has an effect, with the value that was used."""
         given = {name: value for name, value in self.resolved().items() if name not in self.unused}
-        policy: JSON = {"name": self.policy, "coefficient": self.coefficient}
-        return {**given, **self.used(self.load().market), "policy": policy}
+        return {**given, **self.used(self.load().market), "policy": self.described()}
+
+    def described(self) -> dict[str, JSON]:
+        """Return name and parameters of the policy, as a record keeps them."""
+        return {"name": self.policy, "parameters": {"coefficient": self.coefficient}}
 
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.policies.contextual.registry import described
 from posse.privacy.dp.sampled import Accountant
 from posse.protocols.base import System
@@ -168,7 +167,6 @@ def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
     """Every setting with the value that was used."""
     chosen = settings.exploration()
     parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))
-    own = {} if type(chosen) in EXPLORATIONS.values() else described(chosen)
     return {
         **settings.resolved(),
         "clients": setup.population.clients,
@@ -179,7 +177,7 @@ def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
         "quantile": setup.quantile,
         "pretrained": setup.world.pretrained,
         "horizon": setup.rounds,
-        "policy": {**own, "name": chosen.name, **parameters},
+        "policy": {**described(chosen), "parameters": parameters},
     }
 
 

@@ -101,7 +101,7 @@ def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
     """What a role may know: the puller the arms, the payee the total, parties and dealer how far the run is."""
     state = role.state()
     config = {
-        "run": terms.run, "policy": {"name": options.policy, "epsilon": terms.rate}, "horizon": terms.steps,
+        "run": terms.run, "policy": options.described(terms), "horizon": terms.steps,
         "parties": len(terms.parties), "arms": terms.arms, "bits": terms.bits, "newton": terms.newton,
         "batch": terms.batch,
     }  # fmt: skip

@@ -103,6 +103,11 @@ class MethodSettings(Settings):
         why = "an arm is chosen by a program on shares, which cannot call a function of yours."
         return shipped(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
 
+    def described(self, terms: Terms) -> dict[str, JSON]:
+        """Return name and parameters of the policy, as a record keeps them."""
+        width = {"width": self.width} if terms.bonus else {}
+        return {"name": self.policy, "parameters": {"epsilon": terms.rate, **width}}
+
     def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
         """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
         budget = None if self.limit is None else Budget(self.limit, self.delta)
@@ -199,13 +204,12 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     def config(self) -> dict[str, JSON]:
         """Every setting with the value that was used."""
         setup = self.load()
-        width = {"width": self.width} if setup.terms.bonus else {}
         return {
             **self.resolved(),
             **self.used(setup.contexts),
             "arms": setup.terms.arms,
             "horizon": setup.terms.steps,
-            "policy": {"name": self.policy, "epsilon": setup.terms.rate, **width},
+            "policy": self.described(setup.terms),
         }
 
     def problem(self) -> dict[str, JSON]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from posse.core.errors import PosseError, StoreError
 from posse.core.files import write_whole
+from posse.policies.contextual.registry import described
 from posse.protocols.fed_contextual.flower.settings import RECORD, RESULT, DeviceSettings, lines_of
 from posse.protocols.fed_contextual.levels import leaks, learns, level_of
 from posse.protocols.fed_contextual.record import sections_of
@@ -60,8 +61,7 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         summary["clip_norm"] = lines[-1]["limit"]
         summary["within_clip"] = float(np.mean([line["within"] for line in lines]))
     config = {
-        **settings.resolved(), "horizon": settings.rounds,
-        "policy": {"name": settings.policy, **vars(settings.exploration())},
+        **settings.resolved(), "horizon": settings.rounds, "policy": described(settings.exploration()),
     }  # fmt: skip
     devices = {str(one) for line in lines for one in line["clients"]}
     stopped = {"stopped": result["stopped"]} if "stopped" in result else {}
