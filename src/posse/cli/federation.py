@@ -183,8 +183,10 @@ def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tu
         return
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
-    fixed = ({key: value for key, value in values.items() if key not in may_change} for values in (before, now))
-    if text := difference(*map(written, fixed), where=("when it began", "in the file now")):
+    was, given = (
+        written({key: value for key, value in values.items() if key not in may_change}) for values in (before, now)
+    )
+    if text := difference(was, given, ("when it began", "in the file now")):
         raise ConfigError(
             f"the run in {place} has other settings: {text}. Put the file back, or give the run another name and pass "
             "--folder."

@@ -84,7 +84,7 @@ class RunSettings(Settings):
 
 
 def shipped(values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str) -> Any:
-    """Read a policy given as a table with its parameters, or as a record keeps it; refuse one of the user's own, with the reason."""
+    """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
     given = values.get("policy") if isinstance(values, Mapping) else None
     if given is None:
         return values
