@@ -16,7 +16,7 @@ from tests.cli.conftest import Call, one_line
 
 MINE = """
 from dataclasses import dataclass
-from posse.policies.arms.ucb import UCB
+from posse.policies.arms.shipped import UCB
 
 @dataclass(frozen=True)
 class Mine(UCB):

@@ -15,7 +15,7 @@ import pytest
 import posse.experiments.executors
 from posse.core.errors import ConfigError, DataError
 from posse.experiments.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
-from posse.policies.arms.greedy import Softmax
+from posse.policies.arms.shipped import Softmax
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.samba.settings import Samba

@@ -13,7 +13,7 @@ import pytest
 
 from posse.core.errors import DisagreementError, PosseError
 from posse.policies.arms.registry import policy
-from posse.policies.arms.ucb import UCB
+from posse.policies.arms.shipped import UCB
 from posse.protocols.registry import run
 from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.settings import Samba

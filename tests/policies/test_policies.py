@@ -26,8 +26,8 @@ from posse.policies import (
     Thompson,
     policy,
 )
-from posse.policies.arms.pursuit import FLOOR
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, parameters_of
+from posse.policies.arms.shipped import FLOOR
 
 KEY = np.uint64(11)
 KNOWN = {"epsilon-greedy", "epsilon-decreasing", "ucb", "thompson", "softmax", "pursuit"}

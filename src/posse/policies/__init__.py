@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from posse.policies.arms.base import Policy as Policy
     from posse.policies.arms.base import Selection as Selection
     from posse.policies.arms.checks import check as check
-    from posse.policies.arms.greedy import EpsilonDecreasing as EpsilonDecreasing
-    from posse.policies.arms.greedy import EpsilonGreedy as EpsilonGreedy
-    from posse.policies.arms.greedy import Softmax as Softmax
-    from posse.policies.arms.pursuit import Pursuit as Pursuit
     from posse.policies.arms.registry import POLICIES as POLICIES
     from posse.policies.arms.registry import described as described
     from posse.policies.arms.registry import parameters_of as parameters_of
     from posse.policies.arms.registry import policy as policy
-    from posse.policies.arms.thompson import Thompson as Thompson
-    from posse.policies.arms.ucb import UCB as UCB
+    from posse.policies.arms.shipped import UCB as UCB
+    from posse.policies.arms.shipped import EpsilonDecreasing as EpsilonDecreasing
+    from posse.policies.arms.shipped import EpsilonGreedy as EpsilonGreedy
+    from posse.policies.arms.shipped import Pursuit as Pursuit
+    from posse.policies.arms.shipped import Softmax as Softmax
+    from posse.policies.arms.shipped import Thompson as Thompson
     from posse.policies.contextual.explorations import EXPLORATIONS as EXPLORATIONS
     from posse.policies.contextual.explorations import Exploration as Exploration
     from posse.policies.contextual.registry import exploration as exploration
     from posse.policies.own import parameter as parameter
 
 _HOME = {
-    "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.greedy",
-    "EpsilonGreedy": "arms.greedy", "Pursuit": "arms.pursuit", "POLICIES": "arms.registry", "policy": "arms.registry",
+    "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.shipped",
+    "EpsilonGreedy": "arms.shipped", "Pursuit": "arms.shipped", "POLICIES": "arms.registry", "policy": "arms.registry",
     "described": "arms.registry", "parameters_of": "arms.registry", "check": "arms.checks", "parameter": "own",
     "Exploration": "contextual.explorations", "EXPLORATIONS": "contextual.explorations",
     "exploration": "contextual.registry",
-    "Softmax": "arms.greedy", "Thompson": "arms.thompson", "UCB": "arms.ucb",
+    "Softmax": "arms.shipped", "Thompson": "arms.shipped", "UCB": "arms.shipped",
 }  # fmt: skip
 
 __all__ = [*_HOME]

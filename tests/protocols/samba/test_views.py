@@ -11,7 +11,7 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.policies import ARGMAX, UCB, EpsilonGreedy, Policy, Selection, Softmax
-from posse.policies.arms.greedy import mean
+from posse.policies.arms.shipped import mean
 from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms

@@ -13,10 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from posse.policies.arms.base import Policy
-from posse.policies.arms.greedy import EpsilonDecreasing, EpsilonGreedy, Softmax
-from posse.policies.arms.pursuit import Pursuit
-from posse.policies.arms.thompson import Thompson
-from posse.policies.arms.ucb import UCB
+from posse.policies.arms.shipped import UCB, EpsilonDecreasing, EpsilonGreedy, Pursuit, Softmax, Thompson
 from posse.policies.registry import Choice, Registry, with_parameters
 
 _REGISTRY = Registry(
