@@ -78,7 +78,7 @@ BAD: dict[str, tuple[str, str, Callable[[Any], Message]]] = {
     "a reveal out of turn": ("puller", "a", lambda r: Reveal(9, bytes(4))),
     "a reveal of the wrong size": ("puller", "a", lambda r: Reveal(r._passes + len(r._shares["a"]), bytes(5))),
     "an act that was not asked for": ("puller", "world", lambda r: Acted(r.step + 1)),
-    "a pull told by a party": ("payee", "a", lambda r: Pulled(r._pulled)),
+    "a pull told by a party": ("payee", "a", lambda r: Pulled(r.pulled)),
     "a pull told twice": ("payee", "puller", lambda r: Pulled(0)),
     "a reward that was not asked for": ("payee", "world", lambda r: Earned(r.step + 1, 0)),
 }

@@ -79,33 +79,24 @@ UNITS: dict[str, Unit] = {
     unit.name: unit
     for unit in (
         Unit(
-            "entry",
-            "one agent's purchase from one producer in one round",
-            "replace: another quantity up to capacity, and other good units among it",
-            disjoint=True,
-            all_producers=False,
-            also_not_covered=(
-                "several entries at once: other producers or other rounds of the same agent",
-                EVENT_LEVEL,
+            "entry", "one agent's purchase from one producer in one round",
+            "replace: another quantity up to capacity, and other good units among it", disjoint=True,
+            all_producers=False, also_not_covered=(
+                "several entries at once: other producers or other rounds of the same agent", EVENT_LEVEL,
             ),
         ),
         Unit(
-            "round",
-            "everything one agent buys in one round, from all producers",
-            "replace: another purchase of that round up to capacities, and other good units among it",
-            disjoint=True,
-            all_producers=True,
-            also_not_covered=("several rounds at once", EVENT_LEVEL),
+            "round", "everything one agent buys in one round, from all producers",
+            "replace: another purchase of that round up to capacities, and other good units among it", disjoint=True,
+            all_producers=True, also_not_covered=("several rounds at once", EVENT_LEVEL),
         ),
         Unit(
-            "history",
-            "everything one agent buys, from all producers, in all rounds",
-            "replace: another history up to capacities, and other good units in it",
-            disjoint=False,
+            "history", "everything one agent buys, from all producers, in all rounds",
+            "replace: another history up to capacities, and other good units in it", disjoint=False,
             all_producers=True,
         ),
     )
-}
+}  # fmt: skip
 """The units, smallest first."""
 
 

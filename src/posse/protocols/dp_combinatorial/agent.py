@@ -26,7 +26,7 @@ from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan
-from posse.protocols.dp_combinatorial.learning import Knowledge, choose, learn, nothing_known, release, remember
+from posse.protocols.dp_combinatorial.learning import choose, learn, nothing_known, release, remember
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms, check_plan
 
@@ -97,7 +97,8 @@ class Agent:
         self._terms, self._buyer, self._noise = terms, buyer, noise
         self._run = hashlib.sha256(context + mark).digest()
         self._others = tuple(other for other in terms.agents if other != name)
-        self._known = nothing_known(len(terms.producers))
+        self.knowledge = nothing_known(len(terms.producers))
+        """What it knows of each producer: its own units, and what it learnt from reports."""
         self._purchase, self._bounds, self._work = (np.zeros(len(terms.producers)) for _ in range(3))
         self._round = 0
         self._greeted: set[str] = set()
@@ -106,7 +107,8 @@ class Agent:
         self._learnt = 0
         """Reports of everyone else that were learnt from: as many as were sent, but while it waits."""
         self._inbox: dict[int, dict[str, Report]] = {}
-        self._taken = 0
+        self.taken = 0
+        """Entries of reports, one a producer, from which it learnt."""
         self._done = False
 
     def start(self) -> Sequence[Action]:
@@ -143,10 +145,10 @@ class Agent:
             "step": self._round,
             "horizon": self._terms.rounds,
             "unit": "round",
-            "units": [int(x) for x in self._known.units],
-            "good": self._known.good.tolist(),
+            "units": [int(x) for x in self.knowledge.units],
+            "good": self.knowledge.good.tolist(),
             "reports": self._sent,
-            "learnt": self._taken,
+            "learnt": self.taken,
             "waiting for": missing if waits else [],
         }
 
@@ -156,9 +158,9 @@ class Agent:
         return pack(
             AgentSaved(
                 version=SNAPSHOT_VERSION, kind=self.kind, name=self.name, run=self._run,
-                knowledge=[_bytes(array) for array in self._known], purchase=_bytes(self._purchase),
+                knowledge=[_bytes(array) for array in self.knowledge], purchase=_bytes(self._purchase),
                 round=self._round, greeted=sorted(self._greeted), sent=self._sent, learnt=self._learnt,
-                taken=self._taken, inbox=inbox, ledger=None if self.ledger is None else self.ledger.state(),
+                taken=self.taken, inbox=inbox, ledger=None if self.ledger is None else self.ledger.state(),
                 done=self._done,
             )
         )  # fmt: skip
@@ -166,7 +168,7 @@ class Agent:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned; what it had paid for is not paid for again."""
         read = unpack(saved, AgentSaved, kind=self.kind, name=self.name, run=self._run)
-        arrays = [*self._known, self._purchase]
+        arrays = [*self.knowledge, self._purchase]
         kept = [*read.knowledge, read.purchase]
         if len(kept) != len(arrays) or any(len(data) != array.nbytes for data, array in zip(kept, arrays, strict=True)):
             raise damaged(self.kind, self.name, "its arrays have another size.")
@@ -179,7 +181,7 @@ class Agent:
             raise damaged(self.kind, self.name, "it has another's ledger, or one where there should be none.")
         for data, array in zip(kept, arrays, strict=True):
             array[:] = np.frombuffer(data, "<f8")
-        self._round, self._sent, self._learnt, self._taken = read.round, read.sent, read.learnt, read.taken
+        self._round, self._sent, self._learnt, self.taken = read.round, read.sent, read.learnt, read.taken
         self._done = read.done
         self._greeted, self._inbox = set(read.greeted), {}
         try:
@@ -194,18 +196,8 @@ class Agent:
     @property
     def revenue(self) -> float:
         """What it has earned: rho for every good unit, less what all units cost it."""
-        known, buyer = self._known, self._buyer
+        known, buyer = self.knowledge, self._buyer
         return float(buyer.rho * known.good.sum() - (buyer.cost * known.units).sum())
-
-    @property
-    def knowledge(self) -> Knowledge:
-        """What it knows of each producer: its own units, and what it learnt from reports."""
-        return self._known
-
-    @property
-    def taken(self) -> int:
-        """Entries of reports, one a producer, from which it learnt."""
-        return self._taken
 
     @property
     def _ready(self) -> bool:
@@ -227,8 +219,8 @@ class Agent:
         """Choose the next round's purchase and ask the world for it; or end."""
         if self._round == self._terms.rounds:
             self._done = True
-            return (Note(self.name, "done", self._round, self._taken),)
-        known, buyer = self._known, self._buyer
+            return (Note(self.name, "done", self._round, self.taken),)
+        known, buyer = self.knowledge, self._buyer
         self._round += 1
         choose(
             rate(self._round, buyer.coefficient), known.good, known.units, known.told_good, known.told_units,
@@ -251,7 +243,7 @@ class Agent:
         number = self._terms.number_at(self._round)
         if number is not None and self.ledger is not None:
             self.ledger.spend(number)  # it refuses before anything has changed
-        remember(self._purchase, good, self._known.units, self._known.good)
+        remember(self._purchase, good, self.knowledge.units, self.knowledge.good)
         if number is None:
             return (*self._noted(), *self._buy())
         report = self._make_report(number)
@@ -264,7 +256,7 @@ class Agent:
 
     def _make_report(self, number: int) -> Report:
         """Draw noise, and make the one report that goes to everyone."""
-        known, capacity = self._known, self._buyer.capacity
+        known, capacity = self.knowledge, self._buyer.capacity
         sigma = self._terms.multiplier(number) * capacity
         noise = np.array([self._noise.pair(number, i, float(s)) for i, s in enumerate(sigma)]).T
         if self._terms.method == "placebo":
@@ -305,11 +297,11 @@ class Agent:
         box = self._inbox.get(self._learnt, {})
         if self._sent == self._learnt or len(box) < len(self._others):
             return ()
-        terms, known = self._terms, self._known
+        terms, known = self._terms, self.knowledge
         for other in self._others:
             report = box[other]
             pair, said = np.array([report.units, report.good]), np.array(report.sigma or [0.0] * len(terms.producers))
-            self._taken += learn(
+            self.taken += learn(
                 terms.learning_rule, self._round, terms.width, terms.weight, pair, said, known.good,
                 known.units, known.told_good, known.told_units,
             )  # fmt: skip

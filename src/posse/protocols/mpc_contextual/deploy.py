@@ -250,7 +250,7 @@ def _needs(role: Role, plan: Plan) -> set[str]:
         names.discard(PULLER)
     # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
     ahead = (role.step // terms.batch + 1) // plan.passes + messages.AHEAD
-    if not role.dealt or ahead < (terms.passes - 1) // plan.passes:
+    if role.seed is None or ahead < (terms.passes - 1) // plan.passes:
         names.add(DEALER)
     return names
 

@@ -39,9 +39,10 @@ class Payee:
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self._digest = terms, terms.digest()
-        self._seed: Seed | None = None
+        self.seed: Seed | None = None
+        """The dealer's, once it is here."""
         self._units = np.zeros(terms.steps, np.uint32)
-        self.step = self._pulled = 0
+        self.step = self.pulled = 0
         """Steps that were paid, and passes that were pulled."""
         self._asking = False
 
@@ -60,35 +61,20 @@ class Payee:
         """The sum of the rewards so far."""
         return float(self.rewards.sum()) / REWARD_ONE
 
-    @property
-    def pulls(self) -> int:
-        """How many pulls were paid."""
-        return self.step
-
-    @property
-    def dealt(self) -> bool:
-        """Whether the dealer's seed is here."""
-        return self._seed is not None
-
-    @property
-    def pulled(self) -> int:
-        """Passes whose arms were pulled."""
-        return self._pulled
-
     def start(self) -> Sequence[Action]:
         """Wait for the puller."""
         return ()
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, the puller's word, or what the world paid."""
-        if isinstance(message, Seed) and sender == DEALER and self._seed is None:
+        if isinstance(message, Seed) and sender == DEALER and self.seed is None:
             check_digest(self._digest, sender, message.terms)
             if len(message.inputs) != 32:
                 raise ProtocolError("a damaged seed of the dealer's.")
-            self._seed = message
+            self.seed = message
             return self._ask()
-        if isinstance(message, Pulled) and sender == PULLER and message.step == self._pulled < self.terms.passes:
-            self._pulled += 1
+        if isinstance(message, Pulled) and sender == PULLER and message.step == self.pulled < self.terms.passes:
+            self.pulled += 1
             return self._ask()
         if isinstance(message, Earned) and sender == WORLD and self._asking and message.step == self.step:
             if not 0 <= message.units <= REWARD_ONE:
@@ -97,14 +83,14 @@ class Payee:
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
     def _ask(self) -> Sequence[Action]:
-        if self._asking or self._seed is None or self._pulled * self.terms.batch == self.step:
+        if self._asking or self.seed is None or self.pulled * self.terms.batch == self.step:
             return ()
         self._asking = True
         return (Earn(self.name, self.step),)
 
     def _earned(self, units: int) -> Sequence[Action]:
         """Take one reward; after the last one of a pass tell the parties, under a mask."""
-        assert self._seed is not None
+        assert self.seed is not None
         self._units[self.step] = units
         self._asking, self.step = False, self.step + 1
         actions: list[Action] = [Note(self.name, "step", self.step)]
@@ -112,7 +98,7 @@ class Payee:
         if self.step % batch == 0:
             number = self.step // batch - 1
             rewards = [encode_reward(int(one), self.terms.bits) for one in self._units[self.step - batch : self.step]]
-            masked = np.array(rewards, np.uint64) - input_masks(self._seed.inputs, number, batch)
+            masked = np.array(rewards, np.uint64) - input_masks(self.seed.inputs, number, batch)
             payoff = Payoff(number, masked.tobytes())
             actions += [(self.name, party, payoff) for party in self.terms.parties]
         return [*actions, *self._ask()]
@@ -125,8 +111,8 @@ class Payee:
         """Return the state."""
         return pack(
             PayeeSaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed,
-                units=self._units[: self.step].tobytes(), told=self._pulled, asking=self._asking,
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self.seed,
+                units=self._units[: self.step].tobytes(), told=self.pulled, asking=self._asking,
             )
         )  # fmt: skip
 
@@ -135,4 +121,4 @@ class Payee:
         state = unpack(saved, PayeeSaved, kind=self.kind, name=self.name, run=self._digest)
         units = np.frombuffer(state.units, np.uint32)
         self._units[: len(units)] = units
-        self._seed, self._pulled, self._asking, self.step = state.seed, state.told, state.asking, len(units)
+        self.seed, self.pulled, self._asking, self.step = state.seed, state.told, state.asking, len(units)

@@ -34,7 +34,8 @@ class Puller:
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self._digest = terms, terms.digest()
-        self._seed: Seed | None = None
+        self.seed: Seed | None = None
+        """The dealer's, once it is here."""
         self._arms = np.zeros(terms.steps, np.uint16)
         self.step = 0
         """Steps whose arm was pulled."""
@@ -52,23 +53,18 @@ class Puller:
         """The arms pulled so far."""
         return self._arms[: self.step].astype(np.int64)
 
-    @property
-    def dealt(self) -> bool:
-        """Whether the dealer's seed is here."""
-        return self._seed is not None
-
     def start(self) -> Sequence[Action]:
         """Wait for the parties."""
         return ()
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, a share of an arm, or the world's word that it was pulled."""
-        if isinstance(message, Seed) and sender == DEALER and self._seed is None:
+        if isinstance(message, Seed) and sender == DEALER and self.seed is None:
             check_digest(self._digest, sender, message.terms)
             if len(message.inputs) != 32:
                 raise ProtocolError("a damaged seed of the dealer's.")
             self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})
-            self._seed = message
+            self.seed = message
             return self._act()
         if isinstance(message, Reveal) and sender in self._shares:
             held = self._shares[sender]
@@ -86,7 +82,7 @@ class Puller:
 
     def _act(self) -> Sequence[Action]:
         """Begin to pull the arms of a pass when all shares are here."""
-        if self._acting or self._seed is None or not all(self._shares.values()):
+        if self._acting or self.seed is None or not all(self._shares.values()):
             return ()
         hot = self._hot([held[0] for held in self._shares.values()])
         self._arms[self.step : self.step + self.terms.batch] = hot.argmax(axis=1)
@@ -108,14 +104,14 @@ class Puller:
 
     def _pulled(self) -> Sequence[Action]:
         """Pull the next arm of the pass; after the last one tell the parties, under a mask, and the payee."""
-        assert self._seed is not None
+        assert self.seed is not None
         self.step += 1
         note = Note(self.name, "step", self.step)
         if self.step % self.terms.batch:
             return [note, Act(self.name, self.step, int(self._arms[self.step]))]
         number, batch, arms = self._passes, self.terms.batch, self.terms.arms
         hot = (self._arms[self.step - batch : self.step, None] == np.arange(arms)).astype(np.uint64).ravel()
-        choice = Choice(number, (hot - input_masks(self._seed.inputs, number, batch * arms)).tobytes())
+        choice = Choice(number, (hot - input_masks(self.seed.inputs, number, batch * arms)).tobytes())
         for held in self._shares.values():
             held.pop(0)
         self._acting, self._passes = False, number + 1
@@ -136,7 +132,7 @@ class Puller:
         known = (self._passes + self._acting) * self.terms.batch
         return pack(
             PullerSaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self._seed, step=self.step,
+                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self.seed, step=self.step,
                 passes=self._passes, arms=self._arms[:known].tobytes(), shares=self._shares, acting=self._acting,
             )
         )  # fmt: skip
@@ -146,5 +142,5 @@ class Puller:
         state = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
         arms = np.frombuffer(state.arms, np.uint16)
         self._arms[: len(arms)] = arms
-        self._seed, self._acting, self._passes, self.step = state.seed, state.acting, state.passes, state.step
+        self.seed, self._acting, self._passes, self.step = state.seed, state.acting, state.passes, state.step
         self._shares = {party: list(state.shares[party]) for party in self.terms.parties}

@@ -166,39 +166,36 @@ NO_TAG = bytes(TAG)
 
 
 class Refused(StrEnum):
-    """Why a request was refused."""
+    """Why a request was refused, and what a party reads then."""
 
-    MALFORMED = "malformed"
-    VERSION = "version"
-    UNKNOWN = "unknown"
-    ALTERED = "altered"
-    EXPIRED = "expired"
-    USED = "used"
-    WITHDRAWN = "withdrawn"
-    OTHER_RUN = "other-run"
-    OTHER_ROLE = "other-role"
-    OTHER_NAME = "other-name"
-    BAD_KEY = "bad-key"
-    KEY_IN_USE = "key-in-use"
-    FAILED = "failed"
+    text: str
 
+    def __new__(cls, reason: str, text: str) -> Self:
+        """Make a reason with its text."""
+        made = str.__new__(cls, reason)
+        made._value_, made.text = reason, text
+        return made
 
-_WORDS = {
-    Refused.MALFORMED: "the request does not decode. Make it again with 'posse enrol'.",
-    Refused.VERSION: "the request is of another version. Install the same version of posse at both ends.",
-    Refused.UNKNOWN: "the authority does not know the token. Check that it is the right authority, or ask for another.",
-    Refused.ALTERED: "the request was altered on the way, or made with another token's secret. Send it again.",
-    Refused.EXPIRED: "the token has expired. Ask the customer for a new one.",
-    Refused.USED: "the token was used already, for another request. If that was not you, tell the customer at once: it "
-    "must revoke this name ('posse ca revoke') and make a new token.",
-    Refused.WITHDRAWN: "the token was withdrawn by the customer. Ask for a new one.",
-    Refused.OTHER_RUN: "the token is for another run. Use the token you were sent, unchanged.",
-    Refused.OTHER_ROLE: "the token is for another role. Use the token you were sent, unchanged.",
-    Refused.OTHER_NAME: "the token is for another name. Use the token you were sent, unchanged.",
-    Refused.BAD_KEY: "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'.",
-    Refused.KEY_IN_USE: "the key has a certificate under another name. Enrol with a new key, in another folder.",
-    Refused.FAILED: "the authority could not sign. Tell the customer to look at its output, then send it again.",
-}  # fmt: skip
+    MALFORMED = "malformed", "the request does not decode. Make it again with 'posse enrol'."
+    VERSION = "version", "the request is of another version. Install the same version of posse at both ends."
+    UNKNOWN = (
+        "unknown",
+        "the authority does not know the token. Check that it is the right authority, or ask for another.",
+    )
+    ALTERED = "altered", "the request was altered on the way, or made with another token's secret. Send it again."
+    EXPIRED = "expired", "the token has expired. Ask the customer for a new one."
+    USED = (
+        "used",
+        "the token was used already, for another request. If that was not you, tell the customer at once: it must "
+        "revoke this name ('posse ca revoke') and make a new token.",
+    )
+    WITHDRAWN = "withdrawn", "the token was withdrawn by the customer. Ask for a new one."
+    OTHER_RUN = "other-run", "the token is for another run. Use the token you were sent, unchanged."
+    OTHER_ROLE = "other-role", "the token is for another role. Use the token you were sent, unchanged."
+    OTHER_NAME = "other-name", "the token is for another name. Use the token you were sent, unchanged."
+    BAD_KEY = "bad-key", "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'."
+    KEY_IN_USE = "key-in-use", "the key has a certificate under another name. Enrol with a new key, in another folder."
+    FAILED = "failed", "the authority could not sign. Tell the customer to look at its output, then send it again."
 
 
 class Request(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, tag="posse enrol request"):
@@ -280,7 +277,7 @@ def check_tag(data: bytes, key: bytes) -> None:
 
 def refused(reason: Refused) -> EnrolmentError:
     """Say a refusal as an error."""
-    return EnrolmentError(_WORDS[reason], reason)
+    return EnrolmentError(reason.text, reason)
 
 
 def digest(data: bytes) -> bytes:
@@ -294,7 +291,7 @@ def _as_error(refusal: Refusal, *, authentic: bool) -> EnrolmentError:
     except ValueError:
         return EnrolmentError("the authority refused for a reason this posse does not know.", "version")
     doubt = "" if authentic else " (This refusal is not authenticated: anyone on the way could have sent it.)"
-    return EnrolmentError(_WORDS[reason] + doubt, reason)
+    return EnrolmentError(reason.text + doubt, reason)
 
 
 def _tag(body: bytes, key: bytes) -> bytes:
