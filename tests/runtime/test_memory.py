@@ -55,7 +55,7 @@ def test_every_event_is_told_when_messages_are_delivered_one_at_a_time() -> None
     run, _ = toy()
     told: list[Note] = []
     while (delivery := run.deliver()) is not None:
-        told.extend(delivery.events)
+        told.extend(delivery.notes)
     assert told == EVENTS
 
 

@@ -26,8 +26,9 @@ from posse.version import __version__
 
 if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
-    from posse.protocols.runs import Delivery, Run
+    from posse.protocols.runs import Run
     from posse.runtime.local import Layout
+    from posse.runtime.memory import Delivery
     from posse.runtime.network.deployment import Build
 
 

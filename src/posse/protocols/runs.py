@@ -10,29 +10,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
-from posse.runtime.memory import MemoryRun, World, fork
+from posse.runtime.memory import Delivery, MemoryRun, World, fork
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """One message that was delivered, and what became known with it."""
-
-    sender: str
-    receiver: str
-    message: Message
-    notes: tuple[Note, ...]
-    time: int
-    explanation: Mapping[str, Any] | None = None
 
 
 class Run(ABC):
@@ -280,11 +267,10 @@ class RolesRun(Run):
                     moved = self.memory.deliver()
         if moved is None:
             return None
-        for note in moved.events:
+        for note in moved.notes:
             self._look(note)
-        delivery = Delivery(moved.sender, moved.receiver, moved.message, moved.events, self.time)
-        explained = self.system.explain(self, delivery)
-        return delivery if explained is None else Delivery(**{**vars(delivery), "explanation": explained})
+        delivery = moved._replace(time=self.time)
+        return delivery._replace(explanation=self.system.explain(self, delivery))
 
     def _look(self, note: Note) -> None:
         self.memory.time = int(self.world.reached)

@@ -59,12 +59,15 @@ class Transcript:
 
 
 class Delivery(NamedTuple):
-    """One message that was delivered, and the events up to the next."""
+    """One message that was delivered, and what became known with it."""
 
     sender: str
     receiver: str
     message: Message
-    events: tuple[Note, ...]
+    notes: tuple[Note, ...]
+    """What is known up to the next message."""
+    time: int = 0
+    explanation: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -117,8 +120,8 @@ class MemoryRun:
 
     def deliver(self) -> Delivery | None:
         """Move one message and carry out what is not a message up to the next one; None when nothing is left."""
-        events = tuple(self._pump(1))
-        return None if self._last is None else Delivery(*self._last, events)
+        notes = tuple(self._pump(1))
+        return None if self._last is None else Delivery(*self._last, notes, self.time)
 
     def _pump(self, limit: int | None) -> Iterator[Note]:
         """Carry out actions in the order they were asked for, until `limit` messages have moved."""

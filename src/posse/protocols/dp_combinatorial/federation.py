@@ -26,17 +26,7 @@ from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.dp_combinatorial.twin import (
-    Floats,
-    Outcome,
-    Simulation,
-    Truth,
-    gather,
-    no_curves,
-    offers_of,
-    run_once,
-    truth_of,
-)
+from posse.protocols.dp_combinatorial.twin import Truth
 from posse.protocols.runs import RolesRun, Run
 from posse.results.record import Record, Traffic, points_of
 from posse.results.values import JSON, plain_dict
@@ -64,7 +54,7 @@ def federation(
     then protects nothing from who knows the seed. Without (`seed=None`) it comes from secrets that each agent draws
     from the operating system.
     """
-    offers = offers_of(market, margin)
+    offers = twin.offers_of(market, margin)
     if plan is None and any(terms.multipliers) and terms.method != "placebo":
         dealt = int((market.capacity > 0).sum(axis=1).max())
         plan = plan_of_noise(terms.multipliers, rounds=terms.reports, producers=dealt)
@@ -101,13 +91,13 @@ class SimulatedMarket:
         agents, producers = market.cost.shape
         self._market, self._seed = market, np.uint64(seed)
         self._number = {name: j for j, name in enumerate(market.agents)}
-        self._offers, self._truth = offers_of(market), truth_of(market) if truth is None else truth
+        self._offers, self._truth = twin.offers_of(market), twin.truth_of(market) if truth is None else truth
         self._words, self._found = np.zeros((4, (producers + 3) // 4), np.uint64), np.zeros(producers)
         self._point = [0] * agents
         self._rounds = [0] * agents
         self.steps = points_of(rounds, points)
         self.bought = np.zeros((agents, producers))
-        self.curves = no_curves(self.steps, agents, producers)
+        self.curves = twin.no_curves(self.steps, agents, producers)
 
     def __call__(self, buy: Buy) -> Delivered:
         """Deliver what an agent bought."""
@@ -120,7 +110,7 @@ class SimulatedMarket:
         """Count a purchase that a world outside has delivered."""
         self._settle(self._number[buy.party], buy.round, np.array(buy.units, np.float64), np.array(good, np.float64))
 
-    def _settle(self, j: int, t: int, purchase: Floats, good: Floats) -> None:
+    def _settle(self, j: int, t: int, purchase: twin.Floats, good: twin.Floats) -> None:
         epoch = epoch_at(self._market.supply, t)
         earned, lost, met = twin.settle(j, epoch, purchase, good, self._offers, self._truth)
         self.bought[j] += purchase
@@ -208,7 +198,7 @@ class MarketRun(RolesRun):
         hops = self.traffic(many).values()
         return _record(
             self,
-            gather(self.seeds[:many], worlds[0].steps, runs),
+            twin.gather(self.seeds[:many], worlds[0].steps, runs),
             min(world.points_reached for world in worlds),
             status,
             steps_done=sum(world.reached for world in worlds),
@@ -230,7 +220,7 @@ class TwinRun(Run):
         self._setup = setup = settings.load()
         warm_up()
         self._markets = [
-            Simulation(
+            twin.Simulation(
                 setup.market, setup.terms, seed, coefficient=settings.coefficient, margin=settings.margin,
                 points=settings.points, truth=settings.best_purchases(),
             )
@@ -280,7 +270,7 @@ class TwinRun(Run):
     def record(self, status: str | None = None) -> Record:
         """Return the record of what was done; curves end where the shortest run ended."""
         steps, done = self._markets[0].curves.points, min(market.time for market in self._markets)
-        outcome = gather(self.seeds, steps, [(market.known, market.curves) for market in self._markets])
+        outcome = twin.gather(self.seeds, steps, [(market.known, market.curves) for market in self._markets])
         plan = self._setup.plan
         ledgers = []
         if plan is not None and self.settings.policy != "placebo":
@@ -309,13 +299,13 @@ def warm_up() -> None:
     """Compile what a run calls, so that compiling is not counted as running."""
     market = make_market([0.9, 0.1], [[0.5, 0.05], [0.5, 0.05]], [[3, 30], [3, 30]], alpha=0.5)
     terms = Terms(market.agents, market.producers, 8, "placebo", reports=(2, 4, 8), multipliers=(1.0, 1.0, 1.0))
-    run_once(market, terms, 0)
+    twin.run_once(market, terms, 0)
     MemoryRun(federation(market, terms, seed=0), SimulatedMarket(market, 0, 8)).finish()
 
 
 def _record(
-    run: Run, outcome: Outcome, reached: int, status: str | None, *, steps_done: int, ledgers: Sequence[Ledger[Plan]],
-    known: bool = True, **more: Any,
+    run: Run, outcome: twin.Outcome, reached: int, status: str | None, *, steps_done: int,
+    ledgers: Sequence[Ledger[Plan]], known: bool = True, **more: Any,
 ) -> Record:  # fmt: skip
     """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so no regret."""
     settings = run.settings

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,27 +32,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 from posse.core import check, files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError
-from posse.runtime.certificates import making, register
+from posse.runtime.certificates import making, register, tokens
 from posse.runtime.certificates.names import Peer, check_host, check_name
 from posse.runtime.certificates.register import EXPIRED, OPEN, USED, CertificateRow, Register, TokenRow, Writing
-from posse.runtime.certificates.tokens import (
-    MINUTES,
-    MOST_MINUTES,
-    VERSION,
-    Answer,
-    Refusal,
-    Refused,
-    Request,
-    Token,
-    check_tag,
-    digest,
-    read_request,
-    refused,
-    sealed,
-)
+from posse.runtime.certificates.tokens import Refused, Request, Token
 
 KEY, CERTIFICATE, REVOKED, REGISTER = "ca.key", "ca.crt", "crl.pem", "register.db"
 
+T = TypeVar("T")
 Clock = Callable[[], datetime]
 Passphrase = Callable[[], bytes]
 """Asked when the key is first needed, and only if it is encrypted."""
@@ -127,12 +114,12 @@ class Authority:
         return key
 
     def token(
-        self, role: str, name: str, *, minutes: int = MINUTES, hosts: Sequence[str] = (),
+        self, role: str, name: str, *, minutes: int = tokens.MINUTES, hosts: Sequence[str] = (),
         days: int = making.PARTY_DAYS, address: str = "",
     ) -> Token:  # fmt: skip
         """Make a token for one party; a name has one role in a run. `hosts` may stand in its certificate."""
         peer = Peer(self.run, role, name)
-        check.between(1, MOST_MINUTES, minutes=minutes)
+        check.between(1, tokens.MOST_MINUTES, minutes=minutes)
         check.between(1, making.MOST_DAYS, days=days)
         allowed = tuple(dict.fromkeys(check_host(host) for host in hosts))
         now = self.now()
@@ -230,22 +217,22 @@ def load_key(path: Path, passphrase: Passphrase | None = None) -> ec.EllipticCur
 
 def load_certificate(path: Path) -> x509.Certificate:
     """Read a certificate that nobody else may change."""
-    files.check_trusted(path)
-    try:
-        return x509.load_pem_x509_certificate(files.read(path, "the certificate", "Restore it."))
-    except ValueError as error:
-        raise CertificateError(f"{path} is not a certificate in PEM form. Restore it.", "malformed") from error
+    return _trusted(path, x509.load_pem_x509_certificate, "certificate", ("Restore it.", "Restore it."))
 
 
 def load_crl(path: Path) -> x509.CertificateRevocationList:
     """Read a revocation list that nobody else may change."""
+    remedies = ("Get it with 'posse ca crl'.", "Get it again with 'posse ca crl'.")
+    return _trusted(path, x509.load_pem_x509_crl, "revocation list", remedies)
+
+
+def _trusted(path: Path, load: Callable[[bytes], T], what: str, remedies: tuple[str, str]) -> T:
+    """Read a PEM file that nobody else may change; remedies are for one that is missing and one that is damaged."""
     files.check_trusted(path)
     try:
-        return x509.load_pem_x509_crl(files.read(path, "the revocation list", "Get it with 'posse ca crl'."))
+        return load(files.read(path, f"the {what}", remedies[0]))
     except ValueError as error:
-        raise CertificateError(
-            f"{path} is not a revocation list in PEM form. Get it again with 'posse ca crl'.", "malformed"
-        ) from error
+        raise CertificateError(f"{path} is not a {what} in PEM form. {remedies[1]}", "malformed") from error
 
 
 @dataclass(frozen=True)
@@ -272,7 +259,7 @@ class Desk:
     def answer(self, data: bytes) -> Reply:
         """Grant or refuse; never raises for what a stranger sent."""
         try:
-            request = read_request(data)
+            request = tokens.read_request(data)
         except EnrolmentError as error:
             return _refusal(error.reason)
         with self.authority.register.writing() as writing:
@@ -291,41 +278,43 @@ class Desk:
 
     def _granted(self, writing: Writing, token: TokenRow, peer: Peer, request: Request, data: bytes) -> Reply:
         expired = self.authority.now() >= token.expires
-        if token.state == USED and token.answer is not None and token.request == digest(data):
+        if token.state == USED and token.answer is not None and token.request == tokens.digest(data):
             if expired:
-                raise refused(Refused.EXPIRED)
+                raise tokens.refused(Refused.EXPIRED)
             if writing.is_revoked(token.serial or ""):
-                raise refused(Refused.WITHDRAWN)
+                raise tokens.refused(Refused.WITHDRAWN)
             return Reply(token.answer, peer, repeated=True, serial=token.serial or "")
         _check_state(token, expired=expired)
         if token.request_key is None or token.answer_key is None:
-            raise refused(Refused.USED)
-        check_tag(data, token.request_key)
+            raise tokens.refused(Refused.USED)
+        tokens.check_tag(data, token.request_key)
         _check_whom(request, peer)
         try:
             public = making.requested_key(request.csr)
         except CertificateError as error:
-            raise refused(Refused.BAD_KEY) from error
+            raise tokens.refused(Refused.BAD_KEY) from error
         try:
             # Read before anything is written: a refusal is committed, and must record no certificate.
             revoked = self.authority.current_crl()
             certificate = self.authority.sign(writing, public, peer, token.hosts, token.days)
         except CertificateError as error:
-            raise refused(Refused.KEY_IN_USE if error.reason == Refused.KEY_IN_USE else Refused.FAILED) from error
+            raise tokens.refused(
+                Refused.KEY_IN_USE if error.reason == Refused.KEY_IN_USE else Refused.FAILED
+            ) from error
         serial = f"{certificate.serial_number:x}"
         given = [one.public_bytes(Encoding.DER) for one in (certificate, self.authority.certificate, revoked)]
-        reply = sealed(Answer(VERSION, request.nonce, serial, *given), token.answer_key)
-        writing.use(token.id, digest(data), reply, serial)
+        reply = tokens.sealed(tokens.Answer(tokens.VERSION, request.nonce, serial, *given), token.answer_key)
+        writing.use(token.id, tokens.digest(data), reply, serial)
         return Reply(reply, peer, serial=serial)
 
 
 def _check_state(token: TokenRow, *, expired: bool) -> None:
     if token.state == USED:
-        raise refused(Refused.USED)
+        raise tokens.refused(Refused.USED)
     if token.state == EXPIRED or expired:
-        raise refused(Refused.EXPIRED)
+        raise tokens.refused(Refused.EXPIRED)
     if token.state != OPEN:
-        raise refused(Refused.WITHDRAWN)
+        raise tokens.refused(Refused.WITHDRAWN)
 
 
 def _check_whom(request: Request, peer: Peer) -> None:
@@ -335,9 +324,9 @@ def _check_whom(request: Request, peer: Peer) -> None:
         (peer.name, request.name, Refused.OTHER_NAME),
     ):
         if mine != theirs:
-            raise refused(reason)
+            raise tokens.refused(reason)
 
 
 def _refusal(reason: str, request: Request | None = None, peer: Peer | None = None, key: bytes | None = None) -> Reply:
     nonce = b"" if request is None else request.nonce
-    return Reply(sealed(Refusal(VERSION, nonce, reason), key), peer, reason)
+    return Reply(tokens.sealed(tokens.Refusal(tokens.VERSION, nonce, reason), key), peer, reason)

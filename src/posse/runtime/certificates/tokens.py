@@ -170,7 +170,7 @@ class Refused(StrEnum):
 
     text: str
 
-    def __new__(cls, reason: str, text: str) -> Self:
+    def __new__(cls, reason: str, text: str = "") -> Self:
         """Make a reason with its text."""
         made = str.__new__(cls, reason)
         made._value_, made.text = reason, text
