@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType
@@ -20,6 +21,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
+
+from posse.core.interrupts import held
 
 R = TypeVar("R")
 
@@ -144,9 +147,8 @@ def specialise(
     *,
     name: str,
     keep: bool,
-    parallel: bool = False,
 ) -> Callable[..., Any]:
-    """Compile `template` with the global names in `functions` bound to these compiled functions.
+    """Compile `template` with the global names in `functions` bound to these compiled functions, to run in threads.
 
     `name` identifies `functions`. It becomes part of the function's own name, for compiled code is linked by name: two
     kernels of one name in a process could otherwise call each other's functions. `keep` the machine code on disk only
@@ -156,7 +158,7 @@ def specialise(
     bound = FunctionType(template.__code__, names, template.__name__, template.__defaults__, template.__closure__)
     bound.__qualname__ = bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
     bound.__module__ = template.__module__
-    compiled = numba.njit(parallel=parallel)(bound)
+    compiled = numba.njit(nogil=True)(bound)
     if keep:
         used = (getattr(function, "py_func", function).__module__ for function in functions.values())
         _keep(compiled, f"{template.__module__}.{bound.__name__}", template.__module__, *used)
@@ -166,3 +168,15 @@ def specialise(
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function a user wrote, unless it is compiled already."""
     return function if hasattr(function, "py_func") else cast("Callable[..., Any]", numba.njit(function))
+
+
+def side_by_side(play: Callable[[slice], None], runs: int) -> None:
+    """Call a function that computes outside the interpreter's lock with slices of the runs, one in every thread.
+
+    Ctrl-C waits for all of them, so that no run is left behind the others.
+    """
+    parts = min(runs, numba.get_num_threads())
+    cuts = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
+    with held(), ThreadPoolExecutor(parts) as pool:
+        for played in [pool.submit(play, cut) for cut in cuts]:
+            played.result()

@@ -93,10 +93,16 @@ def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-de
 
 
 @elementary
-def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
-    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
+def _words(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
     c0, c1, c2, c3 = quarters(key, purpose, party, index, attempt)
     return (c0 << _S32) | c1, (c2 << _S32) | c3
+
+
+@elementary
+def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
+    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
+    # numba compiles a function anew for every constant it is called with: ten rounds once, this line often.
+    return _words(np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt))  # type: ignore[no-any-return]
 
 
 @elementary

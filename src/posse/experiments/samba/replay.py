@@ -24,7 +24,7 @@ from functools import cache
 import numba
 import numpy as np
 
-from posse.core.compiled import compile_user, elementary, specialise
+from posse.core.compiled import compile_user, elementary, side_by_side, specialise
 from posse.core.exact import exp
 from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
 from posse.experiments.kit import Floats
@@ -51,7 +51,7 @@ def _replay(
 ):  # fmt: skip
     """Fill `out` (runs, budgets) with cumulative rewards."""
     owners, passes = means.shape[0], kinds.shape[0]
-    for run in numba.prange(seeds.shape[0]):
+    for run in range(seeds.shape[0]):
         seed = seeds[run]
         total, pulls = np.zeros(owners), np.zeros(owners, np.int64)
         memory, values = np.full(owners, start), np.empty(owners)
@@ -97,7 +97,7 @@ def _kernel(policy: type[Policy]) -> Callable[..., None]:
     functions = {name: compile_user(getattr(policy, name)) for name in ("score", "learn", "explore")}
     # Sources of `experiments` are not in the key of code kept on disk, so what depends on one is compiled every time.
     ships = policy.__module__.startswith("posse.policies.")
-    return specialise(_replay, functions, name=f"{policy.__module__}.{policy.__qualname__}", keep=ships, parallel=True)
+    return specialise(_replay, functions, name=f"{policy.__module__}.{policy.__qualname__}", keep=ships)
 
 
 def replay(
@@ -123,10 +123,15 @@ def replay(
     kinds, scales, _ = selections(policy)
     out = np.zeros((runs, len(budgets)))
     kernel = _kernel(type(policy))  # type: ignore[arg-type]  # classes are hashable
-    kernel(
-        their_numbers(int(budgets[-1]) + runs + 1), not their_world, means, seeds, keys, policy.parameters(),
-        policy.start(len(means)), kinds, scales, np.array(budgets, np.int64), out,
-    )  # fmt: skip
+    numbers, start = their_numbers(int(budgets[-1]) + runs + 1), policy.start(len(means))
+
+    def play(cut: slice) -> None:
+        kernel(
+            numbers, not their_world, means, seeds[cut], keys[cut], policy.parameters(), start, kinds, scales,
+            np.array(budgets, np.int64), out[cut],
+        )  # fmt: skip
+
+    side_by_side(play, runs)
     return out
 
 
@@ -181,10 +186,10 @@ def their_beta(a, b, numbers):
     return x / (x + y)
 
 
-@numba.njit(parallel=True)
+@numba.njit(nogil=True)
 def _play(world, stream, means, beta_seeds, budgets, out):
     owners = means.shape[0]
-    for run in numba.prange(beta_seeds.shape[0]):
+    for run in range(beta_seeds.shape[0]):
         total, pulls = np.zeros(owners), np.zeros(owners)
         earned = 0.0
         point = 0
@@ -213,8 +218,11 @@ def their_thompson(means: Floats, budgets: Sequence[int], runs: int) -> Floats:
     beta_seeds = np.array([chooser.randint(*SEEDS) for _ in range(runs)], np.int64)
     last = int(budgets[-1])
     out = np.zeros((runs, len(budgets)))
-    _play(
-        their_numbers(last + runs + 1), their_stream(last + SEEDS[1] + 1), means, beta_seeds,
-        np.array(budgets, np.int64), out,
-    )  # fmt: skip
+    world, stream = their_numbers(last + runs + 1), their_stream(last + SEEDS[1] + 1)
+    points = np.array(budgets, np.int64)
+
+    def play(cut: slice) -> None:
+        _play(world[cut.start :], stream, means, beta_seeds[cut], points, out[cut])
+
+    side_by_side(play, runs)
     return out

@@ -327,8 +327,9 @@ def _share(t: int, number: int, keys: Words, offers: Offers, talk: Talk, known: 
     sigmas = talk.multipliers[number] * offers.capacity
     for j in range(agents):
         if talk.placebo:
-            known.sent_units[j] = known.units[j]
-            known.sent_good[j] = known.good[j]
+            for i in range(producers):
+                known.sent_units[j, i] = known.units[j, i]
+                known.sent_good[j, i] = known.good[j, i]
         draw_noise(keys[j], number, sigmas[j], noise)
         release(known.units[j], known.good[j], known.sent_units[j], known.sent_good[j], noise, sigmas[j], messages[j])
     for j in range(agents):

@@ -135,6 +135,14 @@ def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats)
 
 
 @loops
+def _copy(rows: Floats, out: Floats) -> None:
+    """Copy rows: an assignment of arrays compiles seconds of code for its error message."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i, j] = rows[i, j]
+
+
+@loops
 def _simulate(
     first: int, last: int, features: Floats, rewards: Floats, coins: Coins, followed: Wholes, rule: Rule, batch: int,
     points: Wholes, run: Run,
@@ -151,7 +159,7 @@ def _simulate(
         end = min(start + batch, last)
         for t in range(start, end):
             while point < points.shape[0] and points[point] == t:
-                run.kept[point] = run.weights
+                _copy(run.weights, run.kept[point])
                 point += 1
             _scores(run.weights, run.inverses, features[t], rule, t, k, scores)
             best = winner(scores, coins.ties[t])
@@ -166,7 +174,7 @@ def _simulate(
             learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k)
     if last == steps:
         for left in range(point, points.shape[0]):
-            run.kept[left] = run.weights
+            _copy(run.weights, run.kept[left])
 
 
 def run(features: Floats, rewards: Floats, coins: Coins, **options: Any) -> Run:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from posse.core.compiled import compile_user, elementary, specialise
@@ -122,7 +121,10 @@ def _exploring(coin, t, owners, parameters):
     return coin < explore(t, owners, parameters)
 
 
-def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, bits, xs):
+def _largest(
+    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, bits, permute, mask,
+    order, values, xs,
+):  # fmt: skip
     """Return the arm that a pass of level `standard` selects: the largest integer x."""
     first, second = words(seed, TIE, 0, t * passes + turn, 0)
     best = np.int64(-9223372036854775808)
@@ -149,14 +151,13 @@ def _largest(t, turn, passes, explores, seed, keys, units, pulls, memory, parame
             lowest = value - 2.0**-39  # two units below the best: rounding never hides a winner
     if kind != CUSTOM:
         return chosen
-    ranked = np.empty(keys.shape[0])
-    ranked[np.argsort(xs)] = np.arange(keys.shape[0])
-    return choose(ranked, uniform(seed, SELECT, 0, t * passes + turn, 0))
+    rank(xs, values)
+    return choose(values, uniform(seed, SELECT, 0, t * passes + turn, 0))
 
 
 def _published(
-    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, permute, mask,
-    order, values,
+    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, bits, permute, mask,
+    order, values, xs,
 ):  # fmt: skip
     """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats in permuted order."""
     index = t * passes + turn
@@ -178,13 +179,13 @@ def _published(
 
 
 def _twin(
-    world, seeds, keys, first, last, bits, as_published, permute, mask, parameters, kinds, scales, ceilings, points,
-    gaps, units, pulls, curve, lost, arms, memories, earned, missed, reached,
+    world, seeds, keys, units, pulls, curve, lost, arms, memories, earned, missed, reached, first, last, bits, permute,
+    mask, parameters, kinds, scales, ceilings, points, gaps,
 ):  # fmt: skip
-    """Run the plain bandit for every seed from step `first` to `last`; selects as level `standard` or `paper` does."""
+    """Run the plain bandit for every seed from step `first` to `last`; `select` is how a level picks the arm."""
     runs, owners = keys.shape
     passes = kinds.shape[0]
-    for run in numba.prange(runs):
+    for run in range(runs):
         seed = seeds[run]
         memory = memories[run]
         order, values, xs = np.arange(owners), np.empty(owners), np.empty(owners, np.int64)
@@ -195,16 +196,10 @@ def _twin(
                 tossed_up = tossed(seed, t, explore(t, owners, parameters))
                 for turn in range(passes):
                     explores = tossed_up and turn == passes - 1
-                    if as_published:
-                        chosen = published(
-                            t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
-                            kinds[turn], scales[turn], ceilings[turn], permute, mask, order, values,
-                        )  # fmt: skip
-                    else:
-                        chosen = largest(
-                            t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
-                            kinds[turn], scales[turn], bits, xs,
-                        )  # fmt: skip
+                    chosen = select(
+                        t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
+                        kinds[turn], scales[turn], ceilings[turn], bits, permute, mask, order, values, xs,
+                    )  # fmt: skip
                     for i in range(owners):
                         memory[i] = learn(turn, i == chosen, memory[i], parameters)
             gain = reward(world, seed, chosen, pulls[run, chosen])
@@ -230,11 +225,25 @@ class Kernels:
     learnt: Callable[..., float]
     exploring: Callable[..., bool]
     twin: Callable[..., None]
+    published: Callable[..., None]
+    """The twin of level `paper`."""
 
 
 @elementary
 def _no_choice(values, u):
     return 0
+
+
+@elementary
+def _no_ranks(xs, values):
+    return None
+
+
+def _ranks(xs, values):
+    """Write the rank of every x, the smallest 0, as the values that a policy's own `choose` sees."""
+    order = np.argsort(xs)
+    for place in range(order.shape[0]):
+        values[order[place]] = place
 
 
 def kernels(policy: Policy) -> Kernels:
@@ -259,10 +268,14 @@ def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
         "learn": compile_user(policy.learn),
         "explore": compile_user(policy.explore),
         "choose": compile_user(choose),
+        "rank": _no_ranks if choose is _no_choice else compile_user(_ranks),  # sorting takes seconds to compile
     }
 
-    def bind(template: Callable[..., Any], parallel: bool = False) -> Callable[..., Any]:
-        return specialise(template, functions, name=name, keep=ships, parallel=parallel)
+    def bind(template: Callable[..., Any], **more: Callable[..., Any]) -> Callable[..., Any]:
+        named = name + "".join(f"_{one.__name__}" for one in more.values())
+        return specialise(template, {**functions, **more}, name=named, keep=ships)
 
-    functions["largest"], functions["published"] = bind(_largest), bind(_published)
-    return Kernels(bind(_numbers), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, parallel=True))
+    return Kernels(
+        bind(_numbers), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, select=bind(_largest)),
+        bind(_twin, select=bind(_published)),
+    )  # fmt: skip

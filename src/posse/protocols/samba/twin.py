@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core.compiled import side_by_side
 from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
@@ -97,21 +98,25 @@ class Twin:
         self._arms = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
         self._memory = np.full((runs, owners), policy.start(owners))
         self._earned, self._missed, self._point = np.zeros(runs, np.int64), np.zeros(runs), np.zeros(runs, np.int64)
-        self._kernel = kernels(policy).twin
+        self._kernel = kernels(policy).published if level == "paper" else kernels(policy).twin
+        self._world, self._rows = arms.world, (np.array(list(seeds), np.uint64), own_keys(seeds, owners))
         self._fixed = (
-            arms.world, np.array(list(seeds), np.uint64), own_keys(seeds, owners), tie_bits(owners), level == "paper",
-            permute, mask, policy.parameters(), *selections(policy), arms.best - arms.means,
+            tie_bits(owners), permute, mask, policy.parameters(), *selections(policy), self.steps,
+            arms.best - arms.means,
         )  # fmt: skip
 
     def advance(self, n: int) -> None:
         """Make n steps in every seed, or as many as are left."""
         first, self.step = self.step + 1, min(self.budget, self.step + n)
-        world, seeds, keys, bits, published, permute, mask, parameters, kinds, scales, ceilings, gaps = self._fixed
-        self._kernel(
-            world, seeds, keys, first, self.step, bits, published, permute, mask, parameters, kinds, scales, ceilings,
-            self.steps, gaps, self.units, self.pulls, self._curve, self._lost, self._arms, self._memory, self._earned,
+        rows = (
+            *self._rows, self.units, self.pulls, self._curve, self._lost, self._arms, self._memory, self._earned,
             self._missed, self._point,
         )  # fmt: skip
+
+        def play(cut: slice) -> None:
+            self._kernel(self._world, *(row[cut] for row in rows), first, self.step, *self._fixed)
+
+        side_by_side(play, len(self.seeds))
 
     @property
     def outcome(self) -> Outcome:
