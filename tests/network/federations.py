@@ -26,8 +26,8 @@ def free_port() -> int:
 def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
     """Make identities and files; a simulated world unless the values say otherwise."""
     given = {
-        "run": "trial-1", "listen": f"127.0.0.1:{free_port()}", "budget": 60, "policy": "ucb", "paillier_bits": 2048,
-        "sync": False, "owner": [{"name": f"clinic-{i + 1}"} for i in range(owners)],
+        "run": "trial-1", "level": "standard", "listen": f"127.0.0.1:{free_port()}", "budget": 60, "policy": "ucb",
+        "paillier_bits": 2048, "sync": False, "owner": [{"name": f"clinic-{i + 1}"} for i in range(owners)],
         "world": {"seed": 7, "owners": owners}, **values,
     }  # fmt: skip
     return lay_out(FederationFile.make(given), folder)

@@ -23,9 +23,24 @@ from posse.protocols.samba import messages
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget, leaks, learns
+from posse.protocols.samba.levels import Switches, check_budget, check_level, leaks, learns
 from posse.protocols.samba.owner import Owner
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, Expected, Terms, policy_terms
+from posse.protocols.samba.setup import (
+    COMP,
+    CONTROLLER,
+    CUSTOMER,
+    DEALER,
+    Expected,
+    Terms,
+    policy_terms,
+    sole,
+)
+from posse.protocols.samba.strict import messages as strict
+from posse.protocols.samba.strict.comp import Comp as StrictComp
+from posse.protocols.samba.strict.controller import StrictController
+from posse.protocols.samba.strict.customer import StrictCustomer
+from posse.protocols.samba.strict.dealer import Dealer
+from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
@@ -41,6 +56,9 @@ VOCABULARY = Vocabulary(
         messages.Join, messages.Proposal, messages.Roster, messages.Offer, messages.Consent, messages.Consents,
         messages.Go, messages.Keys, messages.Masks, messages.Score, messages.Batch, messages.Choice, messages.Explore,
         messages.Reply, messages.Spent, messages.Close, messages.Sum, messages.Total, messages.End, Reward,
+        strict.Keyring, strict.Stream, strict.Streams, strict.Seeds, strict.Dealing, strict.Want, strict.Dealt,
+        strict.DealtPairs, strict.Relayed, strict.Ahead, strict.Shuffled, strict.Compare, strict.Compared,
+        strict.Found, strict.Placed, strict.Share, strict.Shares,
     ),
     (Pull,),
 )  # fmt: skip
@@ -49,8 +67,8 @@ VOCABULARY = Vocabulary(
 class SambaOptions(PolicySettings):
     """The table [options] of a party of Samba; every party says what it expects and signs nothing else."""
 
-    level: Literal["standard", "paper"] = "standard"
-    """Level of protection."""
+    level: Literal["strict", "standard", "paper"] | None = None
+    """Level of protection; it must be given, for at 'strict' the run has one party more, the dealer."""
     customer: Path | None = None
     """Certificate of the customer; every other party verifies what the customer signs."""
     owners: tuple[str, ...] = ()
@@ -73,14 +91,28 @@ class World(ProblemSettings):
 
 SambaOptions.model_rebuild()
 
+NO_LEVEL = (
+    'the level of protection is not given. Add level = "strict" to {where} of every party, and let a party called '
+    "'dealer' enrol (role dealer) and connect to the controller; or add level = \"standard\", which has no dealer and "
+    "hides less from comp."
+)
+
+
+def _level(options: SambaOptions, where: str) -> str:
+    if options.level is None:
+        raise ConfigError(NO_LEVEL.format(where=where))
+    return options.level
+
 
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
-    expected = Expected(options.sound_policy(), options.level, Switches())
-    kind = place.identity.role
-    if kind not in _MAKERS:
-        raise ConfigError(f"samba has no role '{kind}'. Known: {', '.join(_MAKERS)}.")
+    level = _level(options, "[options] in the file")
+    expected, kind = Expected(options.sound_policy(), level, Switches()), place.identity.role
+    check_level(level, Switches(), expected.policy)
+    known = [each for each in _MAKERS if each != DEALER or level == "strict"]
+    if kind not in known:
+        raise ConfigError(f"samba has no role '{kind}' at level '{level}'. Known: {', '.join(known)}.")
     if kind != "owner" and place.identity.name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
     made = _MAKERS[kind](place, options, expected)
@@ -107,16 +139,15 @@ def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**values, "policy": near}
 
 
-def _known(role: Role, expected: Expected, run: str) -> Known:
+def _known(role: Any, expected: Expected, run: str) -> Known:
     """What a party may know: the customer the total, an owner its own arm, the two servers how far the run is."""
-    assert isinstance(role, Owner | Controller | Comp | Customer)
     terms, owners = role.agreed
     config: dict[str, Any] = {"run": run, "policy": described(expected.policy), "level": expected.level}
     if terms is not None:
         config |= {"horizon": terms.budget, "owners": len(owners)}
     facts: dict[str, Any] = {"manifest": role.digest}
     outcome = f"the part of {role.name} is over; the {CUSTOMER} has the total"
-    steps, total = role.state().get("step"), None
+    steps, total = role.state().get("step") if role.kind != DEALER else None, None
     pulls: dict[str, int] = {}
     if isinstance(role, Owner):
         total, pulls = role.reward, {role.name: role.pulls}
@@ -134,10 +165,15 @@ def _known(role: Role, expected: Expected, run: str) -> Known:
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    role = Owner(
-        place.identity.name, place.identity.signing, _customer(place, options), expected, _seed(options),
-        secrets=place.secrets,
-    )  # fmt: skip
+    who = place.identity.name, place.identity.signing, _customer(place, options), expected, _seed(options)
+    role: Role = Owner(*who, secrets=place.secrets)
+    if expected.level == "strict":
+        if not place.file.sync:
+            raise ConfigError(
+                "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. "
+                "Remove sync = false."
+            )
+        role = StrictOwner(*who, secrets=place.secrets, epoch=_epoch(place.journal))
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, _source(place, options, place.identity.name))
 
 
@@ -146,31 +182,53 @@ def _controller(place: Place, options: SambaOptions, expected: Expected) -> Depl
         raise ConfigError(
             f"the controller needs the names of at least 2 owners, got {len(options.owners)}. Give owners."
         )
-    role = Controller(
-        place.identity.signing, _customer(place, options), expected, options.owners, _seed(options),
-        secrets=place.secrets,
-    )  # fmt: skip
-    peers = {**dict.fromkeys(options.owners, "owner"), COMP: "comp", CUSTOMER: "customer"}
+    who = place.identity.signing, _customer(place, options), expected, options.owners
+    alone = {name: name for name in sole(expected.level) if name != CONTROLLER}
+    peers = {**dict.fromkeys(options.owners, "owner"), **alone}
+    role: Role = Controller(*who, _seed(options), secrets=place.secrets)
+    if expected.level == "strict":
+        role = StrictController(*who, secrets=place.secrets)
     return Deployment(role, VOCABULARY, peers)
 
 
 def _comp(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    role = Comp(place.identity.signing, _customer(place, options), expected, _seed(options), secrets=place.secrets)
+    who = place.identity.signing, _customer(place, options), expected
+    role: Role = Comp(*who, _seed(options), secrets=place.secrets)
+    if expected.level == "strict":
+        role = StrictComp(*who, secrets=place.secrets)
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
+
+
+def _dealer(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
+    role = Dealer(place.identity.signing, _customer(place, options), expected, secrets=place.secrets)
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
+
+
+def _epoch(journal: Path) -> int:
+    """Count the times this party began the run with an empty journal; on the disk before anything is sent."""
+    path = journal / "starts"
+    started = int(path.read_text()) if path.exists() else 0
+    if started and (any(journal.glob("journal-*")) or any(journal.glob("snapshot-*"))):
+        return started
+    files.write_whole(path, b"%d" % (started + 1), mode=files.PRIVATE)
+    return started + 1
 
 
 def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
     if options.authority is None or options.budget < 1:
         raise ConfigError("the customer needs its authority's folder and a budget. Give authority and budget.")
-    key = _paillier(place.journal / "paillier.key", options.paillier_bits)
-    bits = key.public_key.bits
+    key = None if expected.level == "strict" else _paillier(place.journal / "paillier.key", options.paillier_bits)
+    n = b"" if key is None else key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     terms = Terms(
         run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
-        passes=len(expected.policy.passes()), level=options.level, off=(),
-        paillier_n=key.public_key.n.to_bytes((bits + 7) // 8, "big"),
+        passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n,
     )  # fmt: skip
-    admitted = _admitted(place.folder / options.authority, options.owners)
-    role: Role = Customer(place.identity.signing, expected, terms, admitted, key, secrets=place.secrets)
+    servers = [name for name in sole(expected.level) if name != CUSTOMER]
+    admitted = _admitted(place.folder / options.authority, (*options.owners, *servers))
+    who = place.identity.signing, expected, terms, admitted
+    role: Role = Customer(*who, key, secrets=place.secrets)
+    if key is None:
+        role = StrictCustomer(*who, secrets=place.secrets)
 
     def end(without: str) -> Message:
         gone = {name.strip() for name in without.split(",")}
@@ -179,7 +237,7 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, commands={"end": end})
 
 
-_MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "customer": _customer_role}
+_MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "dealer": _dealer, "customer": _customer_role}
 
 
 def _seed(options: SambaOptions) -> int | None:
@@ -205,15 +263,15 @@ def _customer(place: Place, options: SambaOptions) -> bytes:
     return peer.public
 
 
-def _admitted(folder: Path, owners: tuple[str, ...]) -> dict[str, bytes]:
+def _admitted(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the signing keys of those who take part, from the certificates that the authority has issued."""
     authority = Authority(folder)
     crl, known = authority.current_crl(), {}
     for row in authority.list()[1]:
-        if row.revoked is None and row.role != "customer" and row.name in (*owners, CONTROLLER, COMP):
+        if row.revoked is None and row.role != "customer" and row.name in names:
             peer = peer_of(row.certificate, authority.certificate, crl, authority.run, row.issued)
             known[peer.name] = peer.public
-    missing = [name for name in (*owners, CONTROLLER, COMP) if name not in known]
+    missing = [name for name in names if name not in known]
     if missing:
         raise ConfigError(
             f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it enrol."
@@ -274,7 +332,7 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     _check(federation)
     return Layout(
         federation, lambda folder: lay_out(federation, folder), federation.budget, CONTROLLER, (CONTROLLER, COMP),
-        lambda name: name if name in (CONTROLLER, COMP, CUSTOMER) else "owner", CUSTOMER, ("listen", "sync"),
+        lambda name: name if name in (CONTROLLER, COMP, CUSTOMER, DEALER) else "owner", CUSTOMER, ("listen", "sync"),
     )  # fmt: skip
 
 
@@ -285,7 +343,7 @@ def _check(federation: FederationFile) -> None:
     if len(names) < 2:
         raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
     for member in federation.members:
-        check_member(member.name, names, "owner", (CONTROLLER, COMP, CUSTOMER, AUTHORITY))
+        check_member(member.name, names, "owner", (CONTROLLER, COMP, CUSTOMER, DEALER, AUTHORITY))
         if federation.world is None and member.source is None:
             raise ConfigError(
                 f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
@@ -298,14 +356,15 @@ def _check(federation: FederationFile) -> None:
     if federation.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
-    federation.sound_policy()
+    check_level(_level(federation, "the federation's file, and so"), Switches(), federation.sound_policy())
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
     """Make identities and files for all parties of a federation; what exists is kept, so that a run can go on."""
     owners = tuple(member.name for member in federation.members)
     check_budget(max(2, len(owners)), federation.budget)
-    members = {CONTROLLER: "controller", COMP: "comp", CUSTOMER: "customer", **dict.fromkeys(owners, "owner")}
+    level = _level(federation, "the federation's file, and so")
+    members = {**{name: name for name in sole(level)}, **dict.fromkeys(owners, "owner")}
     enrol_all(folder, federation.run, members)
     options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
     for name in ("owners", "budget", "authority", "paillier_bits"):
