@@ -32,8 +32,7 @@ FILE = """
 run = "trial-1"
 budget = {budget}
 policy = "ucb"
-paillier_bits = 2048
-sync = false
+level = "strict"
 listen = "127.0.0.1:{port}"
 
 [world]
@@ -259,6 +258,7 @@ def test_the_doctor_says_what_to_mend(
         ("policy =", "polcy =", "unknown setting 'polcy'. Did you mean 'policy'?"),
         ("budget = 50", "budget = 2", "budget must be at least"),
         ("budget = 50", "", "budget is needed"),
+        ('level = "strict"', "", 'Add level = "strict"'),
         ('"clinic-2"', '"clinic-1"', "different names, got 'clinic-1' twice"),
         ('"clinic-2"', '"Clinic-2"', "owner name must be 1 to 63 of a-z, 0-9 and -"),
         ('"clinic-2"', '"comp"', "cannot be called 'comp'"),
@@ -289,7 +289,7 @@ def test_paths_of_sources_are_relative_to_the_federation(tmp_path: Path, process
     (tmp_path / "outcomes.py").write_text("def reward(run, number):\n    return 0.5\n")
     sources = ['kind = "csv"\nfile = "outcomes.csv"', 'kind = "python"\nfunction = "outcomes:reward"']
     owners = [f'[[owner]]\nname = "clinic-{i}"\n[owner.source]\n{source}\n' for i, source in enumerate(sources)]
-    settings = f'run = "t"\nbudget = 20\npaillier_bits = 2048\nlisten = "127.0.0.1:{free_port()}"\n'
+    settings = f'run = "t"\nlevel = "standard"\nbudget = 20\npaillier_bits = 2048\nlisten = "127.0.0.1:{free_port()}"\n'
     (tmp_path / "fed.toml").write_text(settings + "".join(owners))
     with stopped(process("up", "fed.toml", "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)

@@ -32,7 +32,7 @@ FLAGS = [
     (["--owners", "101"], "has 100 means, got arms=101"),
     (["--policy", "epsilon-greedy", "--epsilon", "nan"], "epsilon must be a finite number"),
     (["--means", "0.2,nan"], "means.1 must be a finite number"),
-    (["--level", "top"], "level must be 'standard' or 'paper', got 'top'"),
+    (["--level", "top"], "level must be 'strict', 'standard' or 'paper', got 'top'"),
     (["--no-mask"], "can be switched off at level 'paper' only, got mask off"),
     (["--budget", "many"], "horizon must be a valid integer"),
     (["--runs", "0"], "runs must be at least 1"),

@@ -29,10 +29,10 @@ def strict(text: str) -> dict[str, Any]:
 def test_samba_says_that_both_are_the_same_and_what_leaks(posse: Call) -> None:
     outcome = posse("run", "samba", *SMALL, "--label", "first try")
     assert outcome.code == 0
-    for word in ("earned", "Identical", "Protection: standard", "What is not protected", "honest but", "bytes"):
+    for word in ("earned", "Identical", "Protection: strict", "What is not protected", "honest but", "bytes"):
         assert word in outcome.out
     store = Store()
-    assert [row.level for row in store.list()] == ["standard", "plain"]
+    assert [row.level for row in store.list()] == ["strict", "plain"]
     assert store.get("last").summary["label"] == "first try"
     assert store.get("last").id in outcome.out
 
@@ -42,7 +42,7 @@ def test_json_is_one_strict_document(posse: Call) -> None:
     document = strict(outcome.out)
     assert document["identical"] is True
     secure, plain = document["records"]
-    assert (secure["level"], plain["level"]) == ("standard", "plain")
+    assert (secure["level"], plain["level"]) == ("strict", "plain")
     assert secure["pulls"] == plain["pulls"]
     assert secure["total"] == plain["total"]
 
@@ -93,7 +93,7 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert outcome.code == 0
     assert outcome.out.count("Identical") == 2
     for word in (
-        "standard",
+        "strict",
         "paper",
         "times as long",
         "pseudo-regret",
@@ -104,7 +104,7 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         assert word in outcome.out
     assert "4. Samba (paper)" in outcome.err
     assert "<html" in (tmp_path / "posse-demo" / "report.html").read_text()
-    assert [row.level for row in Store().list()] == ["standard", "paper", "plain"]
+    assert [row.level for row in Store().list()] == ["strict", "paper", "plain"]
     assert all(len(line.rstrip()) <= 80 for line in outcome.out.splitlines())
 
 

@@ -50,7 +50,11 @@ def _pairs(known: System, keeper: Keeper) -> Iterator[tuple[Record, Record | Non
     """Run the levels and the plain twin of each, saying what is being done."""
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
-    levels = [level.name for level in known.levels] if "level" in known.Settings.model_fields else [None]
+    levels = (
+        list(known.demo_levels or [level.name for level in known.levels])
+        if "level" in known.Settings.model_fields
+        else [None]
+    )
     for number, level in enumerate(levels):
         if number and time.monotonic() - started > ENOUGH_SECONDS:
             return
@@ -73,7 +77,7 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
             say(tables.sameness(record, twin), style="bold")
     tables.protection(protected[0])
     for record in protected[1:]:
-        heading(f"Level '{record.level}' leaks all of this, and more")
+        heading(f"What level '{record.level}' does not protect beside")
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
 
 

@@ -179,6 +179,8 @@ class System(ABC):
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
     story: ClassVar[str] = ""
     """What the demo is about, in a sentence or two."""
+    demo_levels: ClassVar[tuple[str, ...]] = ()
+    """Levels that the demo runs beside the plain twin; all where none is named."""
     exact: ClassVar[bool] = False
     """Whether its plain twin pulls the same arms and earns the same reward, bit for bit."""
     beside_by_default: ClassVar[bool] = True

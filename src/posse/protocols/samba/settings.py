@@ -45,7 +45,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
-    level: Literal["strict", "standard", "paper"] = "standard"
+    level: Literal["strict", "standard", "paper"] = "strict"
     """Level of protection: 'strict' (servers learn nothing), 'standard', or 'paper' as published."""
     path: Literal["roles", "plain"] = "roles"
     """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin: one party sees all."""

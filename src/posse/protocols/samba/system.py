@@ -29,16 +29,26 @@ class SambaSystem(System):
     reference = (
         "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA, a generic framework for secure federated multi-armed bandits"
     )
-    protects = "rewards and scores, by sealing, masks and permutations"
+    protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
+    demo_levels = ("strict", "paper")
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by Thompson sampling, "
         "on means of MovieLens that ship with Posse. No owner sees the rewards of another."
     )
     roles = (
         RoleKind("owner", "data owner", ("#2563eb", "#7aa2ff"), "one arm, its rewards and its own draws", (0.15, 0.5)),
-        RoleKind("controller", "controller", ("#d97706", "#f5b041"), "sealed scores; permutes them", (0.5, 0.3), True),
-        RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "masked scores in a fresh order; selects", (0.5, 0.75), True),
+        RoleKind(
+            "controller",
+            "controller",
+            ("#d97706", "#f5b041"),
+            "a share of the scores (strict), or sealed scores",
+            (0.5, 0.3),
+            True,
+        ),
+        RoleKind(
+            "comp", "comp", ("#7c3aed", "#b794f6"), "the other share (strict), or masked scores", (0.5, 0.75), True
+        ),
         RoleKind("dealer", "dealer", ("#64748b", "#a3b0c2"), "randomness for both servers (strict)", (0.62, 0.1), True),
         RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5), True),
     )
