@@ -19,7 +19,7 @@ from posse.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from posse.experiments import Analysis, Experiment
+    from posse.experiments import Analysis, Experiment, Watch
     from posse.results.sections import Section
 
 Check = Annotated[
@@ -102,7 +102,7 @@ def reproduce(
     for experiment in chosen:
         with Doing(experiment.id) as doing:
             # A folder each: experiments name their files alike.
-            analysis = experiment.run(small, out / experiment.id, lambda what, done, doing=doing: doing.at(done, what))
+            analysis = experiment.run(small, out / experiment.id, _watch(doing))
         done.append((experiment, analysis))
         if not json:
             _show_analysis(experiment, analysis)
@@ -115,6 +115,10 @@ def reproduce(
             }
             for experiment, analysis in done
         ])  # fmt: skip
+
+
+def _watch(doing: Doing) -> Watch:
+    return lambda what, fraction: doing.at(fraction, what)
 
 
 def _matching(wanted: list[str], known: tuple[str, ...]) -> list[str]:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,10 +20,6 @@ from posse.experiments.executors import finished
 from posse.results import plots
 from posse.results.plots import DASHES, INK, SERIES
 from posse.results.statistics import t_quantile
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, str | int | float]
@@ -118,7 +114,7 @@ class Paper:
         return Experiment(f"{self.system}/{name}", title, reference, (self.system, *tags), sweep)
 
 
-def write_files(out: Path, name: str, rows: Sequence[Row], figure: Figure) -> tuple[Path, Path, Path]:
+def write_files(out: Path, name: str, rows: Sequence[Row], figure: plots.Figure) -> tuple[Path, Path, Path]:
     """Write rows and figure under one name."""
     return (write_rows(out / f"{name}.csv", rows), *write_figure(figure, out, name))
 
@@ -132,7 +128,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def write_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write a figure as PNG on white, and as SVG without background for light and dark pages."""
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     figure.savefig(svg)
@@ -265,7 +261,7 @@ def look(number: int) -> dict[str, Any]:
 
 def panels(
     columns: int, titles: Sequence[str] = (), height: float = 4.2, width: float | None = None, **more: Any
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[plots.Figure, list[plots.Axes]]:
     """Make a figure with panels side by side."""
     figure = plots.blank(height, width=width or (plots.WIDTH if columns == 1 else 9.0))
     axes = list(figure.subplots(1, columns, squeeze=False, **more)[0])
@@ -274,23 +270,25 @@ def panels(
     return figure, axes
 
 
-def title(ax: Axes, words: str) -> None:
+def title(ax: plots.Axes, words: str) -> None:
     """Put a title over a panel."""
     ax.set_title(words, loc="left", color=INK, fontsize=9.5)
 
 
-def line(ax: Axes, x: ArrayLike, y: ArrayLike, number: int, label: str, *, marker: bool = True, **more: Any) -> None:
+def line(
+    ax: plots.Axes, x: ArrayLike, y: ArrayLike, number: int, label: str, *, marker: bool = True, **more: Any
+) -> None:
     """Draw a line."""
     style = look(number) | ({} if marker else {"marker": ""}) | more
     ax.plot(np.asarray(x), np.asarray(y), label=label, linewidth=1.6, markersize=4.5, **style)
 
 
-def band(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, number: int) -> None:
+def band(ax: plots.Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, number: int) -> None:
     """Fill between two lines in the colour of a line."""
     ax.fill_between(np.asarray(x), low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
 
 
-def logarithmic(ax: Axes, values: Sequence[float]) -> None:
+def logarithmic(ax: plots.Axes, values: Sequence[float]) -> None:
     """Make the y axis logarithmic, with few ticks that read as plain numbers."""
     low, high = 0.8 * min(values), 1.25 * max(values)
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
@@ -303,7 +301,12 @@ def logarithmic(ax: Axes, values: Sequence[float]) -> None:
 
 
 def legend(
-    figure: Figure, ax: Axes | None, columns: int = 3, note: str = "", extra: Sequence[Any] = (), length: float = 2.6
+    figure: plots.Figure,
+    ax: plots.Axes | None,
+    columns: int = 3,
+    note: str = "",
+    extra: Sequence[Any] = (),
+    length: float = 2.6,
 ) -> None:
     """Put the legend of a panel, with extra entries, above all panels where it covers no curve; a note goes below."""
     handles = [*(ax.get_legend_handles_labels()[0] if ax else ()), *extra]
@@ -315,7 +318,7 @@ def legend(
         footnote(figure, note)
 
 
-def footnote(figure: Figure, note: str) -> None:
+def footnote(figure: plots.Figure, note: str) -> None:
     """Write below all panels."""
     figure.supxlabel(note, x=0.01, ha="left", color=INK, fontsize=8.5)
 

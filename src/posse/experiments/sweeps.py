@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -31,9 +31,6 @@ from posse.results.record import Record
 from posse.results.statistics import Band, band
 from posse.results.store import Store
 from posse.version import __version__
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 S = TypeVar("S", bound=RunSettings)
 Run = Callable[[Any], Record]
@@ -189,7 +186,7 @@ class Sweep:
             raise DataError(f"there is nothing to write to {path}: no setting was run.")
         return write_rows(Path(path), rows)
 
-    def figure(self, x: str | None = None, y: str = "total") -> Figure:
+    def figure(self, x: str | None = None, y: str = "total") -> plots.Figure:
         """Draw a measure against a parameter, a line for each combination of the others, with 95 % t intervals.
 
         Settings on which the parameter has no effect are drawn level across the figure.

@@ -27,8 +27,8 @@ from posse.results.statistics import Band, band
 from posse.results.words import common, plural
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 SERIES = ("#2f7fd6", "#d9662b", "#1f9d6b", "#8b5fd0", "#c2477f", "#b07d12", "#3b8ea5", "#d14b4b")
 """Colours of curves, in order; a legend names them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
@@ -14,9 +13,6 @@ from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.results import plots, words
 from posse.results.record import points_of
 from posse.results.statistics import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PUBLISHED = {
     "uniform": {"P-FCB, paper noise": 2.36, "alone": 3.33},
@@ -188,7 +184,7 @@ def _honest(runs: Runs) -> str:
     )
 
 
-def regret_figure(runs: Runs, methods: Sequence[Method]) -> Figure:
+def regret_figure(runs: Runs, methods: Sequence[Method]) -> plots.Figure:
     """Draw regret over rounds above, and what it is of the regret alone below; means or medians over instances."""
     size = runs.size
     figure, (above, below) = looks.columns(2, 8.2, share_y=False)

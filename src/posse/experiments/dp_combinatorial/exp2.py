@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,6 @@ from posse.privacy.dp.schedules import paper_split
 from posse.results import plots, words
 from posse.results.plots import DASHES
 from posse.results.statistics import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SMALL_EPSILONS = (0.5, 2.0)
@@ -133,7 +128,7 @@ def headline(cells: Sequence[Cell]) -> str:
     )
 
 
-def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> Figure:
+def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> plots.Figure:
     """Draw FRR against epsilon, as asked for and as proved, a panel a distribution."""
     figure, (row,) = looks.columns(1, 5.0)
     for distribution, ax in row.items():
@@ -152,7 +147,7 @@ def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> 
     return figure
 
 
-def _curves(ax: Axes, cells: Sequence[Cell]) -> None:
+def _curves(ax: plots.Axes, cells: Sequence[Cell]) -> None:
     x = np.array([cell.epsilon for cell in cells])
     for method, name, what in ((PAPER, "paper", "at what it claims"), (TIGHT, "tight", "at what it proves")):
         ratios: list[Interval] = [getattr(cell, name) for cell in cells]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
 from posse.results.statistics import bootstrap
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 AGENTS = (2, 5, 10, 15, 20)
 SMALL_AGENTS = (2, 4)
@@ -128,7 +124,7 @@ def headline(found: Found) -> str:
     )
 
 
-def agents_figure(found: Found) -> Figure:
+def agents_figure(found: Found) -> plots.Figure:
     """Draw means of regret and medians of FRR against n, a column a distribution."""
     figure, (above, below) = looks.columns(2, 7.4, share_y=False)
     size = found.runs.size

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
@@ -15,9 +14,6 @@ from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
 from posse.results.record import points_of
 from posse.results.statistics import Interval, regret_ratio
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SETTINGS = {"heterogeneous": False, "homogeneous": True}
 
@@ -92,7 +88,7 @@ def headline(ratios: Sequence[Ratio]) -> str:
     return f"FRR of FCB at the last round: {'; '.join(said)}."
 
 
-def ratio_figure(runs: Runs) -> Figure:
+def ratio_figure(runs: Runs) -> plots.Figure:
     """Draw FRR over rounds, a panel a distribution."""
     size = runs.size
     figure, (row,) = looks.columns(1, 4.4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.plots import DASHES, SERIES
 from posse.results.statistics import regret_ratio
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _BLUE, _ORANGE, _GREEN, _PURPLE, _PINK, _OCHRE, _TEAL, _RED = SERIES
 
@@ -53,7 +49,9 @@ def dots(method: Method) -> dict[str, Any]:
 INTERVAL = "bands: 95 % intervals over instances"
 
 
-def columns(rows: int, height: float, *, share_y: bool = True) -> tuple[Figure, list[dict[Distribution, Axes]]]:
+def columns(
+    rows: int, height: float, *, share_y: bool = True
+) -> tuple[plots.Figure, list[dict[Distribution, plots.Axes]]]:
     """Make a figure with a column a distribution; each row maps a distribution to its axes."""
     figure = plots.blank(height, width=9.0)
     grid = figure.subplots(rows, len(DISTRIBUTIONS), squeeze=False, sharey="row" if share_y else False)
@@ -61,7 +59,7 @@ def columns(rows: int, height: float, *, share_y: bool = True) -> tuple[Figure, 
 
 
 def curve(
-    ax: Axes, x: Sequence[float] | Floats, band: Band, style: dict[str, Any], label: str,
+    ax: plots.Axes, x: Sequence[float] | Floats, band: Band, style: dict[str, Any], label: str,
     *, filled: bool = True,
 ) -> None:  # fmt: skip
     """Draw an estimate and, where asked for, its interval."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,6 @@ from posse.experiments.dp_combinatorial.ranking import FIRST, SAVING, SHARE, Bre
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.results import plots, words
 from posse.results.statistics import Interval, regret_ratio
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 INSTANCES, RUNS = 30, 4
 SMALL_INSTANCES = 3
@@ -255,7 +250,7 @@ def published_words(made: Sequence[Five]) -> str:
     return f"{inside}{'; not ' + words.listed(out) if out else ''}."
 
 
-def order_figure(rankings: Sequence[Ranking], size: Size) -> Figure:
+def order_figure(rankings: Sequence[Ranking], size: Size) -> plots.Figure:
     """Draw FRR of every instance, sorted by that of P-FCB with paper noise."""
     figure, (row,) = looks.columns(1, 4.9)
     for one in rankings:
@@ -268,7 +263,7 @@ def order_figure(rankings: Sequence[Ranking], size: Size) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, one: Ranking, size: Size) -> None:
+def _panel(ax: plots.Axes, one: Ranking, size: Size) -> None:
     plots.style(ax, x="instances, sorted by P-FCB with paper noise", y="FRR: regret over regret alone", grid="y")
     kit.title(ax, f"{one.distribution}, n = {size.agents}, m = {size.producers}")
     alone, paper = one.alone.mean(axis=1), one.paper.mean(axis=1)

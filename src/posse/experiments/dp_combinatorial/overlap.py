@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.statistics import regret_ratio
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHARES = (1.0, 0.7, 0.4, 0.2)
 SMALL_SHARES = (1.0, 0.5)
@@ -111,7 +107,7 @@ def headline(found: Found) -> str:
     return f"FRR as agents deal with {first:g} to {last:g} of the producers. {'. '.join(said)}."
 
 
-def share_figure(found: Found) -> Figure:
+def share_figure(found: Found) -> plots.Figure:
     """Draw FRR against the share, a panel a distribution."""
     size = found.runs.size
     figure, (row,) = looks.columns(1, 4.8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from posse.experiments.fed_contextual.problem import KINDS, Form
 from posse.experiments.fed_contextual.runs import Found, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.results import plots
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAMES = dict(zip(KINDS, ("fig1c", "fig2c"), strict=True))
 
@@ -59,7 +55,7 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
     return Analysis(f"{headline}.", (table,), tuple(notes), files)
 
 
-def picture(form: Form, found: Sequence[Found]) -> Figure:
+def picture(form: Form, found: Sequence[Found]) -> plots.Figure:
     """Draw every seed."""
     titles = [f"{one.line.kind}: {setting_words(form, one.line.figure)}" for one in found]
     figure, axes = kit.panels(2, titles)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
@@ -15,9 +14,6 @@ from posse.experiments.fed_contextual.runs import Found, opened, private_lines
 from posse.experiments.kit import Analysis, Floats, Table, Watch, mean_of, write_files
 from posse.results import plots
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Lines = Mapping[str, Sequence[Found]]
 """By population."""
@@ -101,7 +97,7 @@ def _printed(form: Form, kind: str) -> dict[str, Printed]:
     return {f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, PRIVATE[kind].values(), strict=True)}
 
 
-def picture(found: Lines) -> Figure:
+def picture(found: Lines) -> plots.Figure:
     """Draw reward and probability side by side, images above tags."""
     figure = plots.blank(7.2, width=9.0)
     axes = figure.subplots(len(found), 2, squeeze=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,6 @@ from posse.experiments.fed_contextual.runs import LABELS, Found
 from posse.experiments.kit import Floats, Mean, Row, Table, mean_of
 from posse.results import plots, statistics
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 TOLERANCE = 0.05
@@ -234,7 +229,7 @@ _SMOOTH = 0.05
 _NUMBERS = {"Softmax": 0, "ε-Greedy": 1, "FALCON": 2, "Greedy": 3}
 
 
-def curves(ax: Axes, found: Sequence[Found], words: Sequence[str] | None = None) -> None:
+def curves(ax: plots.Axes, found: Sequence[Found], words: Sequence[str] | None = None) -> None:
     """Draw running average rewards; the first rounds, whose averages are of little, set no scale.
 
     Policies have a look each; lines with words of their own are numbered.
@@ -250,7 +245,7 @@ def curves(ax: Axes, found: Sequence[Found], words: Sequence[str] | None = None)
     ax.set_ylim(max(0.0, low - room), high + room)
 
 
-def band(ax: Axes, values: Floats, number: int, label: str) -> None:
+def band(ax: plots.Axes, values: Floats, number: int, label: str) -> None:
     """Draw the mean of (seeds, rounds) with its t interval."""
     x, over = np.arange(1, values.shape[1] + 1), statistics.band(values)
     if label == LABELS["init"]:
@@ -261,7 +256,7 @@ def band(ax: Axes, values: Floats, number: int, label: str) -> None:
     kit.band(ax, x, over.low, over.high, number)
 
 
-def one_panel(found: Sequence[Found], title: str) -> Figure:
+def one_panel(found: Sequence[Found], title: str) -> plots.Figure:
     """Draw one setting."""
     figure, (ax,) = kit.panels(1, (title,))
     curves(ax, found)

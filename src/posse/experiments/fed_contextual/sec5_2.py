@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
@@ -15,10 +14,6 @@ from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.results import plots
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SELDOM, OFTEN = {"images": "fig1c", "tags": "fig2c"}, {"images": "fig1d", "tags": "fig2d"}
 _ROOM = 0.35
@@ -121,7 +116,7 @@ def choice_table(found: Ran) -> Table:
     return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))
 
 
-def picture(form: Form, found: Ran) -> Figure:
+def picture(form: Form, found: Ran) -> plots.Figure:
     """Draw Softmax at both frequencies and with SGD, and epsilon-Greedy with and without weights."""
     figure = plots.blank(7.2, width=9.0)
     axes = figure.subplots(len(KINDS), 2, squeeze=False)
@@ -137,7 +132,7 @@ def picture(form: Form, found: Ran) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, found: Sequence[Found], words: Sequence[str], title: str) -> None:
+def _panel(ax: plots.Axes, found: Sequence[Found], words: Sequence[str], title: str) -> None:
     curves(ax, found, words)
     kit.title(ax, title)
     low, high = ax.get_ylim()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.twin import coins_of
 from posse.results import plots, words
 from posse.results.record import points_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 POINTS = 300
 CHECKED = 0.05
@@ -109,7 +105,7 @@ def reward_table(found: Found) -> Table:
     return Table("Average reward so far, mean over runs ± 95 % t interval", columns, tuple(rows))
 
 
-def picture(found: Found) -> Figure:
+def picture(found: Found) -> plots.Figure:
     """Draw the curves with their spread."""
     figure, (ax,) = kit.panels(1)
     plots.style(ax, x="iteration (thousands)", y="average reward so far")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,10 +21,6 @@ from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place
 from posse.protocols.mpc_contextual import floats
 from posse.results import plots
 from posse.results.plots import DASHES, INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 HELPS, HARMS = "exploring earns more", "exploring earns less"
 BELOW = 4.0
@@ -158,7 +153,7 @@ def _span(etas: Sequence[float]) -> str:
     return name(etas[0]) if len(etas) == 1 else f"{name(etas[0])} to {name(etas[-1])}"
 
 
-def picture(lines: Sequence[Line]) -> Figure:
+def picture(lines: Sequence[Line]) -> plots.Figure:
     """Draw reward against eta, and beside it what is gained over infinity; the best of a line is ringed."""
     figure, (left, right) = kit.panels(2, ("average reward", "gain over η = ∞, same runs"), 4.4)
     label = "η = log(|A| / ε): less private →"
@@ -188,7 +183,7 @@ def picture(lines: Sequence[Line]) -> Figure:
     return figure
 
 
-def _infinity_axis(ax: Axes, etas: Sequence[float]) -> float:
+def _infinity_axis(ax: plots.Axes, etas: Sequence[float]) -> float:
     """Label an axis of etas, with infinity behind the last of them; return its place."""
     finite = sorted(eta for eta in etas if np.isfinite(eta))
     end = finite[-1] + 1.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from posse.protocols.mpc_contextual.system import SYSTEM
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
 from posse.results import plots, words
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KINDS = ("party", "dealer", "puller", "payee")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
@@ -199,7 +196,7 @@ def arms_table(done: Sequence[Timed]) -> Table:
     )
 
 
-def arms_picture(done: Sequence[Timed]) -> Figure:
+def arms_picture(done: Sequence[Timed]) -> plots.Figure:
     """Draw time against arms on logarithmic axes, with a square beside it."""
     figure, (left, right) = kit.panels(2, ("CPU time of a step", "bytes of a step"), 4.2)
     plots.style(left, x="arms |A|", y="ms (logarithmic)")
@@ -298,7 +295,7 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def parties_picture(done: Sequence[Timed]) -> Figure:
+def parties_picture(done: Sequence[Timed]) -> plots.Figure:
     """Draw time against parties, one party beside all."""
     titles = ("one party", "all roles together", "bytes that all parties send")
     figure, axes = kit.panels(3, titles, 3.9, width=10.0)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +27,6 @@ from posse.privacy.leakage.membership import (
 from posse.protocols.mpc_contextual import floats
 from posse.results import plots
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUANTITIES = (
     "code", "floor", "signed", "in_sample", "apart", "error", "same_source", "same_source_error",
@@ -350,7 +346,7 @@ def raw_rows(found: Found) -> list[Row]:
     ]  # fmt: skip
 
 
-def picture(found: Found) -> Figure:
+def picture(found: Found) -> plots.Figure:
     """Draw three attacks against the stage of training; the floor of the first is dotted."""
     figure, axes = kit.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharex=True, sharey=True)
     x = np.array(found.stages)

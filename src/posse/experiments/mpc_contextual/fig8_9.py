@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from posse.protocols.mpc_contextual.terms import DEALER
 from posse.protocols.mpc_contextual.twin import run_fixed, seeded
 from posse.results import plots
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILON = 0.01
 """The default of the authors' code; the paper does not say which it took."""
@@ -214,7 +211,7 @@ def reward_table(found: Found, first: str, labels: Mapping[Kind, str]) -> Table:
 
 def picture(
     found: Found, x: str, labels: Mapping[Kind, str], height: float = 4.2, width: float | None = None
-) -> Figure:
+) -> plots.Figure:
     """Draw mean rewards with the range over runs."""
     figure, (ax,) = kit.panels(1, height=height, width=width)
     plots.style(ax, x=x, y="average reward")

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.values import Bits, Shared
 from posse.results import plots, words
 from posse.results.plots import INK, SERIES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BITS = 26
 NEWTON = 2
@@ -293,7 +289,7 @@ def operation_table(done: Sequence[Measured]) -> Table:
     return Table("Operations on shares, two parties", columns, tuple(rows))
 
 
-def picture(done: Sequence[Measured]) -> Figure:
+def picture(done: Sequence[Measured]) -> plots.Figure:
     """Draw slowdowns beside the published ones."""
     figure, (ax,) = kit.panels(1, height=3.4)
     plots.style(ax, x="slowdown against a plain operation (logarithmic)", y="", grid="x")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,6 @@ from posse.experiments.samba.agreement import BEYOND, LIMIT, OWN, SHARED, THEIRS
 from posse.experiments.samba.problem import BUDGETS, COLOURS, DATASETS, MARKERS, POLICY_NAMES, TITLES
 from posse.results import plots
 from posse.results.plots import INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 RUNS = 50
 SMALL_RUNS = 12
@@ -187,7 +182,7 @@ def _thompson_words(variants: Sequence[Variant]) -> str:
     )
 
 
-def reward_figure(comparisons: Sequence[Comparison]) -> Figure:
+def reward_figure(comparisons: Sequence[Comparison]) -> plots.Figure:
     """Draw cumulative reward against N at the largest K above, and what it is a pull below, a column a data set."""
     largest = max(one.arms for one in comparisons)
     kind = "rewards" if any(one.kind == "rewards" for one in comparisons) else "benchmarks"
@@ -210,7 +205,7 @@ def reward_figure(comparisons: Sequence[Comparison]) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, chosen: Sequence[Comparison], *, per_pull: bool) -> None:
+def _panel(ax: plots.Axes, chosen: Sequence[Comparison], *, per_pull: bool) -> None:
     quantity = "reward a pull" if per_pull else "cumulative reward (thousands)"
     plots.style(ax, x="budget N (thousands of pulls)", y=quantity)
     for name in dict.fromkeys(one.policy for one in chosen):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.core.check import require
 from posse.experiments import kit
@@ -17,10 +16,6 @@ from posse.experiments.samba.times import measure_secure
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KINDS = ("owner", "controller", "comp", "customer")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
@@ -118,7 +113,7 @@ def share_table(done: Sequence[Shares]) -> Table:
     return Table("Shares of the time", columns, tuple(rows))
 
 
-def share_figure(done: Sequence[Shares]) -> Figure:
+def share_figure(done: Sequence[Shares]) -> plots.Figure:
     """Draw stacked shares: ours and the published one of each policy side by side, a panel a data set and K."""
     datasets, sizes = list(dict.fromkeys(one.dataset for one in done)), list(dict.fromkeys(one.arms for one in done))
     figure = plots.blank(0.9 + 3.7 * len(sizes), width=4.9 + 4.2 * (len(datasets) - 1))
@@ -134,7 +129,7 @@ def share_figure(done: Sequence[Shares]) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> None:
+def _panel(ax: plots.Axes, chosen: Sequence[Shares], title: str, *, names: bool) -> None:
     plots.style(ax, x="share of CPU time (%)", y="", grid="x")
     # Two bars a policy, close to each other, and room before the next policy.
     places = [i + i // 2 * 0.5 for i in range(len(chosen))]

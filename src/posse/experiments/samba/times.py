@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from posse.core.errors import DataError
 from posse.experiments import kit
@@ -27,10 +27,6 @@ from posse.protocols.samba.twin import simulate
 from posse.results import plots
 from posse.results.plots import INK
 from posse.runtime.memory import MemoryRun
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KEY_BITS = 2048
 """As published. The default of the package is 3072, whose sum costs about two and a half times as much."""
@@ -291,7 +287,7 @@ def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
     )
 
 
-def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> Figure:
+def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> plots.Figure:
     """Draw seconds against N or K: a panel a data set, and a row a K where N is the axis."""
     points = [point for one in done for point in one.points]
     datasets = list(dict.fromkeys(point.dataset for point in points))
@@ -306,7 +302,7 @@ def time_figure(done: Sequence[Series], against: Literal["budget", "arms"]) -> F
     return figure
 
 
-def _time_panel(ax: Axes, points: Sequence[Point], against: Literal["budget", "arms"], title: str) -> None:
+def _time_panel(ax: plots.Axes, points: Sequence[Point], against: Literal["budget", "arms"], title: str) -> None:
     thousand = 1000 if against == "budget" else 1
     plots.style(ax, x="budget N (thousands of pulls)" if thousand > 1 else "arms K", y="time (s, logarithmic)")
     for name in dict.fromkeys(point.policy for point in points):
