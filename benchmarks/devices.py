@@ -32,9 +32,8 @@ from posse.problems.populations.ragged import Ragged
 from posse.protocols.fed_contextual import tasks
 from posse.protocols.fed_contextual.jobs import Job
 from posse.protocols.fed_contextual.models import bag_of_words, cnn
-from posse.protocols.fed_contextual.rounds import bandit_round
+from posse.protocols.fed_contextual.rounds import Cohort, bandit_round
 from posse.protocols.fed_contextual.server import Clipping, State, adam, begin, sgd
-from posse.protocols.fed_contextual.sources import Cohort
 from posse.protocols.fed_contextual.study import Bench
 from posse.protocols.fed_contextual.tasks import Rates, Task
 

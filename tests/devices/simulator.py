@@ -12,8 +12,8 @@ from posse.protocols.fed_contextual.cohorts import Schedule
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.samples import samples_of
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.rounds import Cohort
 from posse.protocols.fed_contextual.server import begin
-from posse.protocols.fed_contextual.sources import Cohort
 from posse.protocols.fed_contextual.training import Plan, train
 
 

@@ -57,7 +57,7 @@ from posse.experiments.fed_contextual.runs import (
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.populations.prepared import load
-from posse.protocols.fed_contextual.jobs import Job, Result, average_rewards, read_jobs, write
+from posse.protocols.fed_contextual.jobs import Job, Result, read_jobs, write
 from posse.protocols.fed_contextual.server import Measured
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
@@ -416,5 +416,5 @@ def test_curves_are_running_averages() -> None:
     seen = Measured(np.array([1.0, 0.0, 5.0]).reshape(shape), np.array([2.0, 2.0, 4.0]).reshape(shape), *[ones] * 5)
     one = Found(line_of("fig1a", "softmax"), None, Result(json.loads(job.to_json()), seen, {}))
     assert one.curves[0].tolist() == [0.5, 0.25, 0.75]
-    assert np.array_equal(one.curves, average_rewards(one.result)[0])
+    assert np.array_equal(one.curves, one.result.averages[0])
     assert one.probabilities[0].tolist() == [0.5, 0.5, 0.25]

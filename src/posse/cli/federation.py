@@ -6,10 +6,9 @@ import asyncio
 import errno
 import json
 import os
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,6 +20,7 @@ from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import Watch, status_of
 from posse.core.agreement import difference, written
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+from posse.core.interrupts import noted
 
 if TYPE_CHECKING:
     from posse.runtime.local import Layout
@@ -126,7 +126,8 @@ def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> No
     ):
         remark(text)
     watch = Watch(local.start_one, federation)
-    with _children(watch):
+    # Whatever was started is stopped, however this ends; a signal is noted, and ends the watching.
+    with noted(lambda number: setattr(watch, "signal", number), lambda: local.stop(watch.processes)):
         for path in paths:
             watch.take(local.start_one(path))
         watch.follow()
@@ -148,26 +149,6 @@ def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
     if not results or not all(results):
         return {}
     return {"run": results[0]["run"], "parties": [result["party"] for result in results]}
-
-
-@contextmanager
-def _children(watch: Watch) -> Iterator[None]:
-    """Stop what was started, however this ends; a signal is noted, and ends the watching."""
-    from posse.runtime import local
-
-    def note(number: int, frame: object) -> None:
-        watch.signal = number
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield
-    finally:
-        for number in numbers:  # nothing may interrupt the stopping
-            signal.signal(number, signal.SIG_IGN)
-        local.stop(watch.processes)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _folder_of(file: Path) -> Path:

@@ -25,29 +25,6 @@ if TYPE_CHECKING:
 _PICTURES = (".pdf", ".png", ".svg")
 
 
-class Listed:
-    """A run in progress, listed in the store where there is one."""
-
-    def __init__(self, handle: RunHandle | None) -> None:
-        self._handle = handle
-        self.id = "" if handle is None else handle.id
-
-    def beat(self, done: int, whole: int) -> None:
-        """Say how far it is."""
-        if self._handle is not None:
-            self._handle.beat(done, whole)
-
-    def end(self, record: Record) -> None:
-        """Put the record in its place."""
-        if self._handle is not None:
-            self._handle.end(record)
-
-    def fail(self) -> None:
-        """Take it off the list: it ended in an error, which is told."""
-        if self._handle is not None:
-            self._handle.drop()
-
-
 class Keeper:
     """Where the records of one command go; built before the run, so that what cannot work fails at once."""
 
@@ -65,7 +42,7 @@ class Keeper:
             _check_place(path)
         if report or figure:
             require("matplotlib", extra="plot")
-        self._listed: dict[str, Listed] = {}
+        self._listed: dict[str, RunHandle] = {}
         self.saves = save
         """Whether records are kept in the store."""
         if save and not late:
@@ -78,21 +55,19 @@ class Keeper:
 
         return Store() if self.saves else None
 
-    def begin(self, head: Record) -> Listed:
+    def begin(self, head: Record) -> RunHandle | None:
         """List a run that begins, where runs are saved; a store that cannot be written now may be when it ends."""
-        handle = None
         if self.store is not None:
             with suppress(StoreError):
                 handle = self.store.begin(self.name(head))
-        listed = Listed(handle)
-        if listed.id:
-            self._listed[listed.id] = listed
-        return listed
+                self._listed[handle.id] = handle
+                return handle
+        return None
 
-    def name(self, record: Record, listed: Listed | None = None) -> Record:
+    def name(self, record: Record, listed: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
         label = {} if self._label is None else {"label": self._label}
-        id = listed.id if listed is not None and listed.id else record.id
+        id = record.id if listed is None else listed.id
         return replace(record, id=id, run_id=id, summary={**record.summary, **label})
 
     def _save(self, record: Record) -> None:
@@ -104,7 +79,7 @@ class Keeper:
                 self.store.save(record)
         except StoreError:
             if listed is not None:
-                listed.fail()
+                listed.drop()
             raise
 
     @contextmanager
@@ -128,7 +103,7 @@ class Keeper:
             if self.saves:
                 self._save(record)
         for listed in self._listed.values():  # runs that were only compared with
-            listed.fail()
+            listed.drop()
         self._listed.clear()
         self.draw(records)
 

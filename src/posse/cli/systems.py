@@ -185,14 +185,16 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
             first, last = progress.run + 1, progress.run + progress.together
             which = f"runs {first} to {last}" if last > first else f"run {first}"
             doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
-            listed.beat(going.time, going.horizon)
+            if listed is not None:
+                listed.beat(going.time, going.horizon)
 
         try:
             going.finish(watch)
         except KeyboardInterrupt as stop:
             raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
         except BaseException:
-            listed.fail()
+            if listed is not None:
+                listed.drop()
             raise
         return keeper.name(going.record(), listed)
 

@@ -1,11 +1,11 @@
-"""Ctrl-C kept back while something must not be cut in the middle, such as a compiler's work."""
+"""Signals kept back while something must not be cut in the middle: a compiler's work, or the stopping of others."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -40,3 +40,22 @@ def held() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if came.is_set():
         raise KeyboardInterrupt
+
+
+@contextmanager
+def noted(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
+    """Call `note` with the number of a signal that would end the process, and `stop` at the end, which none interrupts.
+
+    Threads other than the main one have no handlers of signals.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, lambda came, _: note(came)) for number in numbers} if main else {}
+    try:
+        yield
+    finally:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -28,7 +28,7 @@ import posse.problems.populations
 import posse.problems.populations.prepared
 import posse.problems.populations.worlds
 from posse.protocols.fed_contextual import (
-    client, cohorts, jobs, models, rounds, server, sources, study, tasks, training,
+    client, cohorts, jobs, models, rounds, server, study, tasks, training,
 )
 
 assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual import sources, tasks
+from posse.protocols.fed_contextual import rounds, tasks
 from posse.protocols.fed_contextual.models import subtract
-from posse.protocols.fed_contextual.rounds import _lanes, bandit_round, supervised_round
+from posse.protocols.fed_contextual.rounds import Cohort, _lanes, bandit_round, gather, supervised_round
 from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin
-from posse.protocols.fed_contextual.sources import Cohort, gather
 from posse.protocols.fed_contextual.tasks import Rates, Task
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, gathered, population, questions, same
 
@@ -66,10 +65,10 @@ def test_cohorts_are_the_same_from_the_device_and_from_the_host(world: object) -
     cap = 6  # some clients have more: they keep a random set
     assert world.largest > cap
     numbers, present = np.array([4, 0, 9, 2], np.int32), np.ones(4, np.float32)
-    from_host = sources.host(world, 8, cap)
+    from_host = rounds.host(world, 8, cap)
     assert callable(from_host)
     one = from_host(numbers, present, 0)
-    other = gather(sources.resident(world, cap), jnp.asarray(numbers), jnp.asarray(present), 8)
+    other = gather(rounds.resident(world, cap), jnp.asarray(numbers), jnp.asarray(present), 8)
     real = np.asarray(one.mask) > 0
     same(one.mask, other.mask)
     for a, b in zip(
@@ -79,7 +78,7 @@ def test_cohorts_are_the_same_from_the_device_and_from_the_host(world: object) -
 
 
 def test_a_round_is_the_same_from_the_device_and_from_the_host(reference: tuple[State, Measured]) -> None:
-    cohort = gather(sources.resident(population(), 256), jnp.asarray(EIGHT), jnp.ones(8), 12)
+    cohort = gather(rounds.resident(population(), 256), jnp.asarray(EIGHT), jnp.ones(8), 12)
     alike(round_of(cohort), reference)
 
 

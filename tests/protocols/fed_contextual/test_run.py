@@ -17,7 +17,7 @@ import pytest
 from posse.core.errors import BudgetError, ConfigError, DataError, MissingExtraError, PosseError
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
-from posse.protocols.fed_contextual import simulation, sources, study
+from posse.protocols.fed_contextual import rounds, simulation, study
 from posse.protocols.fed_contextual.levels import BOTH, NOISE, SUMS, learns, level_of
 from posse.protocols.fed_contextual.models import Model
 from posse.protocols.fed_contextual.settings import FedContextual
@@ -445,7 +445,7 @@ def test_a_record_goes_through_json(tmp_path: Path) -> None:
 
 def test_cohorts_gathered_on_the_host_give_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(rounds=4)
-    monkeypatch.setattr(sources, "MEMORY", {"cpu": 0})
+    monkeypatch.setattr(rounds, "MEMORY", {"cpu": 0})
     assert run(rounds=4).reward.tobytes() == whole.reward.tobytes()
 
 
@@ -548,7 +548,7 @@ def by_sign(x: jax.Array, y: jax.Array, arms: jax.Array) -> jax.Array:
 
 @pytest.mark.parametrize("memory", [1 << 30, 0])
 def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MEMORY", {"cpu": memory})
+    monkeypatch.setattr(rounds, "MEMORY", {"cpu": memory})
     asked = FedContextual(rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05)
     record = run_fed(asked, population=population(), model=wide(), pay=by_sign)
     assert (record.config["model"], record.summary["parameters"]) == ("own", 5 * 16 + 16 * 3)

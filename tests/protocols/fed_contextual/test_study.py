@@ -13,7 +13,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import study
-from posse.protocols.fed_contextual.jobs import Job, Pretraining, average_rewards, job_of, read, read_jobs, write
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read, read_jobs, write
 from posse.protocols.fed_contextual.server import SERIES
 from posse.protocols.fed_contextual.study import Bench, device_of
 from tests.protocols.fed_contextual.toys import close, population, questions, same
@@ -38,7 +38,7 @@ def test_arrays_are_over_rates_seeds_and_rounds(bench: Bench) -> None:
     alone = bench.run(replace(BASE, client_rate=0.2, server_rate=0.05, seeds=(3,)))
     assert job.pairs[2] == (0.2, 0.05)
     same(alone.seen.reward[0, 0], result.seen.reward[2, 1])
-    running = average_rewards(result)
+    running = result.averages
     assert running.shape == (4, 2, 6)
     assert np.allclose(running[..., 0], result.seen.reward[..., 0] / result.seen.samples[..., 0])
 
@@ -48,7 +48,7 @@ def test_runs_side_by_side_are_the_runs_alone(bench: Bench, changes: dict[str, A
     job = replace(BASE, client_rate=(0.1, 0.2), server_rate=(0.05, 0.1), seeds=(0, 3), **changes)
     alone, side = (Bench(bench.population, side=side).run(job) for side in (1, 3))
     close(side.seen, alone.seen, 1e-4)
-    assert average_rewards(side).shape == (4, 2, 6)
+    assert side.averages.shape == (4, 2, 6)
 
 
 def test_pulls_are_counted_over_rounds(bench: Bench, tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_results_from_before_pulls_were_counted_are_read(bench: Bench, tmp_path:
         assert set(found.files) == {*SERIES, "job", "about"}
     old = read(tmp_path / "old.npz")
     assert old.seen.pulls is None
-    same(average_rewards(old), average_rewards(result))
+    same(old.averages, result.averages)
 
 
 def test_pre_training_helps_and_the_first_model_can_be_left_as_it_is(bench: Bench) -> None:
     first = bench.run(replace(BASE, scenario="init", policy="greedy", learns=False, seeds=(0, 1)))
     scratch = bench.run(replace(BASE, policy="greedy", learns=False, seeds=(0, 1)))
-    assert average_rewards(first)[..., -1].mean() > 0.8
-    assert average_rewards(scratch)[..., -1].mean() < 0.6
+    assert first.averages[..., -1].mean() > 0.8
+    assert scratch.averages[..., -1].mean() < 0.6
     assert (first.seen.moved == 0).all()
     assert len(bench._pretrained) == 2  # kept for jobs that pre-train alike
     bench.run(replace(BASE, scenario="init", seeds=(1,)))

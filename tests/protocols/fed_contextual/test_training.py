@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from posse.problems.populations.worlds import Availability
-from posse.protocols.fed_contextual import sources
+from posse.protocols.fed_contextual import rounds
 from posse.protocols.fed_contextual.cohorts import Schedule, cohort_of
+from posse.protocols.fed_contextual.rounds import Data, Source
 from posse.protocols.fed_contextual.server import Measured, State, adam, begin, sgd
-from posse.protocols.fed_contextual.sources import Data, Source
 from posse.protocols.fed_contextual.training import Plan, average_reward, joined, load, save, train
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, population, same
 
@@ -21,7 +21,7 @@ PLAN = Plan(ADAM, RATES, SCHEDULE)
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return sources.resident(population(), 256)
+    return rounds.resident(population(), 256)
 
 
 def all_of(source: Source, schedule: Schedule = SCHEDULE, together: int = 4) -> tuple[list[State], Measured]:
@@ -30,7 +30,7 @@ def all_of(source: Source, schedule: Schedule = SCHEDULE, together: int = 4) -> 
 
 
 def test_a_model_is_deployed_after_every_so_many_rounds() -> None:
-    states = [begin(ADAM, 0), *all_of(sources.host(population(), 12, 256), together=1)[0]]
+    states = [begin(ADAM, 0), *all_of(rounds.host(population(), 12, 256), together=1)[0]]
     assert [int(state.round) for state in states] == list(range(13))
     for at, state in enumerate(states):
         same(state.deployed, states[at - at % 5].params)
@@ -38,7 +38,7 @@ def test_a_model_is_deployed_after_every_so_many_rounds() -> None:
 
 
 def test_the_host_gives_the_same_run_as_the_device(data: Data) -> None:
-    on_device, on_host = all_of(data), all_of(sources.host(population(), 12, 256))
+    on_device, on_host = all_of(data), all_of(rounds.host(population(), 12, 256))
     for one, other in zip(on_device[0], on_host[0], strict=True):
         close(one.params, other.params, 1e-5)
         close(one.deployed, other.deployed, 1e-5)
@@ -47,7 +47,7 @@ def test_the_host_gives_the_same_run_as_the_device(data: Data) -> None:
 
 @pytest.mark.parametrize("where", ["device", "host"])
 def test_a_run_taken_up_again_is_the_same_bit_for_bit(where: str, data: Data, tmp_path: Path) -> None:
-    source: Source = data if where == "device" else sources.host(population(), 12, 256)
+    source: Source = data if where == "device" else rounds.host(population(), 12, 256)
     states, whole = all_of(source)
     running = train(PLAN, begin(ADAM, 0), source, 7, together=4)
     state, first = next(running)

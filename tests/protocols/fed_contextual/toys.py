@@ -10,10 +10,10 @@ import numpy as np
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual import sources, tasks
+from posse.protocols.fed_contextual import rounds, tasks
 from posse.protocols.fed_contextual.models import Tree, linear
+from posse.protocols.fed_contextual.rounds import Cohort, Data
 from posse.protocols.fed_contextual.server import Clipping, sgd
-from posse.protocols.fed_contextual.sources import Cohort, Data
 from posse.protocols.fed_contextual.tasks import Rates, Task
 
 ARMS = ("0", "A", "a")
@@ -59,7 +59,7 @@ def gathered(numbers: list[int], pad: int = 12, present: list[float] | None = No
     """A cohort of the toy population."""
     who = np.asarray(numbers, np.int32)
     here = np.ones(len(who), np.float32) if present is None else np.asarray(present, np.float32)
-    source = sources.host(population(), pad, 256)
+    source = rounds.host(population(), pad, 256)
     assert not isinstance(source, Data)
     return source(who, here, 0)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs, Varied
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
@@ -21,37 +19,22 @@ SMALL_AGENTS = (2, 4)
 METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 
-@dataclass(frozen=True)
-class Found:
-    """Runs at every number of agents."""
-
-    runs: Runs
-    agents: tuple[int, ...]
-
-    def regrets(self, distribution: Distribution, agents: int, method: Method) -> Floats:
-        """(instances, runs) regret an agent."""
-        return self.runs.at_end(self.runs.size.places(distribution, agents=agents), method)
-
-    def first(self, distribution: Distribution, agents: int, method: Method) -> Floats:
-        """(instances, runs) regret an agent of those agents that are there at every n."""
-        places = self.runs.size.places(distribution, agents=agents)
-        regrets = [self.runs.of(place, method).agent_regret for place in places]
-        return np.stack([one[:, : self.agents[0]].mean(axis=1) for one in regrets])
+def first_regrets(found: Varied, distribution: Distribution, agents: float, method: Method) -> Floats:
+    """(instances, runs) regret an agent of those agents that are there at every n."""
+    regrets = [found.runs.of(place, method).agent_regret for place in found.places(distribution, agents)]
+    return np.stack([one[:, : int(found.values[0])].mean(axis=1) for one in regrets])
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method among few and many agents."""
     size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FULL, AGENTS)
-    places = [place for d in DISTRIBUTIONS for n in agents for place in size.places(d, agents=n)]
-    runs = markets.run_markets(size, places, METHODS, watch)
-    watch("figure and analysis", 1.0)
-    return analyse(Found(runs, agents), out)
+    return analyse(markets.run_varied(size, "agents", agents, METHODS, watch), out)
 
 
-def analyse(found: Found, out: Path) -> Analysis:
+def analyse(found: Varied, out: Path) -> Analysis:
     """Write rows and figure, and say how regret falls with the number of agents."""
     files = write_files(out, "exp3", found.runs.rows(), agents_figure(found))
-    few, most = found.agents[0], found.agents[-1]
+    few, most = found.values[0], found.values[-1]
     notes = (
         f"{looks.instances_words(found.runs.size, most)} That is among {most} agents.",
         _threshold_words(found.runs),
@@ -77,21 +60,21 @@ def _threshold_words(runs: Runs) -> str:
     )
 
 
-def agents_table(found: Found) -> Table:
+def agents_table(found: Varied) -> Table:
     """Regret and FRR at every n."""
     body = []
     for distribution in DISTRIBUTIONS:
         for method in METHODS:
-            for n in found.agents:
+            for n in found.values:
                 mine, alone = (found.regrets(distribution, n, m) for m in (method, ALONE))
                 body.append((
                     distribution, method.name, method.privacy(found.runs.size), str(n),
                     words.number(float(mine.mean())), str(bootstrap(mine)), looks.against(mine, alone),
-                    words.number(float(found.first(distribution, n, method).mean())),
+                    words.number(float(first_regrets(found, distribution, n, method).mean())),
                 ))  # fmt: skip
     columns = (
         "distribution", "method", "privacy", "agents", "regret an agent, mean", "median of instances", "FRR, median",
-        f"agents 1 to {found.agents[0]}, mean",
+        f"agents 1 to {found.values[0]}, mean",
     )  # fmt: skip
     return Table("Regret an agent at the last round against the number of agents", columns, tuple(body))
 
@@ -107,15 +90,15 @@ def bend(agents: tuple[int, ...], regrets: list[float]) -> float:
     return last / first if first else float("nan")
 
 
-def headline(found: Found) -> str:
+def headline(found: Varied) -> str:
     """Say how far the regret of the same agents falls, and whether the fall is linear."""
-    few, many = found.agents[0], found.agents[-1]
+    few, many = found.values[0], found.values[-1]
     said = []
     for distribution in DISTRIBUTIONS:
         parts = []
         for method in METHODS[1:]:
-            means = [float(found.first(distribution, n, method).mean()) for n in found.agents]
-            bent = f", the last slope {bend(found.agents, means):.2f} of the first" if len(means) > 2 else ""
+            means = [float(first_regrets(found, distribution, n, method).mean()) for n in found.values]
+            bent = f", the last slope {bend(found.values, means):.2f} of the first" if len(means) > 2 else ""
             parts.append(f"{method.name} to {means[-1] / means[0]:.2f}{bent}")
         said.append(f"{distribution}: {'; '.join(parts)}")
     return (
@@ -124,33 +107,26 @@ def headline(found: Found) -> str:
     )
 
 
-def agents_figure(found: Found) -> plots.Figure:
+def agents_figure(found: Varied) -> plots.Figure:
     """Draw means of regret and medians of FRR against n, a column a distribution."""
     figure, (above, below) = looks.columns(2, 7.4, share_y=False)
     size = found.runs.size
     for distribution in DISTRIBUTIONS:
         top, bottom = above[distribution], below[distribution]
-        plots.style(top, x="agents n", y=f"regret of agents 1 to {found.agents[0]}, mean (thousands)")
+        plots.style(top, x="agents n", y=f"regret of agents 1 to {found.values[0]}, mean (thousands)")
         plots.style(bottom, x="agents n", y="FRR: regret over regret alone, median")
         kit.title(top, f"{distribution}, m = {size.producers}, T = {size.rounds:,}")
-
-        def by_agents(
-            of: Callable[[Distribution, int, Method], Floats], method: Method, distribution: Distribution = distribution
-        ) -> Floats:
-            """(instances, numbers of agents) means over runs."""
-            return np.stack([of(distribution, n, method).mean(axis=1) for n in found.agents], axis=1)
-
-        alone = by_agents(found.regrets, ALONE)
         for method in METHODS:
             style = looks.line(method) | looks.dots(method)
-            looks.curve(top, found.agents, markets.band(by_agents(found.first, method) / 1000), style, method.name)
+            regrets = [first_regrets(found, distribution, n, method).mean(axis=1) for n in found.values]
+            looks.curve(top, found.values, markets.band(np.stack(regrets, axis=1) / 1000), style, method.name)
             if method != ALONE:
-                ratios = by_agents(found.regrets, method) / alone
-                looks.curve(bottom, found.agents, markets.band(ratios, np.median), style, method.name)
+                ratios = markets.band(found.ratios(distribution, method), np.median)
+                looks.curve(bottom, found.values, ratios, style, method.name)
         bottom.axhline(1.0, **looks.line(ALONE))
         for ax in (top, bottom):
             ax.set_ylim(bottom=0.0)
-            ax.set_xticks(found.agents)
+            ax.set_xticks(found.values)
     kit.legend(figure, above[DISTRIBUTIONS[0]], 4, looks.note(size))
     return figure
 

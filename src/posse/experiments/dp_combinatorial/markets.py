@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -310,6 +310,38 @@ def run_markets(
     points = points_of(size.rounds, POINTS)
     own = (runs[first : first + size.runs] for first in range(0, len(runs), size.runs))
     return Runs(size, {job: gather(size.seeds, points, some) for job, some in zip(jobs, own, strict=True)}, cost)
+
+
+@dataclass(frozen=True, eq=False)
+class Varied:
+    """Runs on markets that differ in one trait, `agents` or `overlap`."""
+
+    runs: Runs
+    trait: str
+    values: tuple[Any, ...]
+
+    def places(self, distribution: Distribution, value: float) -> tuple[Place, ...]:
+        """Instances of a distribution at one value."""
+        return self.runs.size.places(distribution, **{self.trait: value})  # type: ignore[arg-type]
+
+    def regrets(self, distribution: Distribution, value: float, method: Method) -> Floats:
+        """(instances, runs) regret an agent."""
+        return self.runs.at_end(self.places(distribution, value), method)
+
+    def ratios(self, distribution: Distribution, method: Method) -> Floats:
+        """(instances, values) regret of a method over regret alone, means over runs."""
+        each = [[self.regrets(distribution, v, m).mean(axis=1) for v in self.values] for m in (method, ALONE)]
+        ratios: Floats = np.stack(each[0], axis=1) / np.stack(each[1], axis=1)
+        return ratios
+
+
+def run_varied(size: Size, trait: str, values: Sequence[float], methods: Sequence[Method], watch: Watch) -> Varied:
+    """Run every method at every value of a trait."""
+    traits = [(distribution, {trait: value}) for distribution in DISTRIBUTIONS for value in values]
+    places = [place for distribution, one in traits for place in size.places(distribution, **one)]  # type: ignore[arg-type]
+    runs = run_markets(size, places, methods, watch)
+    watch("figure and analysis", 1.0)
+    return Varied(runs, trait, tuple(values))
 
 
 def _compile(job: Job) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs
-from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
+from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Varied
+from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.statistics import regret_ratio
@@ -21,41 +21,26 @@ INSTANCES, RUNS = 10, 5
 METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 
-@dataclass(frozen=True)
-class Found:
-    """Runs at every share of the producers."""
-
-    runs: Runs
-    shares: tuple[float, ...]
-
-    def regrets(self, distribution: Distribution, share: float, method: Method) -> Floats:
-        """(instances, runs) regret an agent."""
-        return self.runs.at_end(self.runs.size.places(distribution, overlap=share), method)
-
-    def free(self, distribution: Distribution, share: float) -> list[int]:
-        """Places of the instances whose constraint does not bind."""
-        places = self.runs.size.places(distribution, overlap=share)
-        return [k for k, place in enumerate(places) if not binds(place.market())]
+def free(found: Varied, distribution: Distribution, share: float) -> list[int]:
+    """Numbers of the instances whose constraint does not bind."""
+    return [k for k, place in enumerate(found.places(distribution, share)) if not binds(place.market())]
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method at every share."""
     full = replace(markets.FULL, instances=INSTANCES, runs=RUNS)
     size, shares = (markets.SMALL, SMALL_SHARES) if small else (full, SHARES)
-    places = [place for d in DISTRIBUTIONS for share in shares for place in size.places(d, overlap=share)]
-    runs = markets.run_markets(size, places, METHODS, watch)
-    watch("figure and analysis", 1.0)
-    return analyse(Found(runs, shares), out)
+    return analyse(markets.run_varied(size, "overlap", shares, METHODS, watch), out)
 
 
-def analyse(found: Found, out: Path) -> Analysis:
+def analyse(found: Varied, out: Path) -> Analysis:
     """Write rows and figure, and say what is left of the benefit."""
     files = write_files(out, "overlap", found.runs.rows(), share_figure(found))
     size = found.runs.size
     binding = "; ".join(
-        f"{distribution} {share:g}: {size.instances - len(found.free(distribution, share))} of {size.instances}"
+        f"{distribution} {share:g}: {size.instances - len(free(found, distribution, share))} of {size.instances}"
         for distribution in DISTRIBUTIONS
-        for share in found.shares
+        for share in found.values
     )
     notes = (
         f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
@@ -70,19 +55,19 @@ def analyse(found: Found, out: Path) -> Analysis:
     return Analysis(headline(found), (share_table(found),), notes, files)
 
 
-def share_table(found: Found) -> Table:
+def share_table(found: Varied) -> Table:
     """Regret and FRR at every share."""
     body = []
     for distribution in DISTRIBUTIONS:
         for method in METHODS:
-            for share in found.shares:
+            for share in found.values:
                 mine, alone = (found.regrets(distribution, share, m) for m in (method, ALONE))
-                free = found.free(distribution, share)
-                unbound = f"{looks.against(mine[free], alone[free])} " if len(free) > 1 else ""
+                unbinding = free(found, distribution, share)
+                unbound = f"{looks.against(mine[unbinding], alone[unbinding])} " if len(unbinding) > 1 else ""
                 body.append((
                     distribution, method.name, method.privacy(found.runs.size), f"{share:g}",
                     words.number(float(mine.mean())), looks.against(mine, alone),
-                    f"{unbound}({len(free)} instances)" if unbound else f"{len(free)} instances",
+                    f"{unbound}({len(unbinding)} instances)" if unbound else f"{len(unbinding)} instances",
                 ))  # fmt: skip
     columns = (
         "distribution", "method", "privacy", "share of producers", "regret an agent, mean", "FRR, median",
@@ -91,10 +76,10 @@ def share_table(found: Found) -> Table:
     return Table("Regret at the last round against the share of producers an agent deals with", columns, tuple(body))
 
 
-def headline(found: Found) -> str:
+def headline(found: Varied) -> str:
     """Say what FRR becomes when little is shared."""
     said = []
-    first, last = found.shares[0], found.shares[-1]
+    first, last = found.values[0], found.values[-1]
     for distribution in DISTRIBUTIONS:
         parts = []
         for method in METHODS[1:]:
@@ -107,25 +92,20 @@ def headline(found: Found) -> str:
     return f"FRR as agents deal with {first:g} to {last:g} of the producers. {'. '.join(said)}."
 
 
-def share_figure(found: Found) -> plots.Figure:
+def share_figure(found: Varied) -> plots.Figure:
     """Draw FRR against the share, a panel a distribution."""
     size = found.runs.size
     figure, (row,) = looks.columns(1, 4.8)
     for distribution, ax in row.items():
         plots.style(ax, x="share of producers that an agent deals with", y="FRR: regret over regret alone, median")
         kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
-
-        def by_share(method: Method, distribution: Distribution = distribution) -> Floats:
-            """(instances, shares) means over runs."""
-            return np.stack([found.regrets(distribution, s, method).mean(axis=1) for s in found.shares], axis=1)
-
-        alone = by_share(ALONE)
         for method in METHODS[1:]:
             style = looks.line(method) | looks.dots(method)
-            looks.curve(ax, found.shares, markets.band(by_share(method) / alone, np.median), style, method.name)
+            ratios = markets.band(found.ratios(distribution, method), np.median)
+            looks.curve(ax, found.values, ratios, style, method.name)
         ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
         ax.set_ylim(bottom=0.0)
-        ax.set_xticks(found.shares)
+        ax.set_xticks(found.values)
     kit.legend(figure, row[DISTRIBUTIONS[0]], 4, looks.note(size))
     return figure
 

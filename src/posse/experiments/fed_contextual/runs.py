@@ -29,7 +29,7 @@ from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
-from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, average_rewards, read
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, read
 from posse.protocols.fed_contextual.study import Bench, run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
@@ -216,7 +216,7 @@ class Found:
     @cached_property
     def curves(self) -> Floats:
         """Running average rewards, (seeds, rounds)."""
-        curves: Floats = average_rewards(self.result)[0]
+        curves: Floats = self.result.averages[0]
         return curves
 
     @property
@@ -245,7 +245,7 @@ def choose(form: Form, jobs: Sequence[Job], results: Sequence[Result]) -> Chosen
     for job, result in zip(jobs, results, strict=True):
         if set(result.job["seeds"]) & set(form.report):
             raise ConfigError(f"{job.name} was run on seeds that are reported. Choose hyper-parameters on others.")
-        means = average_rewards(result)[..., -1].mean(axis=1)
+        means = result.averages[..., -1].mean(axis=1)
         at = int(np.nanargmax(means))
         if best is None or means[at] > best.reward:
             client, server = job.pairs[at]

@@ -217,6 +217,11 @@ class Result(NamedTuple):
     about: dict[str, Any]
     """Device, seconds, versions."""
 
+    @property
+    def averages(self) -> NDArray[np.float64]:
+        """Running average rewards, (pairs, seeds, rounds)."""
+        return average_reward(self.seen)
+
 
 def write(path: Path, result: Result) -> None:
     """Keep a result in one file that is written whole."""
@@ -233,8 +238,3 @@ def read(path: Path) -> Result:
             return Result(json.loads(str(kept["job"])), seen, json.loads(str(kept["about"])))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is no whole result of a job ({error}). Remove it and run the job again.") from None
-
-
-def average_rewards(result: Result) -> NDArray[np.float64]:
-    """Return running average rewards, (pairs, seeds, rounds)."""
-    return average_reward(result.seen)

@@ -94,12 +94,7 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 LEVELS = tuple(
-    Level(
-        name,
-        summary,
-        lambda settings: learns(settings.resolved()),
-        lambda settings: leaks(settings.resolved()),
-    )
+    Level(name, summary, lambda settings: learns(settings.resolved()), lambda settings: leaks(settings.resolved()))
     for name, summary in (
         (PLAIN, "contexts and logs stay on devices; the server sees every clipped update"),
         (SUMS, "updates rounded as masks need them: on devices, the server sees their sum alone"),

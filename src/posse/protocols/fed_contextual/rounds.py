@@ -1,22 +1,152 @@
-"""One federated round: a pure function of (state, cohort, seed, round), on any device and with any number of lanes.
+"""One federated round, a pure function of (state, cohort, seed, round), and where its cohort comes from.
 
 Clients are worked on one after the other (a CPU does that fastest) or many side by side (`lanes`, for a GPU). Each
 client's randomness is its own, so that the order of a cohort and the lanes change sums by rounding only.
+
+Cohorts are gathered on the host, which needs memory for a cohort alone, or come from the whole population in the
+device's memory, for a GPU and for small populations. Both give the same samples, padded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
-from posse.protocols.fed_contextual.client import Contribution, client_round, studied
+from posse.core.errors import ConfigError
+from posse.problems.populations.population import Bag, Population
+from posse.protocols.fed_contextual.client import Contribution, client_round, rows, studied
 from posse.protocols.fed_contextual.models import Contexts, add
 from posse.protocols.fed_contextual.server import Measured, State, advance, floats, with_noise
-from posse.protocols.fed_contextual.sources import Cohort
 from posse.protocols.fed_contextual.tasks import Draws, Rates, Task
+
+MEMORY = {"cpu": 2 << 30, "gpu": 24 << 30}
+"""Bytes of a population that are put on a device whole; of a larger one cohorts are gathered on the host."""
+_CLIENTS = 512
+"""Clients gathered at a time when a population is put on a device."""
+
+
+class Cohort(NamedTuple):
+    """The clients of a round, padded: (clients, samples, ...)."""
+
+    contexts: Contexts
+    labels: Any
+    mask: jax.Array
+    clients: jax.Array
+    """(clients,) their numbers."""
+    present: jax.Array
+    """(clients,) whether each takes part; padding does not."""
+
+
+class Data(NamedTuple):
+    """A population: samples of all clients one behind the other."""
+
+    contexts: Any
+    """(samples, ...), or a pytree of such"""
+    labels: Any
+    """(samples, ...)"""
+    offsets: jax.Array
+    """(clients + 1,): samples of client c are offsets[c] to offsets[c + 1]."""
+
+
+Source: TypeAlias = Data | Callable[[NDArray[np.int32], NDArray[np.float32], int], Cohort]
+"""A population in the device's memory, or a function that gathers the cohort of a round: clients, present, round."""
+
+
+def source_of(population: Population, cap: int, samples: int, device: str, whole: bool | None = None) -> Source:
+    """Return where cohorts come from: the device's memory where the population is small enough, else the host."""
+    if whole is None:
+        whole = resident_bytes(population, cap) <= MEMORY[device]
+    return resident(population, cap) if whole else host(population, samples, cap)
+
+
+def padding(population: Population, cap: int, batch: int = 16) -> int:
+    """Samples that a client is padded to: those of the largest, or the cap, in whole batches."""
+    return -(-min(population.largest, cap) // batch) * batch
+
+
+def host(population: Population, samples: int, cap: int, *, seed: int = 0) -> Source:
+    """Return a function that gathers the cohort of a round; memory does not grow with the population."""
+
+    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
+        found = population.gather(numbers, samples, cap=min(cap, samples), seed=seed)
+        return Cohort(_contexts(found.x), found.y, found.mask.astype(np.float32), numbers, present)  # type: ignore[arg-type]
+
+    return cohort
+
+
+def resident(population: Population, cap: int, *, seed: int = 0) -> Data:
+    """Put all clients' samples on the device, at most `cap` of each: the same that `host` gathers."""
+    contexts, labels, sizes = [], [], []
+    pad = min(population.largest, cap)
+    for low in range(0, population.clients, _CLIENTS):
+        numbers = np.arange(low, min(low + _CLIENTS, population.clients))
+        found = population.gather(numbers, pad, cap=pad, seed=seed)
+        real = found.mask
+        contexts.append(jax.tree.map(lambda leaf, real=real: leaf[real], _contexts(found.x)))
+        labels.append(found.y[real])
+        sizes.append(real.sum(axis=1))
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    if offsets[-1] >= 2**31:
+        raise ConfigError(f"a device holds fewer than 2^31 samples, got {offsets[-1]}. Gather cohorts on the host.")
+    joined = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *contexts)
+    return Data(joined, jnp.asarray(np.concatenate(labels)), jnp.asarray(offsets, jnp.int32))
+
+
+def resident_bytes(population: Population, cap: int) -> int:
+    """How much `resident` takes, at most."""
+    inputs = population.inputs
+    if isinstance(inputs, np.ndarray):
+        each = inputs.dtype.itemsize * int(np.prod(inputs.shape[1:], dtype=np.int64))
+    else:
+        each = 8 * max(1, inputs.longest)
+    return min(population.samples, population.clients * cap) * (
+        each + (len(population.arms) if population.multilabel else 4)
+    )
+
+
+def gather(data: Data, clients: jax.Array, present: jax.Array, samples: int) -> Cohort:
+    """Return the padded samples of some clients; those beyond `samples` are left out."""
+    first = data.offsets[clients]
+    at = first[:, None] + jnp.arange(samples)
+    mask = (at < data.offsets[clients + 1][:, None]).astype(jnp.float32)
+    at = jnp.minimum(at, data.offsets[-1] - 1)
+    return Cohort(rows(data.contexts, at), rows(data.labels, at), mask, clients, present)
+
+
+def with_contexts(source: Source) -> Source:
+    """Return a source whose labels are (contexts, labels): rewards may depend on both."""
+    if isinstance(source, Data):
+        return source._replace(labels=(source.contexts, source.labels))
+
+    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
+        found = source(numbers, present, round_)
+        return found._replace(labels=(found.contexts, found.labels))
+
+    return cohort
+
+
+def emptied(source: Source) -> Source:
+    """Return a source of clients without samples: the same shapes, and next to no work."""
+    if isinstance(source, Data):
+        return source._replace(offsets=jnp.zeros_like(source.offsets))
+
+    def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
+        gathered = source(numbers, present, round_)
+        return gathered._replace(mask=jnp.zeros_like(gathered.mask))
+
+    return cohort
+
+
+def _contexts(x: Any) -> Any:
+    return (x.words, x.weights) if isinstance(x, Bag) else x
+
+
+# Rounds ---------------------------------------------------------------------------------------------------------------
 
 Client = Callable[..., tuple[Contribution, jax.Array | None]]
 """What a client gives from contexts, labels, mask and its draws, and how often it chose each arm."""

@@ -28,9 +28,9 @@ from posse.protocols.fed_contextual.client import act
 from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
 from posse.protocols.fed_contextual.models import Model, Tree
+from posse.protocols.fed_contextual.rounds import Source, emptied, host, with_contexts
 from posse.protocols.fed_contextual.server import Measured, State, begin
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
-from posse.protocols.fed_contextual.sources import Source, emptied, host, with_contexts
 from posse.protocols.fed_contextual.study import Bench, device_of
 from posse.protocols.fed_contextual.tasks import ACT, Pay, Policy, key_of, policy_of
 from posse.protocols.fed_contextual.training import Plan, Run, load, save, train_many

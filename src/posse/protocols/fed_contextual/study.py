@@ -29,10 +29,10 @@ from posse.problems.populations.prepared import load
 from posse.problems.populations.worlds import Rewards, Scenario, scenario
 from posse.protocols.fed_contextual import tasks
 from posse.protocols.fed_contextual.cohorts import Schedule, room
-from posse.protocols.fed_contextual.jobs import Job, Result, average_rewards, read, read_jobs, write
+from posse.protocols.fed_contextual.jobs import Job, Result, read, read_jobs, write
 from posse.protocols.fed_contextual.models import Model, Tree, model_of, shape_of
+from posse.protocols.fed_contextual.rounds import Data, Source, host, padding, source_of, with_contexts
 from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin, optimiser
-from posse.protocols.fed_contextual.sources import Data, Source, host, padding, source_of, with_contexts
 from posse.protocols.fed_contextual.tasks import OwnPay, Rates, Task, policy_of
 from posse.protocols.fed_contextual.training import Plan, Run, joined, train, train_many
 
@@ -276,7 +276,7 @@ def _print_progress(job: Job, done: int, total: int, rate: float) -> None:
 
 def _print_result(path: Path) -> None:
     result = read(path)
-    last = average_rewards(result)[..., -1].mean(axis=1)
+    last = result.averages[..., -1].mean(axis=1)
     shown = ", ".join(f"{value:.4f}" for value in last)
     print(
         f"{path}: average reward {shown} over {len(result.job['seeds'])} seeds, {result.about['seconds']:.1f} s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,6 +23,15 @@ _BESIDE = (
     ("mean probability of the chosen arm", "average_probability"), ("decisions", "samples"),
     ("rounds a second", "rounds_a_second"),
 )  # fmt: skip
+
+
+def _of_devices(word: str, summary: str, settings: str, **more: Any) -> Action:
+    """Declare `posse devices WORD`; settings and function are imported from `flower` when they are needed."""
+    home = "posse.protocols.fed_contextual.flower"
+    return Action(
+        ("devices", word), summary, lambda: getattr(import_module(f"{home}.settings"), settings),
+        lambda given: getattr(import_module(f"{home}.trial"), word)(given), **more,
+    )  # fmt: skip
 
 
 class FedContextualSystem(System):
@@ -51,28 +61,21 @@ class FedContextualSystem(System):
             lambda: SampledSettings,
             lambda settings: show_sampled(settings),
         ),
-        Action(
-            ("devices", "up"),
+        _of_devices(
+            "up",
             "Try a fleet on this machine: a SuperLink, nodes with keys of their own, TLS; the same command goes on.",
-            lambda: _devices().UpSettings,
-            lambda settings: _fleet().up(settings),
-            stopped="stopped; the same command goes on",
+            "TrialSettings", stopped="stopped; the same command goes on",
         ),
-        Action(
-            ("devices", "simulate"),
+        _of_devices(
+            "simulate",
             "Simulate a fleet with Flower's own engine, which spreads it over a cluster; no TLS and no keys.",
-            lambda: _devices().SimulateSettings,
-            lambda settings: _fleet().simulate(settings),
-            stopped="stopped; the same command goes on",
+            "SimulateSettings", stopped="stopped; the same command goes on",
         ),
-        Action(
-            ("devices", "app"),
-            "Write the Flower app for a real fleet: an installable project with these settings.",
-            lambda: _devices().AppSettings,
-            lambda settings: _fleet().app(settings),
+        _of_devices(
+            "app", "Write the Flower app for a real fleet: an installable project with these settings.", "AppSettings",
             positional=("folder",),
         ),
-    )
+    )  # fmt: skip
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "demo": {},
         "under noise": {"clients": 600, "cohort": 60, "noise": 1.0, "clip": 0.05, "limit": 8.0},
@@ -150,18 +153,6 @@ class FedContextualSystem(System):
 def _number(record: Record, key: str) -> str:
     value = record.summary.get(key)
     return words.number(value if isinstance(value, int | float) else None, 4)
-
-
-def _devices() -> Any:
-    from posse.protocols.fed_contextual.flower import settings
-
-    return settings
-
-
-def _fleet() -> Any:
-    from posse.protocols.fed_contextual.flower import trial
-
-    return trial
 
 
 SYSTEM = FedContextualSystem()

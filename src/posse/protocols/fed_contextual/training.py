@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from posse.protocols.fed_contextual.cohorts import Schedule, cohort_of
 from posse.protocols.fed_contextual.models import write_arrays
-from posse.protocols.fed_contextual.rounds import bandit_round, supervised_round
+from posse.protocols.fed_contextual.rounds import Cohort, Data, Source, bandit_round, gather, supervised_round
 from posse.protocols.fed_contextual.server import SERIES, Measured, State, deploy
-from posse.protocols.fed_contextual.sources import Cohort, Data, Source, gather
 from posse.protocols.fed_contextual.tasks import Rates, Task
 
 Pays: TypeAlias = Callable[[int], NDArray[np.float64]]

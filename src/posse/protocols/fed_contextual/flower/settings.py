@@ -168,7 +168,7 @@ class DeviceSettings(LearningSettings):
 
 
 class TrialSettings(DeviceSettings):
-    """A fleet on one machine; by default all nodes take part in a round, and the model fits the data."""
+    """A fleet of processes on one machine; by default all nodes take part in a round, and the model fits the data."""
 
     nodes: int = 3
     """Devices."""
@@ -194,10 +194,6 @@ class TrialSettings(DeviceSettings):
         if made.noise and made.devices < self.nodes:
             raise ConfigError(f"devices must be at least nodes = {self.nodes}, got {made.devices}. Raise it.")
         return made.but(start=str(Path(made.start).expanduser().resolve())) if made.start else made
-
-
-class UpSettings(TrialSettings):
-    """A fleet of processes on one machine."""
 
 
 class SimulateSettings(TrialSettings):

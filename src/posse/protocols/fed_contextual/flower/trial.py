@@ -18,7 +18,6 @@ import shutil
 import signal
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +28,7 @@ from urllib.request import urlopen
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+from posse.core.interrupts import noted
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
 from posse.protocols.fed_contextual.flower.settings import (
@@ -40,7 +40,6 @@ from posse.protocols.fed_contextual.flower.settings import (
     DeviceSettings,
     SimulateSettings,
     TrialSettings,
-    UpSettings,
     lines_of,
 )
 from posse.results import words
@@ -260,7 +259,7 @@ def free_port() -> int:
 # Commands -------------------------------------------------------------------------------------------------------------
 
 
-def up(settings: UpSettings) -> Iterator[str | Section]:
+def up(settings: TrialSettings) -> Iterator[str | Section]:
     """Run a fleet of processes on this machine."""
     if settings.nodes > MOST:
         raise ConfigError(
@@ -345,26 +344,19 @@ def _check_before(trial: Trial) -> None:
 @contextmanager
 def _stopping(trial: Trial) -> Iterator[list[int]]:
     """Stop what was started, however this ends; a signal is noted, and ends the waiting."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     signals: list[int] = []
 
-    def note(number: int, frame: object) -> None:
+    def note(number: int) -> None:
         signals.append(number)
         trial.stopping = True
 
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, note) for number in numbers} if main else {}
     try:
-        yield signals
+        with noted(note, trial.stop):
+            yield signals
     except KeyboardInterrupt:
         if not signals:
             raise
     finally:
-        for number in before:  # nothing may interrupt the stopping
-            signal.signal(number, signal.SIG_IGN)
-        trial.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if not (trial.out / RESULT).exists():
             from posse.protocols.fed_contextual.flower.recording import keep_interrupted
 
