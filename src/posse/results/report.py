@@ -5,33 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
-from posse.results import words
+from posse.results import plots, words
 from posse.results.compare import compare, identical
 from posse.results.joining import parties
 from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels, remark
 from posse.results.page import Safe, bullets, fragment, join, page, table, tag
-from posse.results.plots import (
-    dark_style,
-    inline,
-    pulls_per_arm,
-    regret_curves,
-    reward_curves,
-    role_colours,
-    role_times,
-    secure_against_plain,
-)
 from posse.results.record import Record, several
 from posse.results.sections import Named, comparison, costs, details, privacy, protection, systems
 from posse.results.statistics import standard_error
 from posse.results.words import common, plural
 from posse.version import __version__
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAMED = 3
 """Records that the first sentence names at most."""
@@ -58,7 +44,7 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
     if not chosen:
         raise DataError("a report needs at least one record.")
     named = list(zip(chosen, labels(chosen), strict=True))
-    colours = list(role_colours(chosen, {kind for record in chosen for kind in record.role_seconds}).values())
+    colours = list(plots.role_colours(chosen, {kind for record in chosen for kind in record.role_seconds}).values())
     parts = [_headline(named), _warnings(named), bullets(notes) if notes else Safe("")]
     if len(chosen) > 1:
         parts.append(comparison(compare(chosen)))
@@ -145,13 +131,17 @@ def _footer() -> Safe:
 def _figures(named: Named, colours: Sequence[tuple[str, str]]) -> Safe:
     """Return a section with every figure that these records allow, each with a caption."""
     parts = [
-        tag("figure", Safe(inline(figure, prefix=f"f{i}", title=caption, colours=colours)), tag("figcaption", caption))
+        tag(
+            "figure",
+            Safe(plots.inline(figure, prefix=f"f{i}", title=caption, colours=colours)),
+            tag("figcaption", caption),
+        )
         for i, (figure, caption) in enumerate(_drawn(named))
     ]
     return join([tag("h2", "Figures"), *parts]) if parts else Safe("")
 
 
-def _drawn(named: Named) -> Iterator[tuple[Figure, str]]:
+def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
     curved = [(record, label) for record, label in named if record.runs and record.steps.size]
     pulled = [(record, label) for record, label in named if record.runs and 0 < record.arms <= 200]
     nouns = common(record.words for record, _ in named)
@@ -159,21 +149,21 @@ def _drawn(named: Named) -> Iterator[tuple[Figure, str]]:
     if pair:
         names = [label for record in pair for one, label in curved if one is record]
         yield (
-            secure_against_plain(*pair, labels=names[:2]),
+            plots.secure_against_plain(*pair, labels=names[:2]),
             f"{_beside(pair[0])} against plain: {nouns.reward} over the {plural(nouns.step)}, and time taken.",
         )
     if curved:
-        yield reward_curves(*_apart(curved)), f"Cumulative {nouns.reward}, the mean over runs."
+        yield plots.reward_curves(*_apart(curved)), f"Cumulative {nouns.reward}, the mean over runs."
     regretful = [(record, label) for record, label in curved if record.regret is not None]
     if regretful:
-        yield regret_curves(*_apart(regretful)), _regret_caption([record for record, _ in regretful])
+        yield plots.regret_curves(*_apart(regretful)), _regret_caption([record for record, _ in regretful])
     for group in _same_arms(pulled):
         drawn, names = _apart(group)
         by = "" if len(group) > 1 else f" by {names[0]}"
-        yield pulls_per_arm(drawn, names), f"{common(record.words for record in drawn).pulled}{by}."
+        yield plots.pulls_per_arm(drawn, names), f"{common(record.words for record in drawn).pulled}{by}."
     # Shares of one role alone are all 100 %.
     if len({kind for record, _ in named for kind, spent in record.role_seconds.items() if spent > 0}) > 1:
-        yield role_times(*_apart(named)), "CPU time by role."
+        yield plots.role_times(*_apart(named)), "CPU time by role."
 
 
 def _apart(named: Named) -> tuple[list[Record], list[str]]:
@@ -236,7 +226,7 @@ def card(record: Record) -> str:
         parts.append(tag("details", summary, bullets(record.leaks)))
     if record.runs and record.steps.size:
         with suppress(MissingExtraError):
-            figure = reward_curves(record)
+            figure = plots.reward_curves(record)
             caption = f"Cumulative {record.words.reward} of {label}"
-            parts.append(Safe(inline(figure, prefix=f"posse-{record.id}", title=caption)))
+            parts.append(Safe(plots.inline(figure, prefix=f"posse-{record.id}", title=caption)))
     return fragment(*parts)

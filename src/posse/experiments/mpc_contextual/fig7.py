@@ -15,15 +15,7 @@ import numpy as np
 from posse.experiments import kit
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
-from posse.privacy.leakage.membership import (
-    BY_ERROR,
-    BY_REWARD,
-    Pairs,
-    gap_without_leak,
-    infer,
-    reward_gap,
-    score_errors,
-)
+from posse.privacy.leakage import membership
 from posse.protocols.mpc_contextual import floats
 from posse.results import plots
 from posse.results.plots import INK
@@ -65,13 +57,13 @@ class Rows:
         return Rows(self.features[low:high], self.rewards[low:high])
 
 
-def answers(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[Pairs, Floats]:
+def answers(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[membership.Pairs, Floats]:
     """Ask a model about rows: the arm that it pulls, exploring as it did when it learnt, the reward, and the error."""
     scores = rows.features @ weights.T
     explore = rng.random(len(rows)) < epsilon
     arms = np.where(explore, rng.integers(0, scores.shape[1], len(rows)), scores.argmax(axis=1))
-    pairs = Pairs(arms, rows.rewards[np.arange(len(rows)), arms])
-    return pairs, score_errors(scores, pairs)
+    pairs = membership.Pairs(arms, rows.rewards[np.arange(len(rows)), arms])
+    return pairs, membership.score_errors(scores, pairs)
 
 
 def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: float, seed: int) -> Floats:
@@ -80,19 +72,19 @@ def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: 
     (inside, errors), (outside, other_errors) = (answers(weights, rows, epsilon, rng) for rows in (met, held))
     share = float(np.concatenate([inside.rewards, outside.rewards]).mean())
     values = [
-        reward_gap(inside.rewards, outside.rewards),
-        gap_without_leak(share, len(inside), len(outside)),
+        membership.reward_gap(inside.rewards, outside.rewards),
+        membership.gap_without_leak(share, len(inside), len(outside)),
         float(inside.rewards.mean() - outside.rewards.mean()),
-        infer(BY_REWARD, inside, outside, split=False).advantage,
-        infer(BY_REWARD, inside, outside, seed=seed).advantage,
-        infer(BY_ERROR, errors, other_errors, seed=seed).advantage,
+        membership.infer(membership.BY_REWARD, inside, outside, split=False).advantage,
+        membership.infer(membership.BY_REWARD, inside, outside, seed=seed).advantage,
+        membership.infer(membership.BY_ERROR, errors, other_errors, seed=seed).advantage,
     ]
     if len(later) < 2:
         return np.array([*values, math.nan, math.nan])
     fresh, fresh_errors = answers(weights, later, epsilon, rng)
     values += [
-        infer(BY_REWARD, inside, fresh, seed=seed).advantage,
-        infer(BY_ERROR, errors, fresh_errors, seed=seed).advantage,
+        membership.infer(membership.BY_REWARD, inside, fresh, seed=seed).advantage,
+        membership.infer(membership.BY_ERROR, errors, fresh_errors, seed=seed).advantage,
     ]
     return np.array(values)
 

@@ -82,16 +82,7 @@ def ids_digest(ids: Sequence[str]) -> str:
 def read_block(
     path: FilePath | Frame, bound: float, *, scale: bool = False, delimiter: str | None = None
 ) -> FeatureBlock:
-    """Read one party's file; each row must be within the norm bound, or is scaled down to it with `scale`.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "clinic.csv")
-    ...     _ = file.write_text("row,age,dose\\nann,0.3,0.4\\nbob,3,4\\n")
-    ...     block = read_block(file, bound=0.5, scale=True)
-    >>> block.ids, block.names, block.values.tolist()
-    (('ann', 'bob'), ('age', 'dose'), [[0.3, 0.4], [0.3, 0.4]])
-    """
+    """Read one party's file; each row must be within the norm bound, or is scaled down to it with `scale`."""
     return _bounded(_read(path, delimiter), bound, scale)
 
 

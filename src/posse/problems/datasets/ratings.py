@@ -38,15 +38,7 @@ def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Rat
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
-    """Read any edition from its folder; arms are called by title, films come in the order of their number.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "ratings.csv").write_text("userId,movieId,rating\\n1,7,4.5\\n2,3,2.0\\n")
-    ...     _ = pathlib.Path(folder, "movies.csv").write_text('movieId,title\\n7,"Sabrina, again"\\n3,Heat\\n')
-    ...     read_movielens(folder).names
-    ('Heat', 'Sabrina, again')
-    """
+    """Read any edition from its folder; arms are called by title, films come in the order of their number."""
     folder = Path(folder)
     rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
     table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"])
@@ -84,16 +76,7 @@ def load_jester(data_dir: FilePath | None = None, verify: bool = True) -> Rating
 
 
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
-    """Read the csv, or the zip that holds it; item ids are the numbers of the jokes, 1 to 100.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "two-people.csv")
-    ...     _ = file.write_text("2,7.5,-3.25" + ",99" * 98 + "\\n" + "1,99,9.5" + ",99" * 98 + "\\n")
-    ...     jokes = read_jester(file)
-    >>> len(jokes), jokes.means(4.5)[:2].tolist()
-    (3, [1.0, 0.5])
-    """
+    """Read the csv, or the zip that holds it; item ids are the numbers of the jokes, 1 to 100."""
     path = Path(path)
     table = read_columns(
         _jester_document(path, verify), numbers=["count", *JOKES], delimiter=",", header=("count", *JOKES)
@@ -155,15 +138,7 @@ def load_steam(data_dir: FilePath | None = None, verify: bool = True, table: Tab
 
 
 def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
-    """Read plays or purchases from a zip, from a folder, or from steam-200k.csv.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "steam-200k.csv")
-    ...     _ = file.write_text("7,Spore,purchase,1.0,0\\n7,Spore,play,14.9,0\\n8,Spore,play,0.3,0\\n")
-    ...     read_steam(file).means(1.0).tolist()
-    [0.5]
-    """
+    """Read plays or purchases from a zip, from a folder, or from steam-200k.csv."""
     check.one_of(TABLES, table=table)
     path = Path(path)
     if path.is_dir():

@@ -205,18 +205,7 @@ class Column:
 
 
 class Writer:
-    """Writes to a new folder; the header comes last, so that a folder that was never finished does not look complete.
-
-    >>> import tempfile
-    >>> from posse.problems.populations.prepared import load
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     with Writer(Path(place, "small"), "small", ("no", "yes")) as out:
-    ...         for client in range(3):
-    ...             rows = client + 1
-    ...             out.add([rows], np.zeros((rows, 4), np.uint8), np.ones(rows, np.int32))
-    ...     load(Path(place, "small")).sizes().tolist()
-    [1, 2, 3]
-    """
+    """Writes to a new folder; the header comes last, so that an unfinished folder does not look complete."""
 
     def __init__(self, folder: Path, name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...] = ()) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from posse.policies.contextual.registry import described
 from posse.privacy.dp.sampled import Accountant
 from posse.protocols.base import System
+from posse.protocols.fed_contextual import remarks
 from posse.protocols.fed_contextual.levels import not_covered, proved
-from posse.protocols.fed_contextual.remarks import (
-    REMARKS,
-    baselines,
-    diverged,
-    large_inputs,
-    not_deployed,
-    squared_norm,
-    wide_clip,
-)
 from posse.protocols.fed_contextual.server import Measured
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.training import joined
@@ -82,7 +74,7 @@ def record_of(
     points = points[points <= done]
     curves = [outcome.column("reward")[:done].cumsum()[points - 1] for outcome in outcomes]
     summary = {**_summary(settings, setup, outcomes, clock), **({"rounds_kept": kept} if kept else {})}
-    more: dict[str, Any] = {"warnings": [str(summary[key]) for key in REMARKS if key in summary]}
+    more: dict[str, Any] = {"warnings": [str(summary[key]) for key in remarks.REMARKS if key in summary]}
     if "stopped" in summary:
         more["stopped"] = f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
     if kept:
@@ -222,13 +214,13 @@ def _without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome
     if setup.own.pay is not None:
         return {}
     drift = settings.drifting(len(setup.population.arms))
-    found = baselines(setup.population, setup.world.rewards, drift, outcomes[0].rounds)
+    found = remarks.baselines(setup.population, setup.world.rewards, drift, outcomes[0].rounds)
     return {"chance_reward": found.chance, "best_fixed_reward": found.best, "best_fixed_arm": found.arm}
 
 
 def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return signs that runs did not do what was meant; of several runs, of the first that shows one."""
-    large = large_inputs(squared_norm(setup.population, setup.model), settings.optimiser)
+    large = remarks.large_inputs(remarks.squared_norm(setup.population, setup.model), settings.optimiser)
     summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
     pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
     if pretrained:
@@ -236,9 +228,9 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
     for one in outcomes:
         limits, within, clients = (one.column(name) for name in ("limit", "within", "clients"))
         for key, found in (
-            ("diverged", diverged(limits, within, setup.quantile, **rates)),
-            ("not_deployed", not_deployed(one.rounds, settings.deploy_every, pretrained=pretrained)),
-            ("wide_clip", wide_clip(within, clients, settings.noise)),
+            ("diverged", remarks.diverged(limits, within, setup.quantile, **rates)),
+            ("not_deployed", remarks.not_deployed(one.rounds, settings.deploy_every, pretrained=pretrained)),
+            ("wide_clip", remarks.wide_clip(within, clients, settings.noise)),
         ):
             if found is not None:
                 summary.setdefault(key, found)
