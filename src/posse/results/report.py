@@ -50,7 +50,7 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
         parts.append(comparison(compare(chosen)))
     parts += [parties(chosen), systems(named), _figures(named, colours), protection(chosen)]
     parts += [privacy(chosen), costs(named), details(named), _footer()]
-    return page(_title(chosen), *(part for part in parts if part), style=dark_style(colours))
+    return page(_title(chosen), *(part for part in parts if part), style=plots.dark_style(colours))
 
 
 def _title(records: Sequence[Record]) -> str:
