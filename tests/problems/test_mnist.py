@@ -11,7 +11,8 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.contexts.images import mnist
-from posse.problems.datasets.mnist import HOME, PINS, load_mnist, read_idx, read_mnist
+from posse.problems.datasets.files import known_files
+from posse.problems.datasets.mnist import HOME, load_mnist, read_idx, read_mnist
 
 Write = Callable[[str, bytes], Path]
 
@@ -29,7 +30,9 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def real(data_dir: Path) -> Path:
-    for name in PINS:
+    for name in known_files():
+        if not name.endswith("-ubyte"):
+            continue
         if not (data_dir / "mnist" / f"{name}.gz").exists():
             pytest.skip(f"no mnist/{name}.gz in {data_dir}; see the README of the data folder")
     return data_dir

@@ -33,12 +33,11 @@ from posse.experiments.fed_contextual.problem import (
     FULL,
     KINDS,
     PAPER,
-    PRIVATE,
     SETTINGS,
     SMALL,
-    TABLES,
     Form,
     form_of,
+    printed,
 )
 from posse.experiments.fed_contextual.runs import (
     LABELS,
@@ -92,7 +91,7 @@ def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
         assert float(told.split()[0]) == pytest.approx(np.mean(own), abs=6e-5)
     rates = table_of(analysis, "Hyper-parameters")
     assert column(rates, "line") == labels[:4]
-    assert column(rates, "paper: client") == [f"{TABLES[name][policy].client:g}" for policy in EXPLORATIONS]
+    assert column(rates, "paper: client") == [f"{printed()[name][policy].client:g}" for policy in EXPLORATIONS]
     told = table_of(analysis, "What the paper says")
     assert len(told.rows) == (5 if SETTINGS[name].scenario == "init-shift" else 4)
     assert set(column(told, "so")) <= VERDICTS
@@ -121,7 +120,7 @@ def test_clipping_and_noise(ran: Ran) -> None:
     assert len(table_of(analysis, "What the paper says").rows) == 7
     for kind in KINDS:
         rates = table_of(analysis, f"{kind}: Hyper-parameters")
-        assert column(rates, "paper: client") == ["-", *(f"{one.client:g}" for one in PRIVATE[kind].values())]
+        assert column(rates, "paper: client") == ["-", *(f"{one.client:g}" for one in printed()[kind].values())]
         assert set(column(rates, "exploration")) == {"beta 0.05"}
         assert len(table_of(analysis, f"{kind}: probability").rows) == 4
     ends = {row["line"]: float(row["average_reward"]) for row in rows if row["round"] == "40" and row["seed"] == "1"}
@@ -179,18 +178,18 @@ def test_every_policy_has_the_same_grid(form: Form) -> None:
 
 def test_the_papers_form_is_the_papers() -> None:
     """Every rate and value of exploration of tables 1 to 8 is on the grid of the paper's form."""
-    for figure, table in TABLES.items():
+    for figure in SETTINGS:
         size = PAPER.size(SETTINGS[figure].kind)
-        for policy, printed in table.items():
+        for policy, theirs in printed()[figure].items():
             if policy == "init":
                 client, server, _ = size.supervised[SETTINGS[figure].scenario]
-                assert (client, server) == (printed.client, printed.server)
+                assert (client, server) == (theirs.client, theirs.server)
                 continue
             tried = PAPER.explorations(policy, 5 * (size.arms // 5))
             words = [Chosen(0, 0, one, 0, "-").explore for one in tried]
-            assert printed.explore in words
-            assert printed.client in size.client_rates
-            assert printed.server in size.server_rates
+            assert theirs.explore in words
+            assert theirs.client in size.client_rates
+            assert theirs.server in size.server_rates
         job = line_of(figure, "softmax").to_choose(PAPER)[0]
         assert job.deploy_every == (40 if figure.endswith("d") else 200)
         assert (job.rounds, job.cohort) == ({"scratch": size.rounds}.get(job.scenario, size.rounds - 100), 64)

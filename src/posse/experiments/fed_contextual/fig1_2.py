@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posse.experiments.fed_contextual import findings
 from posse.experiments.fed_contextual.findings import Statement
-from posse.experiments.fed_contextual.problem import SETTINGS, TABLES, Form
+from posse.experiments.fed_contextual.problem import SETTINGS, Form, printed
 from posse.experiments.fed_contextual.runs import LABELS, Found, figure_lines, opened
 from posse.experiments.kit import Analysis, Watch, mean_of, write_files
 
@@ -50,8 +50,8 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
         f"{title}: most is earned by {best.line.label}, {mean_of(best.ends).text(3)} a sample over "
         f"{best.curves.shape[1]:,} rounds; {findings.counts(claimed)}."
     )
-    number = list(TABLES).index(figure) + 1
-    printed = {f"{figure}-{policy}": values for policy, values in TABLES[figure].items()}
+    number = list(SETTINGS).index(figure) + 1
+    paper = {f"{figure}-{policy}": values for policy, values in printed()[figure].items()}
     notes = [one.words for one in claimed]
     if setting.scenario == "init":
         notes.append(
@@ -68,6 +68,6 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     tables = (
         findings.reward_table(found, greedy),
         findings.statement_table(claimed),
-        findings.rate_table(found, printed, f"table {number}"),
+        findings.rate_table(found, paper, f"table {number}"),
     )
     return Analysis(headline, tables, tuple(notes), files)

@@ -9,7 +9,7 @@ from pathlib import Path
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
 from posse.experiments.fed_contextual.findings import NOTE, Statement, better, no_worse
-from posse.experiments.fed_contextual.problem import CLIPS, KINDS, PRIVATE, Form, Printed
+from posse.experiments.fed_contextual.problem import CLIPS, KINDS, Form, Printed, printed
 from posse.experiments.fed_contextual.runs import Found, opened, private_lines
 from posse.experiments.kit import Analysis, Floats, Table, Watch, mean_of, write_files
 from posse.results import plots
@@ -94,7 +94,7 @@ def chance_table(kind: str, found: Sequence[Found]) -> Table:
 def _printed(form: Form, kind: str) -> dict[str, Printed]:
     """Give table 9 by the names of lines: clipping alone, small and large noise, each beside its own."""
     own = (0.0, *form.size(kind).noises)
-    return {f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, PRIVATE[kind].values(), strict=True)}
+    return {f"fig4-{kind}-noise-{noise:g}": values for noise, values in zip(own, printed()[kind].values(), strict=True)}
 
 
 def picture(found: Lines) -> plots.Figure:

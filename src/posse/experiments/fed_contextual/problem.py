@@ -7,8 +7,11 @@ none). Hyper-parameters are chosen on seeds that are not reported.
 
 from __future__ import annotations
 
+import csv
 import os
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from posse.core import check
@@ -54,58 +57,22 @@ class Printed(NamedTuple):
     explore: str = "-"
 
 
-TABLES: dict[str, dict[str, Printed]] = {
-    "fig1a": {  # table 1
-        "softmax": Printed(0.002, 0.1, "beta 0.05"), "falcon": Printed(0.002, 0.1, "mu 12, gamma 1000"),
-        "greedy": Printed(0.001, 0.2), "epsilon-greedy": Printed(0.01, 0.1, "epsilon 0.05"),
-    },
-    "fig1b": {  # table 2
-        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.1, "beta 0.05"),
-        "falcon": Printed(0.002, 0.2, "mu 12, gamma 5000"), "greedy": Printed(0.002, 0.1),
-        "epsilon-greedy": Printed(0.002, 0.1, "epsilon 0.05"),
-    },
-    "fig1c": {  # table 3
-        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.1, "beta 0.05"),
-        "falcon": Printed(0.005, 0.2, "mu 12, gamma 5000"), "greedy": Printed(0.001, 0.1),
-        "epsilon-greedy": Printed(0.01, 0.1, "epsilon 0.05"),
-    },
-    "fig1d": {  # table 4
-        "init": Printed(0.5, 0.5), "softmax": Printed(0.005, 0.2, "beta 0.05"),
-        "falcon": Printed(0.005, 0.1, "mu 12, gamma 5000"), "greedy": Printed(0.002, 0.1),
-        "epsilon-greedy": Printed(0.005, 0.2, "epsilon 0.05"),
-    },
-    "fig2a": {  # table 5
-        "softmax": Printed(0.01, 1, "beta 0.05"), "falcon": Printed(0.01, 0.05, "mu 10, gamma 5000"),
-        "greedy": Printed(0.01, 0.1), "epsilon-greedy": Printed(0.01, 0.2, "epsilon 0.05"),
-    },
-    "fig2b": {  # table 6
-        "init": Printed(0.05, 0.2), "softmax": Printed(0.005, 0.05, "beta 0.05"),
-        "falcon": Printed(0.0005, 0.1, "mu 10, gamma 5000"), "greedy": Printed(0.001, 0.02),
-        "epsilon-greedy": Printed(0.005, 0.1, "epsilon 0.05"),
-    },
-    "fig2c": {  # table 7
-        "init": Printed(0.05, 0.05), "softmax": Printed(0.02, 2, "beta 0.1"),
-        "falcon": Printed(0.05, 0.2, "mu 100, gamma 1000"), "greedy": Printed(0.05, 1),
-        "epsilon-greedy": Printed(0.05, 0.2, "epsilon 0.05"),
-    },
-    "fig2d": {  # table 8
-        "init": Printed(0.05, 0.05), "softmax": Printed(0.05, 1, "beta 0.1"),
-        "falcon": Printed(0.05, 0.05, "mu 10, gamma 1000"), "greedy": Printed(0.05, 0.1),
-        "epsilon-greedy": Printed(0.05, 0.05, "epsilon 0.05"),
-    },
-}  # fmt: skip
-"""Tables 1 to 8, by figure and policy; `init` is supervised pre-training."""
+@cache
+def printed() -> dict[str, dict[str, Printed]]:
+    """Tables 1 to 8, by figure and policy (`init` is supervised pre-training), and table 9, by population and noise.
 
-PRIVATE: dict[str, dict[float, Printed]] = {
-    "images": {
-        0.0: Printed(0.002, 0.2, "beta 0.05"), 0.01: Printed(0.002, 0.1, "beta 0.05"),
-        0.1: Printed(0.002, 0.2, "beta 0.05"),
-    },
-    "tags": {
-        0.0: Printed(0.02, 0.5, "beta 0.05"), 0.3: Printed(0.01, 2, "beta 0.05"), 0.7: Printed(0.01, 2, "beta 0.05"),
-    },
-}  # fmt: skip
-"""Table 9, by noise multiplier: Softmax from scratch under a fixed clipping norm."""
+    Table 9 is of Softmax from scratch under a fixed clipping norm.
+
+    >>> printed()["fig1a"]["falcon"], printed()["tags"]["0.3"].client
+    (Printed(server=0.002, client=0.1, explore='mu 12, gamma 1000'), 2.0)
+    """
+    tables: dict[str, dict[str, Printed]] = {}
+    with files(__package__).joinpath("printed.csv").open(encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            values = Printed(float(row["server"]), float(row["client"]), row["explore"])
+            tables.setdefault(row["of"], {})[row["line"]] = values
+    return tables
+
 
 CLIPS = {"images": 0.1, "tags": 0.8}
 """Clipping norms of table 9."""

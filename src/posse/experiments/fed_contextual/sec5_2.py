@@ -8,7 +8,7 @@ from pathlib import Path
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
 from posse.experiments.fed_contextual.findings import NOTE, Statement, alike, better, counts, curves
-from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, TABLES, WEIGHTED, Form
+from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, WEIGHTED, Form, printed
 from posse.experiments.fed_contextual.runs import LABELS, Found, choice_lines, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.policies.contextual.explorations import EXPLORATIONS
@@ -69,10 +69,10 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
     choices = [one for kind in KINDS for one in choice_claims(kind, found)]
     own = [one for name, one in found.items() if name.startswith("sec5_2")]
     plain = [found[f"{SELDOM[kind]}-{policy}"] for kind in KINDS for policy in ("softmax", "epsilon-greedy")]
-    printed = {f"{figure}-{policy}": row for figure, rows in TABLES.items() for policy, row in rows.items()}
+    paper = {f"{figure}-{policy}": row for figure, rows in printed().items() for policy, row in rows.items()}
     tables = (
         findings.statement_table([*often, *choices]), frequency_table(form, found), choice_table(found),
-        findings.rate_table([*plain, *own], printed, "tables 3 and 7"),
+        findings.rate_table([*plain, *own], paper, "tables 3 and 7"),
     )  # fmt: skip
     notes = (
         *(one.words for one in (*often, *choices)),
@@ -108,9 +108,9 @@ def choice_table(found: Ran) -> Table:
             ("weighted", "epsilon-greedy", WEIGHTED, "importance weights, ε-Greedy"),
         ):
             one, other = found[f"{SELDOM[kind]}-{policy}"].ends, found[f"sec5_2-{kind}-{what}"].ends
-            printed = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
+            theirs = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
             rows.append((
-                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), printed,
+                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), theirs,
             ))  # fmt: skip
     columns = ("population", "change", "before", "after", "difference", "paper")
     return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))

@@ -20,7 +20,6 @@ to check: what is checked is the format, every value of it. Caldas et al.: LEAF:
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import string
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 from posse.core.check import require
 from posse.core.errors import DataError
 from posse.problems.datasets import tff
-from posse.problems.datasets.files import FilePath, find, read_bytes
+from posse.problems.datasets.files import FilePath, find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import names_of
 from posse.problems.populations.splits import dirichlet, natural, population
@@ -44,18 +43,6 @@ HOME = "https://www.nist.gov/itl/products-and-services/emnist-dataset (cut into 
 FOLDER = "emnist-byclass-test"
 SAMPLES_A_CLIENT = 197
 """Average of the federated EMNIST by writer, after which clients are counted where no number is given."""
-
-SHA256 = {
-    "X_test_0_to_16128.webp": "0e413f4196363ee451fa9589e64adc0c29edb3e3ec0ac8743e715ac0bfe00787",
-    "X_test_16129_to_32257.webp": "99dec7b5cb928e057dfe3209687e69bac68a317b2f57390ac32cbcf845c65459",
-    "X_test_32258_to_48386.webp": "c52a7f82ba45d288e1ac25b8bab69934691a38499cd8a932c44ca28f005bc246",
-    "X_test_48387_to_64515.webp": "4887b7ea0c3af1c35b7882a571d9b6a18a78a4a14b4cafae57acb0befd81af01",
-    "X_test_64516_to_80644.webp": "f1751a8de8c810eec3d063bd0bf783b2a527146caad14bac7dff334e1ec5461b",
-    "X_test_80645_to_96773.webp": "77c13c0725cf7fd32d696f264e38c7e3ac43bc401bb884df6018e02112d5a072",
-    "X_test_96774_to_112902.webp": "42c84e24fbe955643e1eb335a959060c78cca926c2b28e9ceff424ad81c93a95",
-    "X_test_112903_to_116322.webp": "f653a84706346a63615839e32bfdc9d11d4855b5a5f864c5472722fc96b0e5e6",
-    "test.json": "b2d4f5349865e3e808b93c432df28358dea9a46b63e8da1bc9916726d89a56da",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +76,14 @@ def emnist_population(
 def read_mosaics(file: FilePath, verify: bool = True) -> Characters:
     """Read `test.json` and the mosaics beside it; needs the extra `data` (Pillow)."""
     path = Path(file)
-    index = _index(path, _known(path, verify))
+    index = _index(path, read_known(path, HOME, verify))
     width, height = int(index["width"]), int(index["height"])
     labels = np.asarray(index["id"], np.int32)
     images = np.empty((len(labels), height, width), np.uint8)
     done = 0
     for name in index["files"]:
         mosaic = path.parent / str(name)
-        tiles = _tiles(mosaic, _known(mosaic, verify), width, height)[: len(labels) - done]
+        tiles = _tiles(mosaic, read_known(mosaic, HOME, verify), width, height)[: len(labels) - done]
         images[done : done + len(tiles)] = tiles
         done += len(tiles)
     if done != len(labels):
@@ -129,18 +116,6 @@ def _tiles(file: Path, data: bytes, width: int, height: int) -> NDArray[np.uint8
         )
     down, across = pixels.shape[0] // height, pixels.shape[1] // width
     return pixels.reshape(down, height, across, width).swapaxes(1, 2).reshape(-1, height, width)
-
-
-def _known(path: Path, verify: bool) -> bytes:
-    data = read_bytes(path)
-    expected = SHA256.get(path.name)
-    found = hashlib.sha256(data).hexdigest()
-    if verify and expected is not None and found != expected:
-        raise DataError(
-            f"{path} is not the known file: expected sha256 {expected[:12]}..., found {found[:12]}.... "
-            "Download it again, or pass verify=False to use it as it is."
-        )
-    return data
 
 
 FEMNIST_HOME = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"

@@ -7,14 +7,17 @@ read once and whole: what was verified is what is parsed.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import io
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -124,21 +127,21 @@ VARIABLE = "POSSE_DATA"
 class Pin(NamedTuple):
     """What a known file must be, byte for byte."""
 
-    size: int
+    size: int | None
+    """None where its publisher gives a digest alone."""
     sha256: str
 
 
-# MovieLens names the files of every edition alike, so its pins go with the folder of one edition.
-PINS = {
-    "ml-latest-small/ratings.csv": Pin(2483723, "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"),
-    "ml-latest-small/movies.csv": Pin(494431, "5a5f32dd9bb3797b8e728a1b98958789d2b13f294a69fdfbc5727f8a9611aa07"),
-    "jester-data-1.zip": Pin(3400621, "4adf783a1e03bd3be063315cb6e0a064fe63e983fd289d01b8e401a8e6c41e5f"),
-    "jester-data-1.csv": Pin(11712553, "4692895acc91263ec11592cb94687725e28afdd451845ab46c2ac6ba3ebc414e"),
-    "steam.zip": Pin(823340, "befdc608cb06f83b97f9d7a34437ca3d76a8ad648dd9304d837ebe3fdf92a77e"),
-    "game_play.dat": Pin(954135, "86ac428985a323da0c6cee634b2c8d8851bb028048426a6381c68c96554d0b14"),
-    "game_purchase.dat": Pin(1713633, "d353d441b6325862be2162292b6ad6b501fa16380b9625a96daa8fa456c4ec52"),
-    "item_info.dat": Pin(138405, "0f799721e472a14ef3c7a06e0771532d47611ec18e87c158e4864074ed5c5c60"),
-}
+@cache
+def known_files() -> dict[str, Pin]:
+    """Files whose content is known, uncompressed, by name; by folder and name where editions name theirs alike.
+
+    >>> known_files()["ml-latest-small/ratings.csv"].size
+    2483723
+    """
+    with resources.files(__package__).joinpath("data", "known-files.csv").open(encoding="utf-8") as stream:
+        rows = csv.DictReader(stream)
+        return {row["file"]: Pin(int(row["size"]) if row["size"] else None, row["sha256"]) for row in rows}
 
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
@@ -164,11 +167,11 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
     )
 
 
-def read_known(path: FilePath, home: str, verify: bool = True, pins: Mapping[str, Pin] = PINS) -> bytes:
-    """Read a file, decompressed where it is gzip, and check that it is the same where it is one that is pinned."""
+def read_known(path: FilePath, home: str, verify: bool = True) -> bytes:
+    """Read a file, decompressed where it is gzip, and check that it is the same where it is a known one."""
     file = Path(path)
-    data, name = unpacked(file, home), file.name.removesuffix(".gz")
-    pin = pins.get(f"{file.parent.name}/{name}") or pins.get(name)
+    data, name, known = unpacked(file, home), file.name.removesuffix(".gz"), known_files()
+    pin = known.get(f"{file.parent.name}/{name}") or known.get(name)
     if verify and pin is not None:
         check_pin(os.fspath(path), data, pin, home)
     return data
@@ -189,9 +192,9 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     3 bytes with 7692c3ad3540.... Download it again from example.org, or pass verify=False to use it as it is.
     """
     found = hashlib.sha256(data).hexdigest()
-    if len(data) != pin.size or found != pin.sha256:
+    if pin.size not in (None, len(data)) or found != pin.sha256:
+        wanted, got = ("", "") if pin.size is None else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
         raise DataError(
-            f"{name} is not the known file: expected {pin.size} bytes with sha256 {pin.sha256[:12]}..., "
-            f"found {len(data)} bytes with {found[:12]}.... "
+            f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found {got}{found[:12]}.... "
             f"Download it again from {home}, or pass verify=False to use it as it is."
         )

@@ -25,23 +25,13 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.check import require
 from posse.core.errors import DataError
-from posse.problems.datasets.files import FilePath, Pin, find, read_known
+from posse.problems.datasets.files import FilePath, find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 CLASSES = tuple(str(digit) for digit in range(10))
 Part = Literal["train", "test"]
-
-PINS = {
-    "train-images-idx3-ubyte": Pin(47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-    "train-labels-idx1-ubyte": Pin(60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-    "t10k-images-idx3-ubyte": Pin(7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-    "t10k-labels-idx1-ubyte": Pin(10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-    "qmnist-train-labels-idx2-int": Pin(1920012, "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5"),
-    "qmnist-test-labels-idx2-int": Pin(1920012, "92d0ccb8c25f9c6534270fb4be7e1d24a1c6d315edfc8a638bfbd31c70f362dd"),
-}
-"""Size and sha256 of the uncompressed files."""
 
 _PREFIX = {"train": "train", "test": "t10k"}
 _UNSIGNED_BYTE = 0x08
@@ -81,7 +71,7 @@ def read_mnist(images: FilePath, labels: FilePath, verify: bool = True) -> Image
 
 def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np.uint8]:
     """Read an idx file of unsigned bytes: 0, 0, type, dimensions, the sizes as 4 bytes each, the values."""
-    name, data = os.fspath(path), read_known(path, HOME, verify, PINS)
+    name, data = os.fspath(path), read_known(path, HOME, verify)
     start = 4 + 4 * dimensions
     if len(data) < start or data[:4] != bytes((0, 0, _UNSIGNED_BYTE, dimensions)):
         raise DataError(
@@ -129,7 +119,7 @@ def mnist_writers(data_dir: FilePath | None = None, part: Part = "train", verify
 
 def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
     """Read extended labels, (rows, 8)."""
-    name, data = os.fspath(path), read_known(path, QMNIST_HOME, verify, PINS)
+    name, data = os.fspath(path), read_known(path, QMNIST_HOME, verify)
     if len(data) < 12 or data[:4] != b"\x00\x00\x0c\x02":
         raise DataError(f"{name} is not an idx file of integers in 2 dimensions: it begins with {data[:4].hex(' ')}.")
     rows, columns = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))

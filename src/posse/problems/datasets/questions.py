@@ -15,7 +15,6 @@ McMahan, Xu, 2023. Terms: CC BY-SA 3.0.
 
 from __future__ import annotations
 
-import hashlib
 import html
 import io
 import json
@@ -33,7 +32,7 @@ import numpy as np
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.datasets import tff
-from posse.problems.datasets.files import Document, FilePath, Pin, find, read_bytes, read_known
+from posse.problems.datasets.files import Document, FilePath, find, read_bytes, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged, names_of
@@ -86,13 +85,6 @@ SITES = ("beer-2017-Posts.xml", "matheducators-2014-Posts.xml", "quantumcomputin
 VOCABULARY = 10_000
 TAGS = 50
 
-PINS = {
-    "beer-2017-Posts.xml": Pin(2562658, "37a93b290a79c20ee14127febfadb18e58a172e39f732f690512c1dac4da8777"),
-    "matheducators-2014-Posts.xml": Pin(3471524, "9dde5ea5bf6bed7f7b75dd9581a97005c271ee97d0ca1cb42757076fe68bee50"),
-    "quantumcomputing-2018-Posts.xml": Pin(3949993, "073b5eef04721592722b8c9eb48f979cf7d95f4236cdd38517a04e1f5e27f313"),
-}
-"""Size and sha256 of the uncompressed files."""
-
 _QUESTION = "1"
 _TAG = re.compile(r"[^<>|]+")
 
@@ -118,7 +110,7 @@ def stackexchange_population(
 def read_posts(path: FilePath, verify: bool = True) -> list[Question]:
     """Read the questions of one site; users are named site/number."""
     file = Path(path)
-    data = read_known(file, HOME, verify, PINS)
+    data = read_known(file, HOME, verify)
     site = file.name.removesuffix(".gz").split("-")[0].removesuffix(".xml")
     found: list[Question] = []
     try:
@@ -159,12 +151,6 @@ def questions_population(questions: list[Question], words: int = VOCABULARY, tag
 STACKOVERFLOW_HOME = "https://storage.googleapis.com/tff-datasets-public/"
 SAMPLES_A_CLIENT = 256
 """What the published figures cap a client at."""
-
-SHA256 = {
-    "stackoverflow.word_count.tar.bz2": "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
-    "stackoverflow.tag_count.tar.bz2": "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
-}
-"""Digests that TensorFlow Federated checks; the database has none."""
 
 
 def prepare_stackoverflow(
@@ -235,13 +221,7 @@ def _counts(folder: Path, what: str, verify: bool) -> Document:
         return Document(str(plain), read_bytes(plain))
     if not packed.exists():
         raise DataError(f"no {name} in {folder}. Get {name}.tar.bz2 from {STACKOVERFLOW_HOME} and put it there.")
-    data = read_bytes(packed)
-    found = hashlib.sha256(data).hexdigest()
-    if verify and found != SHA256[packed.name]:
-        raise DataError(
-            f"{packed} is not the known file: expected sha256 {SHA256[packed.name][:12]}..., found {found[:12]}.... "
-            f"Download it again from {STACKOVERFLOW_HOME}, or pass verify=False to use it as it is."
-        )
+    data = read_known(packed, STACKOVERFLOW_HOME, verify)
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             member = next(part for part in archive.getmembers() if Path(part.name).name == name and part.isfile())
