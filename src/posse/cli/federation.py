@@ -17,7 +17,7 @@ import typer
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
-from posse.cli.watch import Watch, status_of
+from posse.cli.watch import Watch, state_of, status_of
 from posse.core.agreement import difference, written
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.interrupts import noted
@@ -240,25 +240,16 @@ def status(file: File, json_: flags.Json = False) -> None:
     if json_:
         print_json(shown)
         return
-    missing = shown.pop("missing")
-    name, state, done = shown.pop("party"), _where(shown, missing), progress(shown)
+    missing, leaves = shown["missing"], "; it leaves when others have its last messages" if shown["finished"] else ""
+    state, name, done = f"{state_of(shown)}{leaves}", shown.pop("party"), progress(shown)
     digest = shown.pop("digest", "")
     rows = [("state", state), *([("progress", done)] if done else [])]
-    rows += [(key, str(value)) for key, value in shown.items() if key not in SHOWN]
+    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, "missing", "paused", "finished")]
     if digest:
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
     table(("party", name), rows)
     for peer, why in missing.items():
         say(f"missing: {peer} ({why})", style="yellow")
-
-
-def _where(shown: dict[str, Any], missing: Mapping[str, str]) -> str:
-    paused, finished = shown.pop("paused"), shown.pop("finished")
-    if finished:
-        return "finished; it leaves when others have its last messages"
-    if paused:
-        return "paused"
-    return f"waiting for {', '.join(missing)}" if missing else "connected"
 
 
 def pause(file: File) -> None:

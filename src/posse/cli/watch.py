@@ -61,7 +61,7 @@ class Pace:
         return (step - first) / (now - began) if now > began else 0.0
 
 
-def state_of(status: Mapping[str, Any], code: int | None, *, seen: bool, over: bool) -> str:
+def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False) -> str:
     """Say in a few words where a party is; `code` is how its process ended.
 
     >>> state_of({"missing": {"comp": "has not called yet"}}, None, seen=True, over=False)

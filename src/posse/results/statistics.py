@@ -269,9 +269,7 @@ def bootstrap(
     return _percentiles(of, x.size, level, resamples, seed)
 
 
-def regret_ratio(
-    with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = 0.95, resamples: int = 4000, seed: int = 0
-) -> Interval:
+def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = 0.95) -> Interval:
     r"""Estimate the federated regret ratio: regret with federation over regret alone, below 1 where joining helps.
 
     Both are (instances, runs) or (instances,), on the same instances and seeds. The ratio of an instance is
@@ -304,7 +302,7 @@ def regret_ratio(
     check.between(0, 1, level=level)
     if one:
         return _over_runs(mine[0], base[0], level)
-    return bootstrap(mine.mean(axis=1) / means, np.median, level=level, resamples=resamples, seed=seed)
+    return median_interval(mine.mean(axis=1) / means, level)
 
 
 def _instances(values: npt.ArrayLike, name: str) -> Floats:

@@ -381,14 +381,14 @@ def band_of_ratio(above: Floats, below: Floats) -> Band:
     return band(above.mean(axis=1) / np.where(base > 0, base, np.nan), np.median)
 
 
-def band(values: Floats, statistic: Statistic = np.mean, *, resamples: int = 1000) -> Band:
+def band(values: Floats, statistic: Statistic = np.mean) -> Band:
     """Estimate, low and high of a statistic over instances (the first axis) at every point.
 
-    The 95 % percentile interval of the bootstrap, with the same resamples at all points of a curve.
+    The 95 % percentile interval of the bootstrap, with the same 1,000 resamples at all points of a curve.
 
     >>> [part.tolist() for part in band(np.array([[1.0, 2.0], [3.0, 2.0]]))]
     [[2.0, 2.0], [1.0, 2.0], [3.0, 2.0]]
     """
-    chosen = np.random.default_rng(0).integers(0, len(values), (resamples, len(values)))
+    chosen = np.random.default_rng(0).integers(0, len(values), (1000, len(values)))
     low, high = np.quantile(np.asarray(statistic(values[chosen], axis=1)), [0.025, 0.975], axis=0)
     return np.asarray(statistic(values, axis=0)), low, high

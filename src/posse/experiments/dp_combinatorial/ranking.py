@@ -44,7 +44,7 @@ class Fresh:
     skipped: tuple[int, ...]
 
 
-def fresh_instances(distribution: Distribution, size: Size, first: int = FIRST) -> Fresh:
+def fresh_instances(distribution: Distribution, size: Size) -> Fresh:
     """Take consecutive seeds until there are `size.instances` whose constraint does not bind.
 
     >>> fresh = fresh_instances("normal", Size(instances=9))
@@ -53,7 +53,7 @@ def fresh_instances(distribution: Distribution, size: Size, first: int = FIRST) 
     """
     kept: list[Place] = []
     skipped: list[int] = []
-    seed = first
+    seed = FIRST
     while len(kept) < size.instances:
         place = Place(distribution, seed, size.agents, size.producers)
         if binds(place.market()):

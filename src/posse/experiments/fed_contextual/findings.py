@@ -106,9 +106,9 @@ def spread(values: Floats) -> Spread:
     return Spread(share, share * math.sqrt(1 / root**3) if root > 0 else math.inf)
 
 
-def statement_table(statements: Sequence[Statement], places: int = 4) -> Table:
+def statement_table(statements: Sequence[Statement]) -> Table:
     """Every claim with its difference."""
-    rows = tuple((one.claim, one.difference.text(places, sign=True), one.verdict) for one in statements)
+    rows = tuple((one.claim, one.difference.text(sign=True), one.verdict) for one in statements)
     return Table("What the paper says, here", ("claim", "difference ± 95 % t interval, paired by seed", "so"), rows)
 
 

@@ -69,23 +69,23 @@ def padding(population: Population, cap: int, batch: int = 16) -> int:
     return -(-min(population.largest, cap) // batch) * batch
 
 
-def host(population: Population, samples: int, cap: int, *, seed: int = 0) -> Source:
+def host(population: Population, samples: int, cap: int) -> Source:
     """Return a function that gathers the cohort of a round; memory does not grow with the population."""
 
     def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
-        found = population.gather(numbers, samples, cap=min(cap, samples), seed=seed)
+        found = population.gather(numbers, samples, cap=min(cap, samples), seed=0)
         return Cohort(_contexts(found.x), found.y, found.mask.astype(np.float32), numbers, present)  # type: ignore[arg-type]
 
     return cohort
 
 
-def resident(population: Population, cap: int, *, seed: int = 0) -> Data:
+def resident(population: Population, cap: int) -> Data:
     """Put all clients' samples on the device, at most `cap` of each: the same that `host` gathers."""
     contexts, labels, sizes = [], [], []
     pad = min(population.largest, cap)
     for low in range(0, population.clients, _CLIENTS):
         numbers = np.arange(low, min(low + _CLIENTS, population.clients))
-        found = population.gather(numbers, pad, cap=pad, seed=seed)
+        found = population.gather(numbers, pad, cap=pad, seed=0)
         real = found.mask
         contexts.append(jax.tree.map(lambda leaf, real=real: leaf[real], _contexts(found.x)))
         labels.append(found.y[real])
