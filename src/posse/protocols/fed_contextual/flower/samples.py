@@ -35,16 +35,6 @@ class Samples(NamedTuple):
     mask: NDArray[np.float32]
 
 
-class Logged(NamedTuple):
-    """A device's own log, padded; as the simulator's."""
-
-    contexts: Any
-    arms: NDArray[np.int32]
-    rewards: NDArray[np.float32]
-    probabilities: NDArray[np.float32]
-    mask: NDArray[np.float32]
-
-
 def number_of(node: Mapping[str, Any], node_id: int) -> int:
     """Return the device's number: as configured, or 31 bits of the node's id."""
     found = node.get("client", node.get("partition-id", node_id & 0x7FFFFFFF))
@@ -68,8 +58,8 @@ def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) 
     return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
 
 
-def log_of(settings: DeviceSettings, path: Path) -> Logged:
-    """Read a log that an application wrote; of more than fit, the last actions."""
+def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
+    """Read a log that an application wrote, padded: the parts of a `client.Log`; of more than fit, the last actions."""
     try:
         with np.load(path, allow_pickle=False) as found:
             missing = [name for name in LOGGED if name not in found.files]
@@ -90,7 +80,7 @@ def log_of(settings: DeviceSettings, path: Path) -> Logged:
         )
     room = settings.samples - len(arms)
     mask = np.concatenate([np.ones(len(arms), np.float32), np.zeros(room, np.float32)])
-    return Logged(
+    return (
         _padded(contexts, room), _padded(arms.astype(np.int32), room),
         _padded(rewards.astype(np.float32), room), _padded(probabilities.astype(np.float32), room, 1), mask,
     )  # fmt: skip
