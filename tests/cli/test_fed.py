@@ -20,6 +20,7 @@ from posse.protocols import registry
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
 from posse.results.record import Progress, Record
+from posse.results.words import count
 from tests.cli.conftest import Call, one_line
 from tests.results.example import example_record
 from tests.results.test_report import Page
@@ -200,8 +201,8 @@ def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
     code, out, err = interrupted(process, Path("kept/seed-0.npz"), "--no-save", "--json")
     (record,) = json.loads(out)["records"]
     assert (code, record["status"]) == (INTERRUPTED, "interrupted")
-    rounds = record["summary"]["rounds_done"]
-    assert f"interrupted; kept {rounds} rounds in kept; the same command goes on." in err
+    rounds = count(record["summary"]["rounds_done"], "round")
+    assert f"interrupted; kept {rounds} in kept; the same command goes on." in err
     assert "nothing was saved" not in err
 
 
