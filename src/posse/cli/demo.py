@@ -50,11 +50,8 @@ def _pairs(known: System, keeper: Keeper) -> Iterator[tuple[Record, Record | Non
     """Run the levels and the plain twin of each, saying what is being done."""
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
-    levels = (
-        list(known.demo_levels or [level.name for level in known.levels])
-        if "level" in known.Settings.model_fields
-        else [None]
-    )
+    named = known.demo_levels or [level.name for level in known.levels]
+    levels = list(named) if "level" in known.Settings.model_fields else [None]
     for number, level in enumerate(levels):
         if number and time.monotonic() - started > ENOUGH_SECONDS:
             return

@@ -42,14 +42,12 @@ class SambaSystem(System):
             "controller",
             "controller",
             ("#d97706", "#f5b041"),
-            "a share of the scores (strict), or sealed scores",
+            "a share of each score",
             (0.5, 0.3),
             True,
         ),
-        RoleKind(
-            "comp", "comp", ("#7c3aed", "#b794f6"), "the other share (strict), or masked scores", (0.5, 0.75), True
-        ),
-        RoleKind("dealer", "dealer", ("#64748b", "#a3b0c2"), "randomness for both servers (strict)", (0.62, 0.1), True),
+        RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "the other share of each score", (0.5, 0.75), True),
+        RoleKind("dealer", "dealer", ("#64748b", "#a3b0c2"), "randomness for both servers", (0.62, 0.1), True),
         RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5), True),
     )
     levels = tuple(
