@@ -129,7 +129,7 @@ def _largest(
     first, second = words(seed, TIE, 0, t * passes + turn, 0)
     best = np.int64(-9223372036854775808)
     lowest = -1.0e300
-    chosen = 0
+    chosen, place = 0, -1
     for i in range(keys.shape[0]):
         if explores:
             value = uniform(keys[i], EXPLORE, turn, t, 0)
@@ -143,12 +143,18 @@ def _largest(
         value = bounded(value, bits)
         if kind != CUSTOM and value < lowest:
             continue
-        x = comparable(value, tie_place(first, second, i, bits), bits)
-        xs[i] = x
-        if x > best:
-            best = x
-            chosen = i
+        x = comparable(value, 0, bits)
+        if kind == CUSTOM:
+            xs[i] = x + tie_place(first, second, i, bits)
+        elif x > best:
+            best, chosen, place = x, i, -1
             lowest = value - 2.0**-39  # two units below the best: rounding never hides a winner
+        elif x == best:  # the order of ties is computed where there is one
+            if place < 0:
+                place = tie_place(first, second, chosen, bits)
+            other = tie_place(first, second, i, bits)
+            if other > place:
+                chosen, place = i, other
     if kind != CUSTOM:
         return chosen
     rank(xs, values)
