@@ -15,9 +15,8 @@ from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.party import Party
-from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
 from posse.protocols.mpc_contextual.terms import DEALER, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed, seeded

@@ -34,7 +34,7 @@ class Meter:
         self.streams: set[tuple[bytes, int, int]] = set()
         """Key, counter and bytes of every AES stream that anyone expanded, the dealer included."""
         self._tapes(patch)
-        for module in ("party", "puller", "payee"):
+        for module in ("party", "puller_and_payee"):
             self._inputs(patch, f"{_MPC}.{module}")
         for module in _STREAMS:
             self._streams(patch, module)

@@ -36,9 +36,8 @@ from posse.protocols.mpc_contextual.messages import (
     Seed,
     Want,
 )  # fmt: skip
-from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from tests.leakage.mpc_game import (
     SEED,

@@ -18,9 +18,8 @@ from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, features_of, lay_out
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.party import Party as PartyRole
-from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions, World
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime import local

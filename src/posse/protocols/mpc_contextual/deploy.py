@@ -28,10 +28,9 @@ from posse.protocols.mpc_contextual import messages
 from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated, write_share
 from posse.protocols.mpc_contextual.party import CHECKPOINT, STEP_OVER, Party
-from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import Layout as ModelLayout
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, check_parties, leaks
 from posse.runtime.certificates.names import check_name

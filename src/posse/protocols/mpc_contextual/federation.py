@@ -22,9 +22,8 @@ from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.party import Party
-from posse.protocols.mpc_contextual.payee import Payee
 from posse.protocols.mpc_contextual.program import costs, plan, planned_seconds
-from posse.protocols.mpc_contextual.puller import Puller
+from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, WIDTH_BITS, Terms
 from posse.protocols.mpc_contextual.twin import FixedTwin, coins_of, run_fixed, seeded
