@@ -140,6 +140,16 @@ class Run(ABC):
     def record(self, status: str | None = None) -> Record:
         """Return the record of what has been done so far."""
 
+    def recorded(self, status: str | None, **fields: Any) -> Record:
+        """Make a record of what every system says alike, and of these fields."""
+        of = self.system
+        settings: Any = self.settings  # of the system's own class, with `config` and `problem`
+        return Record(
+            kind=of.name, config=settings.config(), problem=settings.problem(), level=of.level_of(settings),
+            leaks=of.not_protected(settings), status=status or ("finished" if self.done else "running"),
+            seconds=self.seconds, **fields,
+        )  # fmt: skip
+
     # Going back -------------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -15,7 +15,7 @@ from posse.core.random import derive
 from posse.core.roles import Ask, Message, Role
 from posse.policies.purchase.oracle import exact
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.noise import Noise, SeededNoise
+from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
 from posse.problems.markets.market import Market, make_market
 from posse.problems.markets.supply import epoch_at
@@ -63,15 +63,11 @@ def federation(
             name,
             terms,
             Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, coefficient, oracle),
-            _noise(seed, j),
+            None if seed is None else SeededNoise(derive(seed, j)),
             None if plan is None else Ledger(plan, name),
         )
         for j, name in enumerate(market.agents)
     ]
-
-
-def _noise(seed: int | None, agent: int) -> Noise | None:
-    return None if seed is None else SeededNoise(derive(seed, agent))
 
 
 def agents_of(roles: Sequence[Role]) -> list[Agent]:
@@ -310,12 +306,8 @@ def _record(
     """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so no regret."""
     settings = run.settings
     assert isinstance(settings, DpCombinatorial)
-    return Record(
-        kind=run.system.name,
-        config=settings.config(),
-        problem=settings.problem(),
-        level=run.system.level_of(settings),
-        leaks=run.system.not_protected(settings),
+    return run.recorded(
+        status,
         seeds=outcome.seeds,
         steps=outcome.steps[:reached],
         reward=outcome.revenue[:, :reached],
@@ -325,9 +317,7 @@ def _record(
         parties=settings.load().market.agents,
         party_total=outcome.agent_revenue,
         party_regret=outcome.agent_regret if known else None,
-        status=status or ("finished" if run.done else "running"),
         privacy=_privacy(ledgers),
-        seconds=run.seconds,
         summary={
             "steps_done": steps_done,
             **({"missed": int(outcome.missed.sum())} if known else {}),

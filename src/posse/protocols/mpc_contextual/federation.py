@@ -313,20 +313,14 @@ def _record(
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
     reward = np.array([outcome.units[:done].cumsum()[points - 1] for outcome in outcomes]) / REWARD_ONE
-    return Record(
-        kind=run.system.name,
-        config=settings.config(),
-        problem=settings.problem(),
-        level=run.system.level_of(settings),
-        leaks=run.system.not_protected(settings),
+    return run.recorded(
+        status,
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,
         reward=reward.reshape(many, len(points)),
         regret=_regrets(settings, outcomes, points) if known else None,
         total=tuple(float(outcome.units.sum()) / REWARD_ONE for outcome in outcomes),
         pulls=np.array([np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]).reshape(many, -1),
-        status=status or ("finished" if run.done else "running"),
-        seconds=run.seconds,
         summary=summary,
         show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),
         **more,
