@@ -32,6 +32,7 @@ def main() -> None:
     print(f"Python {platform.python_version()} ({build} build), {platform.machine()}; CPU time\n")
     key = generate_key(2048)
     samba.costs(key)
+    samba.levels(key)
     samba.simulator()
     samba.scaling(key)
     samba.memory(key)

@@ -25,7 +25,7 @@ from posse.protocols.samba.federation import warm_up
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party, open_place
 
-TARGETS = {10: 500, 100: 60}
+TARGETS = {("standard", 10): 500, ("standard", 100): 60, ("strict", 10): 250, ("strict", 100): 30}
 
 
 def free_port() -> int:
@@ -78,12 +78,12 @@ def party(path: Path, notes: Path) -> None:
     asyncio.run(go())
 
 
-def federation(owners: int, sync: bool, seconds: float, folder: Path) -> None:
+def federation(owners: int, sync: bool, seconds: float, folder: Path, level: str = "standard") -> None:
     """Run a federation for a while and print what it did."""
     values = {
-        "run": f"bench-{owners}", "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000, "policy": "ucb",
-        "paillier_bits": 2048, "sync": sync, "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)],
-        "world": {"seed": 7, "owners": owners},
+        "run": f"bench-{owners}", "level": level, "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000,
+        "policy": "ucb", "paillier_bits": 2048, "sync": sync, "world": {"seed": 7, "owners": owners},
+        "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)],
     }  # fmt: skip
     paths, notes = lay_out(FederationFile.make(values), folder), folder / "notes.json"
     children = {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
@@ -103,11 +103,12 @@ def federation(owners: int, sync: bool, seconds: float, folder: Path) -> None:
     gaps = sorted(b - a for a, b in zip(told["times"], told["times"][1:], strict=False))
     sent = told["counts"].get("bytes out", 0) / told["steps"]
     owner = statistics.mean(spent[f"owner-{i + 1}"] for i in range(owners))
-    share = " ".join(f"{name} {spent[name] / steps * 1e6:.0f}" for name in ("controller", "comp"))
+    servers = [name for name in ("controller", "comp", "dealer") if name in spent]
+    share = " ".join(f"{name} {spent[name] / steps * 1e6:.0f}" for name in servers)
     rate = steps / wall
     how = "disk waited for" if sync else "disk beside"
     print(
-        f"  K={owners:<4} {how:16}{rate:>7.0f} steps/s ({rate / TARGETS[owners]:.2f} of the target)   "
+        f"  {level:<8} K={owners:<4} {how:16}{rate:>7.0f} steps/s ({rate / TARGETS[level, owners]:.2f} of target)   "
         f"p50 {gaps[len(gaps) // 2] * 1e3:.2f} ms  p99 {gaps[int(len(gaps) * 0.99)] * 1e3:.2f} ms   "
         f"CPU us a step: {share} owner {owner / steps * 1e6:.0f}   controller sends {sent:.0f} B a step"
     )
@@ -190,7 +191,8 @@ def disk() -> float:
 
 
 def main() -> None:
-    warm_up(UCB(), "standard")
+    for level in ("standard", "strict"):
+        warm_up(UCB(), level)
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15.0
     print(
         f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes {disk():.2f} ms to sync"
@@ -199,8 +201,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             federation(owners, False, seconds, Path(folder))
             print(f"  K={owners:<4} {'bare echo':16}{echo(owners, min(seconds, 5), Path(folder)):>7.0f} rounds/s")
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        federation(10, True, seconds, Path(folder))
+    for level in ("standard", "strict"):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            federation(10, True, seconds, Path(folder), level)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 import tracemalloc
 
+import numpy as np
+
 from benchmarks.measure import cpu, line, seal_floor
 from benchmarks.plain_loop import LOOPS, run
 from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
+from posse.problems import BernoulliArms
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
 from posse.protocols.samba.twin import simulate
@@ -59,6 +62,62 @@ def costs(key: PrivateKey) -> None:
                 f"{name:<18} {owners:>3} {plain * 1e9:>10.1f} {secure * 1e6:>11.2f} {secure / plain:>14.0f} "
                 f"{floor * 1e6:>10.3f} {seals:>21.2f}   {within}"
             )
+
+
+def levels(key: PrivateKey) -> None:
+    """CPU per (step, owner) of level `strict` beside `standard` and plain, and its set-up time and memory in K."""
+    policy = POLICIES["ucb"]()
+    warm_up(policy, "strict")
+    print("\nlevels (ucb), us a step and owner: plain  standard  strict  strict/standard  owners, servers, dealer")
+    for owners, steps in ((10, 2000), (100, 400), (1000, 60)):
+        arms, budget = BernoulliArms(np.linspace(0.1, 0.9, owners)), owners + steps + 1
+        each: dict[str, tuple[float, dict[str, float]]] = {}
+        for level in ("standard", "strict"):
+            found = [stepped(arms, policy, budget, level, key) for _ in range(3)]
+            each[level] = min(((t / steps / owners * 1e6, kinds) for t, kinds, *_ in found), key=lambda one: one[0])
+        started = time.process_time()
+        simulate(arms, policy, owners + 2000, range(4))
+        plain = (time.process_time() - started) / 4 / (owners + 2000) / owners * 1e6
+        (standard, theirs), (strict, mine) = each["standard"], each["strict"]
+        parts = [mine[kind] / steps / owners * 1e6 for kind in ("owner", "controller", "comp", "dealer")]
+        met = {100: 6, 1000: 3}.get(owners)
+        print(
+            f"  K = {owners:<5}                        {plain:>9.3f} {standard:>10.2f} {strict:>8.2f} "
+            f"{strict / standard:>12.2f}{'' if met is None else f' (<= {met})'}   {parts[0]:.2f} (standard "
+            f"{theirs['owner'] / steps / owners * 1e6:.2f}), {parts[1] + parts[2]:.2f}, {parts[3]:.2f}"
+        )
+    sizes, seconds, memories = [100.0, 1000.0, 3000.0], [], []
+    for size in sizes:
+        arms = BernoulliArms(np.linspace(0.1, 0.9, int(size)))
+        tracemalloc.start()
+        *_, memory = stepped(arms, policy, int(size) + 2, "strict", key)
+        tracemalloc.stop()
+        seconds.append(stepped(arms, policy, int(size) + 2, "strict", key)[2])
+        memories.append(memory / 1e6)
+    print(f"  set-up at K = 100, 1,000, 3,000: {', '.join(f'{s:.2f} s' for s in seconds)}; "
+          f"{', '.join(f'{m:.0f} MB' for m in memories)}")  # fmt: skip
+    for what, values in (("ms an owner", [1e3 * s for s in seconds]), ("kB an owner", [1e3 * m for m in memories])):
+        slope, intercept, fit = line(sizes, values)
+        print(f"    linear: {slope:.2f} {what} + {intercept:.1f}, R^2 = {fit:.5f}")
+
+
+def stepped(
+    arms: BernoulliArms, policy: Policy, budget: int, level: str, key: PrivateKey
+) -> tuple[float, dict[str, float], float, int]:
+    """Run a level: CPU seconds of the steps after the first, by kind of role, of the set-up, and the peak memory."""
+    started = time.process_time()
+    run = MemoryRun(federation(arms, policy, budget, seed=1, level=level, key=key), SimulatedWorld(arms, 1, budget))
+    notes = iter(run)
+    for note in notes:
+        if note.step == len(arms) + 1:
+            break
+    before, middle = dict(run.seconds), time.process_time()
+    for note in notes:
+        if note.step == budget:
+            break
+    peak = tracemalloc.get_traced_memory()[1] if tracemalloc.is_tracing() else 0
+    spent = {kind: seconds - before[kind] for kind, seconds in run.seconds.items()}
+    return time.process_time() - middle, spent, middle - started, peak
 
 
 def simulator() -> None:
