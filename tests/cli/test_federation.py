@@ -117,7 +117,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         assert "'clinic-2' was killed" in err
         assert re.search(r"stopped at pull [\d,]+ of 2,000; go on with: posse up \S*fed.toml$", err.strip())
     assert "No such process" not in err
-    assert [row.status for row in Store().list()] == ["interrupted"] * 6
+    assert [row.status for row in Store().list()] == ["interrupted"] * 7
     with stopped(process("up", str(file), "--json")) as running:
         out, _ = running.communicate(timeout=SECONDS)
         assert running.returncode == 0
@@ -136,7 +136,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
 def records_fit(posse: Call, told: dict[str, Any]) -> None:
     """Every party has one record, of what it may know, and all belong to one run."""
     records = {row.party: Store().get(row.id) for row in Store().list()}
-    assert len(Store()) == len(records) == 6
+    assert len(Store()) == len(records) == 7
     assert len({record.run_id for record in records.values()}) == 1
     assert {record.status for record in records.values()} == {"finished"}
     customer, controller = records["customer"], records["controller"]
