@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-devices reproduce reproduce-devices clean
+.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-range bench-devices reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench-network: $(READY)  ## steps a second over loopback mutual TLS
 
 bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and memory as processes
 	@$(BIN)/python -m benchmarks.mpc
+
+bench-range: $(READY)  ## how far the contextual bandit's model is from breaking at the most steps allowed
+	@$(BIN)/python -m benchmarks.mpc_range
 
 bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
 	@$(BIN)/python -m benchmarks.devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,18 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.protocols.fed_contextual.flower import fleet, server_app
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, DeviceSettings
+from posse.protocols.fed_contextual.flower import fleet, server_app, trial
+from posse.protocols.fed_contextual.flower.settings import (
+    BEGUN,
+    PROGRESS,
+    RESULT,
+    STATE,
+    DeviceSettings,
+    TrialSettings,
+    check_begun,
+    note_begun,
+)
+from posse.results.sections import Section
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated
@@ -199,8 +210,72 @@ def test_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for one, other in zip(leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True):
         np.testing.assert_array_equal(one, other)
     assert [line["round"] for line in rounds_told(tmp_path / "parts")] == [1, 2, 3, 4]
-    with pytest.raises(ProtocolError, match="another model or optimiser"):
-        play(settings(tmp_path / "parts", rounds=5, optimiser="sgd"), tmp_path / "parts")
+    with pytest.raises(ConfigError, match=r'began with optimiser = "adam" \(now "sgd"\)'):
+        play(settings(tmp_path / "parts", rounds=5, deploy_every=2, optimiser="sgd"), tmp_path / "parts")
+
+
+OTHER = {
+    "model": "cnn", "policy": "falcon", "explore": 0.2, "rounds": 1, "cohort": 2, "least": 2, "deploy_every": 2,
+    "keep_log": True, "samples": 32, "client_rate": 0.1, "server_rate": 0.1, "quantile": 0.5, "data": "nowhere.npz",
+    "secure": True, "levels": 9, "corrupt": 0.2, "dropout": 0.2, "loss": "importance", "optimiser": "sgd",
+    "clip": 0.5, "batch": 8, "seed": 6,
+}  # fmt: skip
+APART = {
+    "features": {"features": 81}, "arms": {"arms": 9}, "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},
+    "devices": {"noise": 1.0, "devices": 3, "delta": 1e-3}, "delta": {"noise": 1.0, "devices": 3, "delta": 1e-3},
+    "start": {"start": "model.npz"},
+}  # fmt: skip
+
+
+def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
+    """Every setting but places, patience and how much may be spent; what differs is named."""
+    play(settings(tmp_path, rounds=2), tmp_path)
+    result = (tmp_path / "out" / RESULT).read_bytes()
+    changes = {**{name: {name: value} for name, value in OTHER.items()}, **APART}
+    assert set(changes) == set(DeviceSettings.model_fields) - {"out", "timeout", "start_with", "limit"}
+    for name, values in changes.items():
+        made = settings(tmp_path, **{"rounds": 2, **values})
+        with pytest.raises(ConfigError, match=rf"began with .*\b{name} = .* \(now .*another folder"):
+            server_app.run(FakeGrid(made, 3, tmp_path), made, "1")
+    assert (tmp_path / "out" / RESULT).read_bytes() == result
+    play(settings(tmp_path, rounds=2, timeout=0.3, start_with=2), tmp_path)
+
+
+def test_up_again_in_one_folder_says_what_was_and_refuses_what_was_not(tmp_path: Path) -> None:
+    """No fleet is started: the run is over, and other flags are refused before."""
+    flags: dict[str, Any] = {"folder": tmp_path, "nodes": 3, "rounds": 2, "samples": 64}
+    made = trial.Trial(tmp_path, TrialSettings(**flags).of_the_fleet(), 3)
+    server_app.run(FakeGrid(made.settings, 3, tmp_path), made.settings, "1")
+    over, section = trial.up(TrialSettings(**flags))
+    assert "this run is over and nothing is trained" in str(over)
+    assert isinstance(section, Section)
+    assert "the server saw every device's update; --secure hides them in sums" in section.notes
+    assert section.data["secure"] is False
+    for other, name in (
+        ({"secure": True}, "secure = false"), ({"policy": "falcon"}, 'policy = "softmax"'),
+        ({"rounds": 3}, "rounds = 2"), ({"nodes": 4}, "nodes = 3"), ({"seed": 2}, "seed = 1"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=re.escape(f"{name} (now ")):
+            next(trial.up(TrialSettings(**{**flags, **other})))
+
+
+def test_samples_that_changed_in_their_file_are_another_data_set(tmp_path: Path) -> None:
+    made = settings(tmp_path, data=str(tmp_path / "samples.npz"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / STATE).write_bytes(b"")
+    (tmp_path / "samples.npz").write_bytes(b"one")
+    note_begun(made, tmp_path / "out")
+    check_begun(made, tmp_path / "out")
+    (tmp_path / "samples.npz").write_bytes(b"two")
+    with pytest.raises(ConfigError, match="other samples in the file of data"):
+        check_begun(made, tmp_path / "out")
+
+
+def test_a_folder_that_does_not_say_what_it_began_with_is_refused(tmp_path: Path) -> None:
+    play(settings(tmp_path, rounds=1), tmp_path)
+    (tmp_path / "out" / BEGUN).unlink()
+    with pytest.raises(ConfigError, match="does not say what its run began with"):
+        play(settings(tmp_path, rounds=1), tmp_path)
 
 
 def test_log_stays_in_the_devices_state(tmp_path: Path) -> None:

@@ -60,12 +60,17 @@ def test_masks_and_noise_are_levels_because_they_were_there(tmp_path: Path) -> N
 
 
 def test_rounds_that_were_not_under_masks_are_not_called_secure(tmp_path: Path) -> None:
-    plain = play(settings(tmp_path, rounds=1, levels=1 << 16), tmp_path)
+    """Whatever the settings say: what was protected is read from the rounds themselves."""
+    made = settings(tmp_path, rounds=1, secure=True)
+    first = play(made, tmp_path)
+    progress = tmp_path / "out" / PROGRESS
+    progress.write_text(progress.read_text().replace('"masked": true', '"masked": false'))
     mixed = play(settings(tmp_path, rounds=3, secure=True), tmp_path)
-    assert (plain.id, plain.level) == (mixed.id, "plain")  # one record a run, which goes on
+    assert (first.id, first.level) == (mixed.id, "secure-sums")  # one record a run, which goes on
     assert (mixed.level, mixed.summary["rounds_done"]) == ("plain", 3)
     assert any("1 of 3 rounds were not under masks" in one for one in mixed.leaks)
     assert [row.id for row in Store().list()] == [mixed.id]
+    assert json.loads((tmp_path / "out" / RESULT).read_text())["secure"] is False
 
 
 def test_nodes_without_keys_are_said_to_protect_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def replay(setup: Setup, twin: FixedRun, seed: int = SEED) -> floats.Run:
     terms = setup.terms
     return floats.replay(
         setup.features(setup.order(seed)), twin.arms, twin.rewards / REWARD_ONE, coins_of(terms, seed).ties,
-        batch=terms.batch, exploration="greedy", width=terms.width / 2**WIDTH_BITS,
+        batch=terms.batch, exploration="greedy", width=terms.width / 2**WIDTH_BITS, lift=terms.lift,
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def test_features_stay_as_they_were_when_the_run_began(tmp_path):
     own.write_text("\n".join([lines[0], *(f"{line.split(',')[0]},0.1,0.2" for line in lines[1:]), ""]))
     run(paths)
     own.write_text(text)
-    with pytest.raises(JournalError, match="is not what it began with"):
+    with pytest.raises(JournalError, match="features, world changed"):
         opened(paths[0])
 
 

@@ -37,7 +37,7 @@ FRAMED = 70
 
 ORDER = (
     "demo", "run", "simulate", "compare", "sweep", "runs", "policies", "problems", "reproduce", "ca", "enrol",
-    "up", "party", "status", "pause", "resume", "stop", "end", "doctor",
+    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor",
 )  # fmt: skip
 
 CLOSED = 141
@@ -181,7 +181,7 @@ app.command("problems")(catalogue.problems)
 app.command("reproduce")(catalogue.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
-for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "doctor"):
+for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor"):
     app.command(operation)(getattr(federation, operation))
 
 

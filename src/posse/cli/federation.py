@@ -270,6 +270,19 @@ def end(file: File, without: Without = "") -> None:
     say("the run ends; the total is over those that are left, and is labelled so")
 
 
+def change(file: File) -> None:
+    """Take what a party may change in a run, such as its price list, as its files have it now."""
+    from posse.protocols.parties import change_stopped
+
+    try:
+        _command(file, "change")
+    except LinkError:
+        if asyncio.run(status_of(file)):
+            raise
+        change_stopped(file)
+    say("taken: it holds from the next decision on")
+
+
 def stop(file: File) -> None:
     """Stop a running party; started again, it goes on where it was."""
     _command(file, "stop")

@@ -119,6 +119,9 @@ class Role(Protocol):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; raise `ProtocolError`, with the state as it was, if the protocol does not allow it."""
 
+    # A role may also have `brings` (a message): what may change while the run goes on, such as a price list. The
+    # operator's new one comes by `receive`, also before the start.
+
     # A class of roles may also have `receive_all(roles, sends, asked)`: take these messages one after the other, as
     # `receive` of each would, and append what they ask for. Runtimes that hold many roles in one process use it.
 

@@ -26,7 +26,7 @@ from posse.protocols.registry import names, system, systems
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
-from posse.runtime.network.deployment import Deployment, Known, Place, run_party
+from posse.runtime.network.deployment import Deployment, Known, Place, make_party, open_place, run_party
 from posse.runtime.network.party import Party
 
 if TYPE_CHECKING:
@@ -82,6 +82,18 @@ async def run_and_record(
 
     made = await run_party(place, lambda here: accept(here, parties.build(here)), beside)
     return kept[0].result() if made.role.finished else {}
+
+
+def change_stopped(file: Path) -> None:
+    """Let a party that does not run take what it may change in a run as its files have it now."""
+    place = open_place(file)
+    if not place.begun:
+        raise ConfigError(f"'{place.identity.name}' has not begun: it takes its files as they are when it starts.")
+    party, made = make_party(place, parties_of(place.file.protocol).build, change=True)
+    party.engine.sync()
+    party.engine.close()
+    if not hasattr(made.role, "brings"):
+        raise ConfigError(f"nothing that {place.file.protocol} has may change for a {made.role.kind} in a run.")
 
 
 def run_id(place: Place) -> str:

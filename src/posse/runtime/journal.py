@@ -90,6 +90,11 @@ class Journal:
         self.size = sum(len(record) + _HEAD.size for record in self._held)
         """Bytes of records since the snapshot."""
 
+    @property
+    def first(self) -> bytes | None:
+        """The snapshot, or the first record, of a journal that was just opened; None of an empty one."""
+        return self._held[0] if self.snapshot is None and self._held else self.snapshot
+
     def records(self) -> Iterator[bytes]:
         """Return the records since the snapshot that were there when the journal was opened, once."""
         held, self._held = self._held, []

@@ -175,10 +175,10 @@ def check(settings: MpcContextual, what: str, steps: int, seed: int = 1) -> Chec
     keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
     fixed = run_fixed(terms, plan(terms), encoded, units, coins, keys)
     features = setup.features(rows)[:steps]
-    along = floats.replay(features, arms, rewards, coins.ties[:steps])
+    along = floats.replay(features, arms, rewards, coins.ties[:steps], lift=terms.lift)
     other = (along.greedy != arms) & ~coins.explore[:steps]
     first = Coins(coins.explore[:steps], coins.arms[:steps], coins.ties[:steps])
-    alone = floats.run(features, units[:steps] / REWARD_ONE, first)
+    alone = floats.run(features, units[:steps] / REWARD_ONE, first, lift=terms.lift)
     return Check(
         what, steps, int((fixed.arms[:steps] == arms).sum()), int(other.sum()),
         float(along.gaps[other].max(initial=0.0)), float(rewards.mean()), float(alone.rewards.mean()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from posse.core.agreement import check_digest
 from posse.core.errors import ConfigError, PosseError, ProtocolError
-from posse.core.roles import WORLD, Action, Many, Message, Note, Send
+from posse.core.roles import OPERATOR, WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
 from posse.policies.purchase.oracle import rate
@@ -27,7 +27,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan
 from posse.protocols.dp_combinatorial.learning import choose, learn, nothing_known, release, remember
-from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
+from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms, check_plan
 
 Floats = NDArray[np.float64]
@@ -59,6 +59,11 @@ class AgentSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     knowledge: list[bytes]
     purchase: bytes
+    offers: list[bytes]
+    """Cost and capacity now, the largest capacity since the last report, and the units bought at earlier costs."""
+    spent: float
+    """What the units at earlier costs have cost."""
+    next: Offers | None
     round: int
     greeted: list[str]
     sent: int
@@ -75,6 +80,9 @@ class Agent:
     Where no noise is given it comes from the agent's secrets, so that a report made again after a crash is the same
     report; `run` names the run, and no two runs with the same secrets may have one name. The ledger is part of what is
     saved: a restored agent is given a new one, and finds in it what was paid for up to the snapshot.
+
+    Its operator may give it other costs and capacities (`Offers`), which hold from the next purchase on. A report pays
+    for the largest capacity since the one before, and other offers draw from another stream of noise.
     """
 
     kind = "agent"
@@ -89,13 +97,17 @@ class Agent:
             raise ConfigError(f"{name} reports with noise and has no ledger to pay for it. Give it one.")
         self.name = name
         self.ledger = ledger
-        context, mark = msgspec.msgpack.encode((name, run, terms.digest)), b""
-        if noise is None:
-            secrets = secrets or Secrets.fresh()
-            noise = SecretNoise(secrets.key(b"dp-combinatorial noise", context=context))
-            mark = secrets.key(b"dp-combinatorial mark", context=context)
-        self._terms, self._buyer, self._noise = terms, buyer, noise
-        self._run = hashlib.sha256(context + mark).digest()
+        self._context, mark = msgspec.msgpack.encode((name, run, terms.digest)), b""
+        self._secrets = None if noise is not None else secrets or Secrets.fresh()
+        if self._secrets is not None:
+            mark = self._secrets.key(b"dp-combinatorial mark", context=self._context)
+        self._terms, self._buyer = terms, buyer
+        self._noise: Noise = self._secret_noise() if noise is None else noise
+        self._most, self._units_before, self._spent = buyer.capacity.copy(), np.zeros(len(terms.producers)), 0.0
+        """Largest capacity since the last report; units bought at earlier costs, and what they cost."""
+        self._next: Offers | None = None
+        """Offers from the next purchase on."""
+        self._run = hashlib.sha256(self._context + mark).digest()
         self._others = tuple(other for other in terms.agents if other != name)
         self.knowledge = nothing_known(len(terms.producers))
         """What it knows of each producer: its own units, and what it learnt from reports."""
@@ -122,6 +134,8 @@ class Agent:
         """Take one message; what the protocol does not allow is refused with the state as it was."""
         if sender == WORLD and isinstance(message, Delivered):
             return self._delivered(message)
+        if sender == OPERATOR and isinstance(message, Offers):
+            return self._change(message)
         if sender not in self._others or self._terms.method == "alone":
             raise ProtocolError(f"{self.name} does not know '{sender}'. Known: {', '.join(self._others)}.")
         if isinstance(message, Hello):
@@ -129,6 +143,11 @@ class Agent:
         if isinstance(message, Report):
             return self._report(sender, message)
         raise ProtocolError(f"{self.name} got a {type(message).__name__} from {sender}, which is nothing agents send.")
+
+    @property
+    def brings(self) -> Offers:
+        """Its own costs and capacities, which may change while the run goes on."""
+        return self._next or Offers(tuple(self._buyer.cost.tolist()), tuple(self._buyer.capacity.tolist()))
 
     @property
     def finished(self) -> bool:
@@ -159,6 +178,7 @@ class Agent:
             AgentSaved(
                 version=SNAPSHOT_VERSION, kind=self.kind, name=self.name, run=self._run,
                 knowledge=[_bytes(array) for array in self.knowledge], purchase=_bytes(self._purchase),
+                offers=[_bytes(array) for array in self._offers], spent=self._spent, next=self._next,
                 round=self._round, greeted=sorted(self._greeted), sent=self._sent, learnt=self._learnt,
                 taken=self.taken, inbox=inbox, ledger=None if self.ledger is None else self.ledger.state(),
                 done=self._done,
@@ -168,8 +188,9 @@ class Agent:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned; what it had paid for is not paid for again."""
         read = unpack(saved, AgentSaved, kind=self.kind, name=self.name, run=self._run)
-        arrays = [*self.knowledge, self._purchase]
-        kept = [*read.knowledge, read.purchase]
+        self._buyer = replace(self._buyer, cost=self._buyer.cost.copy(), capacity=self._buyer.capacity.copy())
+        arrays = [*self.knowledge, self._purchase, *self._offers]
+        kept = [*read.knowledge, read.purchase, *read.offers]
         if len(kept) != len(arrays) or any(len(data) != array.nbytes for data, array in zip(kept, arrays, strict=True)):
             raise damaged(self.kind, self.name, "its arrays have another size.")
         if not 0 <= read.learnt <= read.sent <= read.round <= self._terms.rounds or read.sent > read.learnt + 1:
@@ -182,7 +203,9 @@ class Agent:
         for data, array in zip(kept, arrays, strict=True):
             array[:] = np.frombuffer(data, "<f8")
         self._round, self._sent, self._learnt, self.taken = read.round, read.sent, read.learnt, read.taken
-        self._done = read.done
+        self._done, self._spent, self._next = read.done, read.spent, read.next
+        if self._secrets is not None:
+            self._noise = self._secret_noise()
         self._greeted, self._inbox = set(read.greeted), {}
         try:
             for sender, report in read.inbox:
@@ -197,7 +220,39 @@ class Agent:
     def revenue(self) -> float:
         """What it has earned: rho for every good unit, less what all units cost it."""
         known, buyer = self.knowledge, self._buyer
-        return float(buyer.rho * known.good.sum() - (buyer.cost * known.units).sum())
+        spent = (buyer.cost * (known.units - self._units_before)).sum() + self._spent
+        return float(buyer.rho * known.good.sum() - spent)
+
+    @property
+    def _offers(self) -> list[Floats]:
+        return [self._buyer.cost, self._buyer.capacity, self._most, self._units_before]
+
+    def _secret_noise(self) -> SecretNoise:
+        """Noise of these offers in this run: no other offers have it."""
+        assert self._secrets is not None
+        offers = hashlib.sha256(self._buyer.cost.tobytes() + self._buyer.capacity.tobytes()).digest()
+        return SecretNoise(self._secrets.key(b"dp-combinatorial noise", context=self._context + offers))
+
+    def _change(self, offers: Offers) -> Sequence[Action]:
+        """Take other costs and capacities, for the next purchase; refused with everything as it was."""
+        numbers = [np.array(each, np.float64) for each in (offers.cost, offers.capacity)]
+        if any(each.shape != self._most.shape or not (each >= 0).all() for each in numbers):
+            raise ProtocolError(f"offers must have {len(self._most)} costs and capacities from 0 on. Correct the list.")
+        if self.ledger is not None:
+            check_plan(self.ledger.mechanism, self._terms, np.maximum(self._most, numbers[1]))
+        self._next = offers
+        return ()
+
+    def _renew(self, offers: Offers) -> None:
+        """Go over to the next offers: what was bought so far keeps its cost, the next report pays for both."""
+        units, buyer = self.knowledge.units, self._buyer
+        cost, capacity = np.array(offers.cost, np.float64), np.array(offers.capacity, np.float64)
+        self._spent += float((buyer.cost * (units - self._units_before)).sum())
+        self._units_before[:] = units
+        self._most = np.maximum(self._most, capacity) if self._round else capacity.copy()
+        self._buyer, self._next = replace(buyer, cost=cost, capacity=capacity), None
+        if self._secrets is not None:
+            self._noise = self._secret_noise()
 
     @property
     def _ready(self) -> bool:
@@ -220,6 +275,8 @@ class Agent:
         if self._round == self._terms.rounds:
             self._done = True
             return (Note(self.name, "done", self._round, self.taken),)
+        if self._next is not None:
+            self._renew(self._next)
         known, buyer = self.knowledge, self._buyer
         self._round += 1
         choose(
@@ -256,14 +313,15 @@ class Agent:
 
     def _make_report(self, number: int) -> Report:
         """Draw noise, and make the one report that goes to everyone."""
-        known, capacity = self.knowledge, self._buyer.capacity
-        sigma = self._terms.multiplier(number) * capacity
+        known = self.knowledge
+        sigma = self._terms.multiplier(number) * self._most
         noise = np.array([self._noise.pair(number, i, float(s)) for i, s in enumerate(sigma)]).T
         if self._terms.method == "placebo":
             known.sent_units[:], known.sent_good[:] = known.units, known.good
         out = np.zeros((2, len(sigma)))
         release(known.units, known.good, known.sent_units, known.sent_good, noise, sigma, out)
         self._sent += 1
+        self._most[:] = self._buyer.capacity
         said = tuple(sigma.tolist()) if self._terms.rule == "fuse" else ()
         return Report(number, tuple(out[0].tolist()), tuple(out[1].tolist()), said)
 

@@ -7,6 +7,7 @@ agent's own file. In a federation file of one machine, each agent listens and ca
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import read_document
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
-from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Report
+from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial, Setup
 from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
@@ -36,7 +37,7 @@ from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import load_function
 
-VOCABULARY = Vocabulary((Hello, Report, Delivered), (Buy,))
+VOCABULARY = Vocabulary((Hello, Report, Delivered, Offers), (Buy,))
 
 
 class AgentOptions(DpCombinatorial):
@@ -101,14 +102,25 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     buyer = Buyer(cost, capacity, options.alpha + options.margin, options.rho, options.coefficient)
     ledger = None if plan is None or options.policy == "placebo" else Ledger(plan, name)
     agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.identity.run)
-    return _deployed(agent, options, terms, place.identity.run, _source(place, options))
+    made = _deployed(agent, options, terms, place.identity.run, _source(place, options))
+
+    def change(_: str) -> Message:
+        assert options.own is not None
+        cost, capacity = _read_own(place.folder / options.own, options.suppliers)
+        return Offers(tuple(cost.tolist()), tuple(capacity.tolist()))
+
+    return replace(made, commands={"change": change})
 
 
 def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source) -> Deployment:
     others = {other: "agent" for other in terms.agents if other != agent.name}
     planned = {name: getattr(terms, name) for name in ("agents", "producers", "reports", "multipliers")}
     agreed = {**_used(options), **planned, "seed": options.seed if options.own is None else None}
-    return Deployment(agent, VOCABULARY, others, source, agreed, known=lambda: _known(agent, options, terms, run))
+    # Its own offers are journalled by themselves: they may change (`Agent.brings`).
+    inputs = options.model_dump(exclude_defaults=True, exclude={"own"})
+    return Deployment(
+        agent, VOCABULARY, others, source, agreed, inputs, known=lambda: _known(agent, options, terms, run)
+    )
 
 
 def _used(options: AgentOptions) -> dict[str, Any]:

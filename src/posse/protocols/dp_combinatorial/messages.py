@@ -37,3 +37,10 @@ class Delivered(Message, frozen=True, array_like=True, tag=True, gc=False):
 
     round: int
     good: tuple[float, ...]
+
+
+class Offers(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """An agent's own costs and capacities, one number a producer: from its operator, and for nobody else."""
+
+    cost: tuple[float, ...]
+    capacity: tuple[float, ...]

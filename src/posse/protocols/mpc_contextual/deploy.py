@@ -78,8 +78,11 @@ def build(place: Place) -> Deployment:
     role, source = _role(place, options, terms, planned)
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     peers = {each: part for each, part in everyone.items() if each != name}
+    inputs = options.model_dump(exclude_defaults=True, exclude={"features"})
+    if isinstance(role, Party):
+        inputs["features"] = role.inputs_digest
     return Deployment(
-        role, VOCABULARY, peers, source, _agreed(options, terms), watch=partial(_note, place, terms, role),
+        role, VOCABULARY, peers, source, _agreed(options, terms), inputs, watch=partial(_note, place, terms, role),
         needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
         known=lambda: _known(role, options, terms),
     )  # fmt: skip

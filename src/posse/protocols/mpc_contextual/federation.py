@@ -21,6 +21,7 @@ from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.outside import Model
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.program import costs, plan, planned_seconds
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
@@ -133,6 +134,10 @@ class ContextualRun(RolesRun):
         puller, payee = self.memory.roles[PULLER], self.memory.roles[PAYEE]
         assert isinstance(puller, Puller)
         assert isinstance(payee, Payee)
+        parties = [role for role in self.memory.roles.values() if isinstance(role, Party)]
+        if all(party.finished for party in parties):
+            model: Words = np.sum([party.model for party in parties], axis=0, dtype=np.uint64)
+            Model(self._setup.terms, payee.step, model).check()
         return Outcome(self.seeds[len(self.memories) - 1], puller.arms[: payee.step], payee.rewards)
 
     def _reply(self, ask: Ask, reward: Any) -> Message:
@@ -238,7 +243,7 @@ class TwinRun(Run):
             return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, keys)
         return FloatTwin(
             setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
-            width=terms.width / 2**WIDTH_BITS, normals=coins.normals,
+            width=terms.width / 2**WIDTH_BITS, normals=coins.normals, lift=terms.lift,
         )  # fmt: skip
 
     @property

@@ -3,7 +3,9 @@
 Arm a keeps P_a = (I + X_a^T X_a)^-1 and w_a = P_a X_a^T r_a. Its score of a context x is s_a = w_a.x; a reward r after
 pulling it gives, with k = P_a x and q = x.k,
 
-    P_a -= k k^T / (1 + q),    w_a += (r - s_a) k / (1 + q).
+    P_a -= k k^T / (1 + q) - lift I,    w_a += (r - s_a) k / (1 + q).
+
+The lift is 0 by default; as a twin of a run in fixed point it has that of the run (`Terms.lift`).
 
 Coins are given, so that a private run and its twin see the same ones. About .4 microseconds a step at 10 arms and 20
 features; the lock of the interpreter is not held, so that threads run several seeds at once.
@@ -52,6 +54,8 @@ class Rule(NamedTuple):
     width: float
     normals: Floats
     """(steps, arms) for `thompson`, or nothing."""
+    lift: float
+    """What every pull adds to the diagonal of P."""
 
 
 class Run(NamedTuple):
@@ -124,7 +128,7 @@ def _scores(weights: Floats, inverses: Floats, x: Floats, rule: Rule, t: int, k:
 
 
 @loops
-def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats) -> None:
+def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats, lift: float) -> None:
     """Add one row to an arm's least squares: 6 D^2 operations; `k` is room to work in."""
     share = 1.0 / (1.0 + _direction(inverse, x, k))
     error = (reward - _score(weights, x)) * share
@@ -132,6 +136,7 @@ def learn(weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats)
         weights[i] += error * k[i]
         for j in range(x.shape[0]):
             inverse[i, j] -= k[i] * k[j] * share  # (k_i k_j) first: the same number at (j, i)
+        inverse[i, i] += lift
 
 
 @loops
@@ -171,7 +176,7 @@ def _simulate(
             run.gaps[t] = scores[best] - scores[arm]
         for t in range(start, end):
             arm = run.arms[t]
-            learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k)
+            learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k, rule.lift)
     if last == steps:
         for left in range(point, points.shape[0]):
             _copy(run.weights, run.kept[left])
@@ -191,6 +196,7 @@ class FloatTwin:
         self, features: Floats, rewards: Floats, coins: Coins, *, batch: int = 1, exploration: str = "greedy",
         width: float = 1.0, normals: Floats | None = None, checkpoints: Sequence[int] = (),
         followed: Wholes | None = None,
+        lift: float = 0.0,
     ) -> None:  # fmt: skip
         """Take (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
 
@@ -203,7 +209,7 @@ class FloatTwin:
         points = np.sort(np.asarray(checkpoints, np.int64))
         if points.size and not 0 <= points[0] <= points[-1] <= steps:
             raise ConfigError(f"checkpoints must be in [0, {steps}], got {points[0]} to {points[-1]}.")
-        rule = _rule(exploration, width, normals, steps, arms)
+        rule = _rule(exploration, width, normals, steps, arms)._replace(lift=lift)
         self.time, self._steps, self._batch = 0, steps, batch
         self._fixed = (plain(features), plain(rewards), tidy(coins), FREE if followed is None else followed, rule)
         self._points = points
@@ -240,11 +246,11 @@ def _rule(exploration: str, width: float, normals: Floats | None, steps: int, ar
     check.at_least(0, width=width)
     kind = EXPLORATIONS.index(exploration)
     if kind != THOMPSON:
-        return Rule(kind, width, np.empty((0, 0)))
+        return Rule(kind, width, np.empty((0, 0)), 0.0)
     if normals is None:
         raise ConfigError(f"thompson needs normals of shape ({steps}, {arms}), one a step and arm, got none.")
     _shape((steps, arms), normals=normals)
-    return Rule(kind, width, plain(normals))
+    return Rule(kind, width, plain(normals), 0.0)
 
 
 def plain(numbers: ArrayLike) -> Floats:

@@ -31,7 +31,7 @@ from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.program import Layout
-from posse.protocols.mpc_contextual.terms import Terms
+from posse.protocols.mpc_contextual.terms import Terms, largest_score
 from posse.runtime.network.party import Source
 from posse.runtime.sources import RewardSource, Service, load_function, units
 
@@ -215,6 +215,21 @@ class Model:
         layout = Layout(self.terms.dimension)
         return self._numbers[:, layout.rows[:-1]]
 
+    def check(self) -> Model:
+        """Raise where rounding has broken the model: P must be positive, and weights within their bound.
+
+        Whoever may read the model can notice it, and a simulation. Parties on shares cannot: what they open is masked,
+        and a bit that says "out of range" would be one about the contexts.
+        """
+        least, most = np.linalg.eigvalsh(self.inverse)[:, 0], np.abs(self.weights).max(axis=1)
+        for arm in np.flatnonzero((least <= 0) | (most > largest_score(self.terms.steps))).tolist():
+            raise DataError(
+                f"the model of arm {arm + 1} is broken after {self.step:,} steps: the least eigenvalue of P is "
+                f"{least[arm]:.3g} and the largest weight {most[arm]:.3g}. Check that contexts have norm at most 1; "
+                "take more bits, or fewer steps."
+            )
+        return self
+
     @property
     def _numbers(self) -> NDArray[np.float64]:
         return FixedPoint(self.terms.bits, 1.0).decode(self.words)
@@ -259,7 +274,7 @@ def _together(shares: Sequence[tuple[Path, Share]]) -> Model:
         )
     held = {share.party: np.frombuffer(share.data, np.uint64) for _, share in shares}
     words: Words = np.sum([held[party] for party in terms.parties], axis=0, dtype=np.uint64)
-    return Model(terms, step, words.reshape(terms.arms, Layout(terms.dimension).size))
+    return Model(terms, step, words.reshape(terms.arms, Layout(terms.dimension).size)).check()
 
 
 def _missing(shares: Sequence[tuple[Path, Share]]) -> list[str]:

@@ -9,9 +9,10 @@ For every arm the model holds w (weights) and the upper triangle of P (inverse o
     8      the puller returns the one-hot vector o under a mask
     9      o k and the chosen 1 / (1 + x.k) under masks; the payee's reward r comes under a mask
     10     gain g = k / (1 + x.k) of the chosen arm, truncated; o (r - s) under a mask
-    11     P - o k g' and w + o (r - s) g, truncated
+    11     P - o k g' + o 2^-(bits + 2) and w + o (r - s) g, truncated
 
-This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w = P b at every step.
+This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w = P b at every step,
+but for a quarter of a unit on the diagonal of P at every pull, which keeps it positive (`largest_steps`).
 
 With a bonus, width sqrt(x.k) (LinUCB) or that times a normal number (Thompson), a table gives it before the arg max:
 one round more. A batch of b contexts is chosen for with the same model; what is learnt from them all at once is what
@@ -37,7 +38,7 @@ from posse.privacy.sharing.session import Rounds, Session, together
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
 from posse.protocols.mpc_contextual.coins import Dealt
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, WIDTH_BITS, Terms
+from posse.protocols.mpc_contextual.terms import LIFT, PAYEE, PULLER, WIDTH_BITS, Terms
 
 GRID = 10
 """Bits of q = x.P x that the table of a bonus sees."""
@@ -80,11 +81,14 @@ class Layout:
         square[self.left, self.right] = square[self.right, self.left] = np.arange(self.triangle)
         return np.vstack([square, np.arange(self.triangle, self.size)])
 
+    @cached_property
+    def diagonal(self) -> Words:
+        """Return 1 on the diagonal of P, and 0 elsewhere: (size)."""
+        return np.append(self.left == self.right, np.zeros(self.dimension)).astype(np.uint64)
+
     def start(self, arms: int, bits: int) -> Words:
         """Return the model before the first step: P = I, w = 0."""
-        model = np.zeros((arms, self.size), np.uint64)
-        model[:, : self.triangle][:, self.left == self.right] = np.uint64(1 << bits)
-        return model
+        return np.tile(self.diagonal << np.uint64(bits), (arms, 1))
 
 
 def step(
@@ -100,17 +104,18 @@ def step(
     yield
     k, score = scored[..., :-1], scored[..., -1]
     learn = _learn_one if terms.batch == 1 else _learn_batch
-    chosen, gain, error = yield from learn(s, terms, x, k, score, hand, deals)
+    pulls, chosen, gain, error = yield from learn(s, terms, x, k, score, hand, deals)
     chosen, gain = chosen.swap(-3, -2).swap(-2, -1), gain.swap(-2, -1)
     inverse_change = s.product(chosen[..., layout.left, :], gain[..., None, layout.right, :], contract=True)
     weight_change = s.product(error.swap(-2, -1)[..., None, :], gain[..., None, :, :], contract=True)
-    learnt = s.truncate((model << f) + (-inverse_change).join(weight_change), f, "model")
+    lift = (pulls[..., None] * layout.diagonal) << (f - LIFT)
+    learnt = s.truncate((model << f) + (-inverse_change).join(weight_change) + lift, f, "model")
     yield
     return learnt.shared
 
 
-Learnt = tuple[Masked, Masked, Masked]
-"""o k (contexts, arms, features), the gains (contexts, features), and o (r - s) (contexts, arms)."""
+Learnt = tuple[Shared, Masked, Masked, Masked]
+"""The sum of o (arms), o k (contexts, arms, features), gains (contexts, features), and o (r - s) (contexts, arms)."""
 
 
 def _learn_one(
@@ -128,7 +133,7 @@ def _learn_one(
     gain = s.truncate(s.product(chosen.sum(-2), shrink), terms.bits, "gain")
     error = s.mask(s.product(o, reward[..., None]) - s.product(o, score))
     yield
-    return chosen, gain, error
+    return o.shared.sum(-2), chosen, gain, error
 
 
 def _learn_batch(
@@ -152,7 +157,7 @@ def _learn_batch(
     directions = chosen.sum(-2).swap(-1, -2)
     gain = s.truncate(s.product(directions[..., None, :, :], inverted[..., :, None, :], contract=True), f, "gain")
     yield
-    return chosen, gain, error
+    return o.shared.sum(-2), chosen, gain, error
 
 
 def _truncated(s: Session, x: Shared, bits: int, label: str) -> Rounds[Masked]:

@@ -7,6 +7,7 @@ for bit. Written from the formulas and not from the protocol: it computes the ch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, PartyCoins,
 from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.party import common_key, part_of
 from posse.protocols.mpc_contextual.program import GRID, Layout, root_table
-from posse.protocols.mpc_contextual.terms import DEALER, Terms, check_ranges
+from posse.protocols.mpc_contextual.terms import DEALER, LIFT, Terms, check_ranges
 
 Wholes = NDArray[np.int64]
 _CHUNK, _COINS = 128, 1024
@@ -230,6 +231,12 @@ def _seen(largest: NDArray[np.float64], which: int, x: np.int64, bits: int) -> N
 
 
 @loops
+def _slack(dimension: int, f: int) -> np.int64:
+    """How far rounding of k takes x.k below 0: a unit an entry, and the entries of x add up to at most sqrt(D)."""
+    return np.int64(math.sqrt(dimension) * 2.0 ** (f + 1))
+
+
+@loops
 def _direction(
     model: Wholes, a: int, x: Wholes, mask: Words, at: int, rows: Wholes, f: int, k: Wholes,
     largest: NDArray[np.float64],
@@ -292,7 +299,7 @@ def _steps(
 ) -> None:  # fmt: skip
     """Run some steps; `model` and `largest` go on from where they are."""
     f, low, dimension = numbers.bits, numbers.low, world.features.shape[1]
-    triangle = len(shape.left)
+    triangle, lift, slack = len(shape.left), np.int64(1) << np.int64(f - LIFT), _slack(dimension, f)
     scores = np.zeros(model.shape[0], np.int64)
     k, gain = np.zeros(dimension, np.int64), np.zeros(dimension, np.int64)
     constant, linear, quadratic = numbers.guess
@@ -304,6 +311,8 @@ def _steps(
         _direction(model, a, x, mask, places.scored + a * (dimension + 1), shape.rows, f, k, largest)
         q = _dot(k, x)
         _seen(largest, 3, q, 2 * f)
+        if q < -slack:
+            largest[3] = np.inf
         exact = _cut(q, mask[places.q + a], f) + (np.int64(1) << np.int64(f))
         rough = _cut(q, mask[places.rough + a], 2 * f - low)
         raw = quadratic * rough * rough + ((linear * rough) << np.int64(low)) + (constant << np.int64(2 * low))
@@ -325,6 +334,8 @@ def _steps(
         at = places.model + a * model.shape[1]
         for e in range(triangle):
             raw = (model[a, e] << np.int64(f)) - k[shape.left[e]] * gain[shape.right[e]]
+            if shape.left[e] == shape.right[e]:
+                raw += lift
             _seen(largest, 8, raw, 2 * f)
             model[a, e] = _cut(raw, mask[at + e], f)
         for j in range(dimension):
@@ -340,7 +351,7 @@ def _batches(
 ) -> None:  # fmt: skip
     """Run some passes of `batch` steps each, with one model, which then learns from all of them at once."""
     f, count, dimension = numbers.bits, model.shape[0], world.features.shape[1]
-    triangle = len(shape.left)
+    triangle, lift, slack = len(shape.left), np.int64(1) << np.int64(f - LIFT), _slack(dimension, f)
     scores, free = np.zeros(count, np.int64), np.zeros(dimension, np.int64)
     k, gain = np.zeros((batch, dimension), np.int64), np.zeros((batch, dimension), np.int64)
     errors = np.zeros(batch, np.int64)
@@ -363,6 +374,8 @@ def _batches(
                 if arms[first + i] == arms[first + j]:
                     raw = _dot(world.features[first + i], k[j])
                     _seen(largest, 3, raw, 2 * f)
+                    if i == j and raw < -slack:
+                        largest[3] = np.inf
                     s[i, j] = _cut(raw, mask[places.q + (i * batch + j) * count + arms[first + j]], f)
         for i in range(batch):
             for j in range(batch):
@@ -397,6 +410,8 @@ def _batches(
                     if arms[first + j] == a:
                         if e < triangle:
                             raw -= k[j, shape.left[e]] * gain[j, shape.right[e]]
+                            if shape.left[e] == shape.right[e]:
+                                raw += lift
                         else:
                             raw += errors[j] * gain[j, e - triangle]
                 _seen(largest, 8 if e < triangle else 9, raw, 2 * f)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
 from posse.core import files
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, JournalError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
 from posse.policies.arms.registry import PolicySettings, described
@@ -121,7 +121,11 @@ def build(place: Place) -> Deployment:
         terms["owners"] = options.owners
     if kind == CUSTOMER:
         terms["budget"] = options.budget
-    return replace(made, terms=terms, known=lambda: _known(made.role, expected, place.identity.run))
+    inputs = options.model_dump(exclude_defaults=True, exclude={"policy", "customer", "authority"})
+    inputs["policy"] = policy_terms(expected.policy)
+    if kind != CUSTOMER:
+        inputs["customer"] = _customer(place, options).hex()
+    return replace(made, terms=terms, inputs=inputs, known=lambda: _known(made.role, expected, place.identity.run))
 
 
 def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -173,7 +177,7 @@ def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deploymen
                 "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. "
                 "Remove sync = false."
             )
-        role = StrictOwner(*who, secrets=place.secrets, epoch=_epoch(place.journal))
+        role = StrictOwner(*who, secrets=place.secrets)  # which are others in a journal begun anew
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, _source(place, options, place.identity.name))
 
 
@@ -204,20 +208,10 @@ def _dealer(place: Place, options: SambaOptions, expected: Expected) -> Deployme
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
 
 
-def _epoch(journal: Path) -> int:
-    """Count the times this party began the run with an empty journal; on the disk before anything is sent."""
-    path = journal / "starts"
-    started = int(path.read_text()) if path.exists() else 0
-    if started and (any(journal.glob("journal-*")) or any(journal.glob("snapshot-*"))):
-        return started
-    files.write_whole(path, b"%d" % (started + 1), mode=files.PRIVATE)
-    return started + 1
-
-
 def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
     if options.authority is None or options.budget < 1:
         raise ConfigError("the customer needs its authority's folder and a budget. Give authority and budget.")
-    key = None if expected.level == "strict" else _paillier(place.journal / "paillier.key", options.paillier_bits)
+    key = None if expected.level == "strict" else _paillier(place, options.paillier_bits)
     n = b"" if key is None else key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     terms = Terms(
         run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
@@ -279,10 +273,16 @@ def _admitted(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     return known
 
 
-def _paillier(path: Path, bits: int) -> PrivateKey:
-    """Read the customer's Paillier key, or make one; it stays with the journal."""
+def _paillier(place: Place, bits: int) -> PrivateKey:
+    """Read the customer's Paillier key, or make one for a new journal, with which it stays."""
+    path = place.journal / "paillier.key"
     if path.exists():
         return PrivateKey.load(path.read_bytes())
+    if place.begun:
+        raise JournalError(
+            f"{path} is missing beside the journal, and the total of this run opens with no other key. Restore it from "
+            "a copy, or begin a new run."
+        )
     key = generate_key(bits)
     files.write_whole(path, key.save(), mode=files.PRIVATE)
     return key

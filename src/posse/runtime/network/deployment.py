@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import os
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,18 +23,21 @@ from pydantic import Field
 
 from posse.core import check, files
 from posse.core.agreement import written
-from posse.core.errors import CertificateError, ConfigError
+from posse.core.errors import CertificateError, ConfigError, JournalError
 from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
-from posse.privacy.crypto.keys import Secrets
+from posse.privacy.crypto.keys import Secrets, commitment, hkdf
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.journal import Disk, Journal
 from posse.runtime.network.connection import Timing, Wiring
-from posse.runtime.network.engine import Engine, Vocabulary
+from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, serve_metrics
 from posse.runtime.network.party import Party, Source
 
 ROOT = "root.key"
+"""Beside a journal: the root of the party's secrets."""
+_REACH = ("url", "timeout")
+"""Of a source: where it is and how long it is waited for. Its answers are journalled as they come."""
 
 
 class PartyFile(Settings):
@@ -99,6 +104,9 @@ class Deployment:
     source: Source | None = None
     terms: Mapping[str, Any] = field(default_factory=dict)
     """What must be the same in the files of all parties, by the names it has there; public (`core.agreement`)."""
+    inputs: Mapping[str, Any] | None = None
+    """What the role was made of, by name, to which its journal is bound; a path counts by the content of its file. The
+    options of the party's file if not given."""
     commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
     """What this party's operator may ask of its role, as messages made of one argument."""
     watch: Callable[[Note], None] | None = None
@@ -127,27 +135,68 @@ class Place:
     folder: Path
     identity: PartyIdentity
     secrets: Secrets
+    """For this look only, until the journal is opened (`make_party`)."""
     journal: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether the journal holds anything."""
+        logs = self.journal.glob("journal-*.log")
+        return any(self.journal.glob("snapshot-*")) or any(log.stat().st_size for log in logs)
+
+    def check_root(self) -> None:
+        """Raise where the root of secrets is missing beside a journal: another one would protect other numbers."""
+        if self.begun and not (self.journal / ROOT).exists():
+            raise JournalError(
+                f"{self.journal / ROOT} is missing beside the journal, and a new one would make the run wrong for "
+                "everyone. Restore it from a copy, or begin a new run."
+            )
 
 
 Build = Callable[[Place], Deployment]
 
 
 def open_place(path: Path) -> Place:
-    """Read a party's file, its identity and its root of secrets, which is made where there is none."""
+    """Read a party's file and its identity; nothing is written."""
     file, folder = PartyFile.make(file=path), path.resolve().parent
-    identity = PartyIdentity.load(folder / file.identity)
-    journal = folder / file.journal
-    journal.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Place(file, folder, identity, Secrets(_root(journal / ROOT)), journal)
+    return Place(file, folder, PartyIdentity.load(folder / file.identity), Secrets.fresh(), folder / file.journal)
 
 
-def _root(path: Path) -> bytes:
-    """Read the root of a party's secrets, or draw one; it is on the disk before anything derives from it."""
+def root_of(place: Place) -> bytes:
+    """Read the root of a party's secrets, or draw one for a new journal; it is on the disk before it is used."""
+    place.check_root()
+    path = place.journal / ROOT
     if not path.exists():
         files.write_whole(path, os.urandom(32), mode=files.PRIVATE, replace=False)
     files.check_private(path)
     return path.read_bytes()
+
+
+def secrets_of(root: bytes, nonce: bytes) -> Secrets:
+    """Make a party's secrets of its root and the nonce of its journal: a journal begun anew has other ones."""
+    return Secrets(hkdf(root, b"posse journal" + nonce))
+
+
+def _inputs(place: Place, made: Deployment, root: bytes) -> dict[str, str]:
+    """Return digests of everything a journal is bound to: all but addresses, sync, patience and metrics."""
+    source = {name: value for name, value in (place.file.source or {}).items() if name not in _REACH}
+    given = place.file.options if made.inputs is None else made.inputs
+    named = {**given, **{f"source.{name}": value for name, value in source.items()}}
+    digests = {name: _digest(value, place.folder) for name, value in named.items()}
+    return {**digests, ROOT: commitment(root, ROOT.encode()).hex()}
+
+
+def _digest(value: object, folder: Path) -> str:
+    def plain(part: object) -> object:
+        if isinstance(part, Mapping):
+            return {str(key): plain(each) for key, each in part.items()}
+        if isinstance(part, list | tuple):
+            return [plain(each) for each in part]
+        if isinstance(part, Path) and (folder / part).is_file():
+            return hashlib.sha256((folder / part).read_bytes()).hexdigest()
+        return part if isinstance(part, str | int | float | bool | None) else str(part)
+
+    return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
 
 
 def address(text: str) -> tuple[str, int]:
@@ -171,19 +220,26 @@ def make_party(
     timing: Timing | None = None,
     disk: Disk | None = None,
     now: Callable[[], datetime] | None = None,
+    change: bool = False,
 ) -> tuple[Party, Deployment]:
-    """Build a party from its place; nothing is opened but its journal."""
-    made, file = build(place), place.file
-    if file.give_up is not None:
-        check.positive(give_up=file.give_up)
-    unknown = sorted(set(file.connect) - set(made.peers))
-    if unknown:
-        raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
+    """Build a party from its place; nothing is opened but its journal.
+
+    With `change` the role takes what it brings now, such as a new price list, in place of what it brought before.
+    """
     journal = Journal(place.journal, disk)
     try:
+        root, nonce = root_of(place), journalled_nonce(journal)
+        nonce = os.urandom(32) if nonce is None else nonce
+        made = build(replace(place, secrets=secrets_of(root, nonce)))
+        file = place.file
+        if file.give_up is not None:
+            check.positive(give_up=file.give_up)
+        unknown = sorted(set(file.connect) - set(made.peers))
+        if unknown:
+            raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
         engine = Engine(
             made.role, journal, list(made.peers), made.vocabulary, run=place.identity.run, terms=written(made.terms),
-            sync_answers=file.sync,
+            nonce=nonce, inputs=_inputs(place, made, root), change=change, sync_answers=file.sync,
         )  # fmt: skip
     except BaseException:
         journal.close()

@@ -45,6 +45,7 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
     return [
         Finding("version", True, f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {WIRE_VERSION}"),
         *_identity(place),
+        *_journal(place),
         role,
         *_ways(place, made, status),
         *_running(status),
@@ -70,6 +71,16 @@ def _identity(place: Place) -> Iterator[Finding]:
     yield Finding("authority", True, f"fingerprint {spoken}: compare it with the customer's")
     made = identity.crl.last_update_utc
     yield Finding("revocation list", True, f"number {crl_number(identity.crl)}, of {made:%Y-%m-%d}")
+
+
+def _journal(place: Place) -> Iterator[Finding]:
+    """Whether the party can go on where it was; nothing is opened, and no secret is drawn."""
+    try:
+        place.check_root()
+    except PosseError as error:
+        yield Finding("journal", False, error.text)
+    else:
+        yield Finding("journal", True, f"{place.journal}, {'begun' if place.begun else 'not begun yet'}")
 
 
 def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:

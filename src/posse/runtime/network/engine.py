@@ -4,6 +4,10 @@ Whatever comes in (a message, or the world's answer) is given to the role, journ
 are deterministic, so after a crash the last snapshot and the inputs journalled since give the same state and the same
 outputs again; outputs that a peer has already are dropped there by their number. Nothing is decided by a clock.
 
+The same holds for what the role was made with, so that a journal is bound to it, and to the terms, when the first thing
+has come in: after that others are refused. What may change while a run goes on (`brings`) is journalled itself, and
+changes by an instruction of the operator.
+
 The world's answers cannot be asked for again from a peer, so they are on the disk before anything that follows from
 them leaves (`sync_answers`); messages can, so their sender keeps them until they are on the disk here.
 """
@@ -25,14 +29,14 @@ from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
 from posse.version import PROTOCOL_VERSION
 
-FORMAT = 3
+FORMAT = 4
 """Of a journal's records and snapshots; one of another format is refused."""
 SNAPSHOT_BYTES = 4 << 20
 """A journal longer than this is replaced by a snapshot."""
 OUTPUT_BYTES = 16 << 20
 """So is one that made the role send more than this: it would all be made, and kept, again after a crash."""
 
-_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR = 0, 1, 2, 3, 4
+_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR, _BOUND = range(6)
 
 
 @dataclass(frozen=True)
@@ -54,20 +58,50 @@ class _Begin(msgspec.Struct, array_like=True, frozen=True):
     protocol: int
     run: str
     party: str
-    inputs: str
-    """Digest of what the role brings to the run, where it has one (`inputs_digest`)."""
+    nonce: bytes
+    """Drawn with the journal: a part of what the party's secrets derive from."""
+    brings: bytes
+    """What the role began with of what may change, encoded; empty where nothing may."""
+
+
+class _Bound(msgspec.Struct, array_like=True, frozen=True):
+    """What a journal is bound to once something has come in."""
+
     terms: dict[str, str]
     """What the party was started for (`core.agreement`)."""
+    inputs: dict[str, str]
+    """Digests of what the role was made of, by name."""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
     whose: _Begin
+    bound: _Bound
     links: dict[str, tuple[int, int, int, list[bytes], int, int]]
     asks: dict[int, bytes]
     asked: int
     role: dict[str, Any]
     notes: list[Note]
     seconds: float
+
+
+def journalled_nonce(journal: Journal) -> bytes | None:
+    """Return the nonce of a journal; None of one that holds nothing, empty of one that this version does not read."""
+    if journal.first is None:
+        return None
+    begun = _begun(journal.first)
+    return b"" if begun is None else begun.nonce
+
+
+def _begun(record: bytes) -> _Begin | None:
+    """Read whose journal it is, from its first record or a snapshot; None of another version's."""
+    try:
+        first = msgspec.msgpack.decode(record)
+        if isinstance(first[0], int):  # a record: kind, peer, number, body
+            first = [msgspec.msgpack.decode(first[3])]
+        begun = msgspec.convert(first[0], _Begin, builtin_types=(bytes,))
+    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
+        return None
+    return begun if (begun.format, begun.protocol) == (FORMAT, PROTOCOL_VERSION) else None
 
 
 class Engine:
@@ -82,13 +116,16 @@ class Engine:
         *,
         run: str,
         terms: Mapping[str, str] | None = None,
+        inputs: Mapping[str, str] | None = None,
+        nonce: bytes = b"",
+        change: bool = False,
         sync_answers: bool = True,
         snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
+        """Take up the journal; with `change`, what the role brings now is taken in place of what it brought before."""
         self.role, self.run = role, run
-        inputs = str(getattr(role, "inputs_digest", ""))
         self.terms = dict(terms or {})
-        self._whose = _Begin(FORMAT, PROTOCOL_VERSION, run, role.name, inputs, self.terms)
+        self._bound, self._nonce = _Bound(self.terms, dict(inputs or {})), nonce
         self.links = {peer: Link(peer) for peer in peers}
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""
@@ -111,12 +148,23 @@ class Engine:
         """Inputs journalled in this life, and those of them that are on the disk."""
         self.touched: set[str] = set()
         """Peers with new messages to send, since the caller last looked."""
-        self._recover()
+        self._start = self._whose()
+        """The last start in the journal."""
+        self._recover(change)
+
+    @property
+    def _brings(self) -> bytes:
+        brings: Message | None = getattr(self.role, "brings", None)
+        return b"" if brings is None else self._encode(brings)
+
+    def _whose(self) -> _Begin:
+        return _Begin(FORMAT, PROTOCOL_VERSION, self.run, self.role.name, self._nonce, self._brings)
 
     def begin(self) -> None:
         """Let the role start, if it has not in an earlier life; it then takes what has come before."""
         if not self.started:
-            self.started = True
+            self.started = self._must_sync = True  # what leaves may derive from the nonce
+            self._append(_START, self.role.name, 0, self._encode(self._whose()))
             self._carry_out(self._timed(self.role.start))
             self._take_all_held()
 
@@ -195,7 +243,7 @@ class Engine:
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
         role, notes = self.role.save(), self._last_notes()
-        snapshot = _Snapshot(self._whose, links, asks, self._asked, role, notes, self.seconds)
+        snapshot = _Snapshot(self._whose(), self._bound, links, asks, self._asked, role, notes, self.seconds)
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync, self._output, self._on_disk = False, 0, self._inputs
 
@@ -252,9 +300,12 @@ class Engine:
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
         if not self.bound:
-            self.bound = True
-            self._journal.append(self._encode((_START, self.role.name, 0, self._encode(self._whose))))
+            self.bound = self._must_sync = True
+            self._append(_BOUND, self.role.name, 0, self._encode(self._bound))
         self._inputs += 1
+        self._append(kind, peer, number, body)
+
+    def _append(self, kind: int, peer: str, number: int, body: bytes) -> None:
         self._journal.append(self._encode((kind, peer, number, body)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
@@ -279,8 +330,9 @@ class Engine:
 
     # Recovery ---------------------------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
+    def _recover(self, change: bool) -> None:
         """Take up the last snapshot and what was journalled since."""
+        given: Message | None = getattr(self.role, "brings", None)
         if self._journal.snapshot is not None:
             self._load(self._journal.snapshot)
         for record in self._journal.records():
@@ -288,9 +340,19 @@ class Engine:
         for link in self.links.values():
             link.durable = link.received
             link.unsent = link.durable_there + 1
+        if self.started and given is not None and self._encode(given) != self._brings:
+            self._change(given, change)
         if self.started:
             self.sync()  # what only the operating system had is durable after this
         self.notes = self._last_notes()
+
+    def _change(self, given: Message, change: bool) -> None:
+        if not change:
+            raise JournalError(
+                f"'{self.role.name}' is in this run with other {type(given).__name__.lower()} than its file has now. "
+                "Put them back, or take the new ones from the next decision on with 'posse change' and its file."
+            )
+        self.instruct(given)
 
     def _last_notes(self) -> list[Note]:
         """Return the last note of each kind: the caller may have died before it looked."""
@@ -299,6 +361,7 @@ class Engine:
     def _load(self, body: bytes) -> None:
         self._check_whose(body)
         snapshot = msgspec.msgpack.decode(body, type=_Snapshot)
+        self._check_bound(snapshot.bound)
         self.role.load(snapshot.role)
         for peer, saved in snapshot.links.items():
             if peer not in self.links:
@@ -308,17 +371,13 @@ class Engine:
             self.links[peer].load(*saved)
         assert self._ask_decoder is not None or not snapshot.asks
         self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
-        self._asked, self.started, self.bound = snapshot.asked, True, True
+        self._asked = snapshot.asked
         self.notes, self.seconds = list(snapshot.notes), snapshot.seconds
 
-    def _check_whose(self, body: bytes) -> None:
-        """Refuse a journal of another format, party or run; `body` is its first record, or a snapshot."""
-        try:
-            first = msgspec.msgpack.decode(body)
-            begun = msgspec.convert(first[0] if isinstance(first[0], list) else first, _Begin)
-        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
-            begun = None
-        if begun is None or (begun.format, begun.protocol) != (FORMAT, PROTOCOL_VERSION):
+    def _check_whose(self, record: bytes) -> _Begin:
+        """Refuse a journal of another format, party or run; `record` is its first one, or a snapshot."""
+        begun = _begun(record)
+        if begun is None:
             raise JournalError(
                 f"the journal of '{self.role.name}' was begun by another version of Posse; this one reads journal "
                 f"format {FORMAT} of protocol version {PROTOCOL_VERSION}. Finish the run with the version that began "
@@ -329,15 +388,22 @@ class Engine:
                 f"the journal is of '{begun.party}' in run {begun.run}, this is '{self.role.name}' in run {self.run}. "
                 "Give each party and run a folder of its own."
             )
-        if text := difference(begun.terms, self.terms, ("when it agreed", "in its file now")):
+        return begun
+
+    def _check_bound(self, before: _Bound) -> None:
+        """Refuse to replay with other terms or inputs: one noise or mask would hide two different numbers."""
+        self.started = self.bound = True
+        if text := difference(before.terms, self.terms, ("when it agreed", "in its file now")):
             raise JournalError(
-                f"'{begun.party}' agreed to other terms in this run than its file has now: {text}. Put its file back; "
-                "to change the terms for everyone, begin a new run."
+                f"'{self.role.name}' agreed to other terms in this run than its file has now: {text}. Put its file "
+                "back; to change the terms for everyone, begin a new run."
             )
-        if begun.inputs != self._whose.inputs:
+        names = {**before.inputs, **self._bound.inputs}
+        other = sorted(name for name in names if before.inputs.get(name) != self._bound.inputs.get(name))
+        if other:
             raise JournalError(
-                f"what '{begun.party}' brings to the run is not what it began with: its features, or the version of "
-                "Posse, have changed. Put them back, or begin a new run."
+                f"'{self.role.name}' began this run with other inputs than it has now: {', '.join(other)} changed. "
+                "Put back what it began with, or begin a new run."
             )
 
     def _replay(self, kind: int, peer: str, number: int, body: bytes) -> None:
@@ -345,9 +411,13 @@ class Engine:
         self._carry_out(self._again(kind, peer, number, body))
 
     def _again(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
-        if kind == _START:
-            self._check_whose(body)
-            self.started = self.bound = True
+        if kind == _START:  # of the life in which something came in, if there was one
+            self._start = self._check_whose(self._encode((kind, peer, number, body)))
+            return ()
+        if kind == _BOUND:
+            self._check_bound(msgspec.msgpack.decode(body, type=_Bound))
+            if self._start.brings:
+                self.role.receive(OPERATOR, self._decoder.decode(self._start.brings))
             return self._timed(self.role.start)
         if kind == _OPERATOR:
             return self._timed(self.role.receive, OPERATOR, self._decoder.decode(body))

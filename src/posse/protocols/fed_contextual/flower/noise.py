@@ -45,8 +45,6 @@ from posse.protocols.fed_contextual.server import State
 from posse.protocols.fed_contextual.tasks import NOISE, key_of
 
 _UNIT = 2.0**-53
-KEPT = ("noise", "devices", "cohort", "clip", "levels", "secure")
-"""Settings that a run under noise goes on with."""
 NEIGHBOURS = "zero out: one device sends what it has, or zeros instead, in every round it is drawn for"
 COVERS = "everything one device holds, against whoever sees the models after every round"
 NOT_COVERED = (
@@ -102,7 +100,7 @@ class Account:
     def __init__(self, settings: DeviceSettings, out: Path, done: int) -> None:
         self._settings, self._path = settings, out / SPENT
         self._ledger = ledger_of(settings)
-        paid = _paid(self._path, settings, done)
+        paid = _paid(self._path, done)
         if paid:
             self._ledger.spend(times=paid)
 
@@ -119,8 +117,7 @@ class Account:
     def pay(self) -> None:
         """Pay for the next round, on disk before anything of it is drawn."""
         self._ledger.spend()
-        kept = {name: getattr(self._settings, name) for name in KEPT}
-        write_whole(self._path, json.dumps({"rounds": self.paid, **kept}).encode())
+        write_whole(self._path, json.dumps({"rounds": self.paid}).encode())
 
     def figures(self) -> list[dict[str, Any]]:
         """Return what the rounds paid for prove, by PLD and by RDP."""
@@ -143,15 +140,7 @@ def not_covered(settings: DeviceSettings) -> list[str]:
     return [*NOT_COVERED, *(text for text, holds in more.items() if holds)]
 
 
-def check_folder(settings: DeviceSettings, out: Path) -> None:
-    """Refuse to go on with other noise than a run had, or without."""
-    if settings.noise:
-        _paid(out / SPENT, settings, 0)
-    elif (out / SPENT).exists():
-        raise ConfigError(f"{out} holds a run under noise, got noise 0. Go on with its noise, or name another folder.")
-
-
-def _paid(path: Path, settings: DeviceSettings, done: int) -> int:
+def _paid(path: Path, done: int) -> int:
     """Return the rounds that were paid for, and refuse an account that does not belong to the run."""
     if not path.exists():
         if done:
@@ -160,12 +149,6 @@ def _paid(path: Path, settings: DeviceSettings, done: int) -> int:
             )
         return 0
     account = _read(path)
-    name = next((name for name in KEPT if account.get(name) != getattr(settings, name)), None)
-    if name is not None:
-        raise ConfigError(
-            f"{path.parent} holds a run with {name} {account.get(name)}, got {getattr(settings, name)}. Go on with the "
-            "former, or name another folder."
-        )
     paid = account.get("rounds")
     if not isinstance(paid, int) or paid < done:
         raise DataError(f"{path} must count the {done} rounds that were done, got {paid}. Name another folder.")

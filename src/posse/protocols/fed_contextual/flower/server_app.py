@@ -30,9 +30,19 @@ from posse.core.errors import BudgetError, PosseError, ProtocolError
 from posse.core.files import write_whole
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
-from posse.protocols.fed_contextual.flower.noise import Account, check_folder, with_noise
+from posse.protocols.fed_contextual.flower.noise import Account, with_noise
 from posse.protocols.fed_contextual.flower.recording import listed, record_id
-from posse.protocols.fed_contextual.flower.settings import FAILED, MODEL, PROGRESS, RESULT, STATE, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import (
+    FAILED,
+    MODEL,
+    PROGRESS,
+    RESULT,
+    STATE,
+    DeviceSettings,
+    check_begun,
+    lines_of,
+    note_begun,
+)
 from posse.protocols.fed_contextual.models import Tree, write_model
 from posse.protocols.fed_contextual.server import Measured, State, advance, begin, deploy, floats
 from posse.protocols.fed_contextual.tasks import Rates, Task
@@ -68,7 +78,7 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     out.mkdir(parents=True, exist_ok=True)
     task, fleet = task_of(settings), Fleet(grid, settings, lambda text: log(WARNING, "%s", text))
     state, seen = _begun(task, settings, out)
-    account = _account(settings, state, out)
+    account = Account(settings, out, int(state.round)) if settings.noise else None
     if account and account.over and not seen:
         raise BudgetError("the limit was spent on rounds that were never finished. Raise it, or name another folder.")
     with listed(settings, out) as beat:
@@ -94,14 +104,11 @@ def _advanced(task: Task, rates: Rates, state: State, total: Tree, sums: jax.Arr
     return advance(task, rates, state, floats(task, state, total), sums)
 
 
-def _account(settings: DeviceSettings, state: State, out: Path) -> Account | None:
-    check_folder(settings, out)
-    return Account(settings, out, int(state.round)) if settings.noise else None
-
-
 def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list[Measured]]:
     seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
+    check_begun(settings, out)
     if not (out / STATE).exists():
+        note_begun(settings, out)
         (out / PROGRESS).write_text("")
         return begin(task, seed, first_model(settings)), []
     try:
@@ -159,7 +166,8 @@ def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum
 def _finish(out: Path, settings: DeviceSettings, state: State, seen: Measured, account: Account | None) -> None:
     write_model(out / MODEL, state.params, int(state.round))
     result = {
-        "rounds": int(state.round), "average_reward": float(average_reward(seen)[-1]), "secure": settings.secure,
+        "rounds": int(state.round), "average_reward": float(average_reward(seen)[-1]),
+        "secure": all(line["masked"] for line in lines_of(out)),
         "reproducible": settings.seed >= 0, "model": str(out / MODEL), "record": record_id(out),
         **({} if account is None else _spent(account)),
     }  # fmt: skip

@@ -5,6 +5,7 @@ Also the names of the files in the folder of a run.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -15,12 +16,13 @@ from pydantic import Field
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.files import write_whole
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
 from posse.protocols.fed_contextual.cohorts import room
 from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
-STATE, SPENT, PROGRESS = "state.npz", "spent.json", "progress.jsonl"
+STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD = "model.npz", "result.json", "failed.txt", "record.txt"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
@@ -38,6 +40,53 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+_REACH = ("out", "timeout", "start_with", "limit")
+"""Settings that may change while a run goes on: places, patience, and how much may be spent."""
+
+
+def note_begun(settings: DeviceSettings, out: Path) -> None:
+    """Note the settings that the run in a folder begins with."""
+    write_whole(out / BEGUN, json.dumps(_bound(settings)).encode())
+
+
+def check_begun(settings: DeviceSettings, out: Path, *, nodes: bool = False) -> None:
+    """Refuse to go on with other settings than the run in a folder began with, and name what differs.
+
+    More rounds are other settings only on one machine, where a folder is one run (`nodes`: as are its nodes).
+    """
+    if not ((out / STATE).exists() or (out / SPENT).exists()):
+        return
+    try:
+        before = json.loads((out / BEGUN).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{out} does not say what its run began with ({error}). Name another folder.") from None
+    now = _bound(settings)
+    if not nodes:
+        for values in (before, now):
+            values.pop("start_with", None)
+        now["rounds"] = before["rounds"] if settings.rounds >= len(lines_of(out)) else settings.rounds
+    other = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if other:
+        shown = ", ".join(_difference(name, before.get(name), now.get(name)) for name in other)
+        raise ConfigError(
+            f"the run in {out} began with {shown}. Give what it began with to go on, or name another folder."
+        )
+
+
+def _difference(name: str, before: object, now: object) -> str:
+    if name == "content":
+        return "other samples in the file of data"
+    return f"{'nodes' if name == 'start_with' else name} = {json.dumps(before)} (now {json.dumps(now)})"
+
+
+def _bound(settings: DeviceSettings) -> dict[str, Any]:
+    """Every setting that a run goes on with; its data also by content, where they are a file here."""
+    bound = {name: value for name, value in settings.resolved().items() if name not in _REACH}
+    data = Path(settings.data).expanduser()
+    content = {"content": hashlib.sha256(data.read_bytes()).hexdigest()} if data.is_file() else {}
+    return {**bound, **content, "start_with": settings.start_with}
 
 
 class DeviceSettings(LearningSettings):
@@ -193,7 +242,8 @@ class TrialSettings(DeviceSettings):
             raise ConfigError(f"cohort must be at most nodes = {self.nodes}, got {made.cohort}. Lower it.")
         if made.noise and made.devices < self.nodes:
             raise ConfigError(f"devices must be at least nodes = {self.nodes}, got {made.devices}. Raise it.")
-        return made.but(start=str(Path(made.start).expanduser().resolve())) if made.start else made
+        places = {"start": made.start, "data": "" if made.data == "digits" else made.data}
+        return made.but(**{name: str(Path(at).expanduser().resolve()) for name, at in places.items() if at})
 
 
 class SimulateSettings(TrialSettings):

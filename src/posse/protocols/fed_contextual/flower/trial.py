@@ -40,6 +40,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     DeviceSettings,
     SimulateSettings,
     TrialSettings,
+    check_begun,
     lines_of,
 )
 from posse.results import words
@@ -314,6 +315,10 @@ def _trial(settings: TrialSettings) -> Trial:
 def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[str | Section]:
     """Start a fleet, follow its rounds, and say what came out; whatever happens, nothing goes on running."""
     _check_before(trial)
+    if (trial.out / RESULT).exists() and len(lines_of(trial.out)) >= trial.settings.rounds:
+        yield "this run is over and nothing is trained; for another one pass --folder"
+        yield from _result(trial)
+        return
     yield beginning
     with _stopping(trial) as signals:
         start()
@@ -332,9 +337,9 @@ def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[st
 def _check_before(trial: Trial) -> None:
     """Read the first model and look at what a round costs before anything is started."""
     from posse.protocols.fed_contextual.flower.device import first_model
-    from posse.protocols.fed_contextual.flower.noise import check_folder, ledger_of
+    from posse.protocols.fed_contextual.flower.noise import ledger_of
 
-    check_folder(trial.settings, trial.out)
+    check_begun(trial.settings, trial.out, nodes=True)
     if not (trial.out / STATE).exists():
         first_model(trial.settings)
     if trial.settings.noise:

@@ -1,0 +1,344 @@
+"""What a party brings to a run is bound to its journal: no noise, mask or secret is used for two different numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, JournalError, PosseError
+from posse.core.roles import OPERATOR, WORLD, Many
+from posse.core.settings import read_toml
+from posse.protocols.dp_combinatorial.agent import Agent, Buyer
+from posse.protocols.dp_combinatorial.deploy import AgentOptions, MarketFederation
+from posse.protocols.dp_combinatorial.deploy import lay_out as lay_out_market
+from posse.protocols.dp_combinatorial.messages import Delivered, Hello, Offers
+from posse.protocols.dp_combinatorial.terms import VERSION, Terms
+from posse.protocols.mpc_contextual.settings import ContextualOptions
+from posse.protocols.parties import change_stopped, deployed, parties_of
+from posse.protocols.samba.deploy import SambaOptions
+from posse.runtime.local import write_party
+from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.doctor import examine
+from tests.network import mpc
+from tests.network.federations import QUICK, free_port, laid_out, run_all
+
+DELIVERIES = "def good(run, round, units):\n    return dict(units)\n"
+
+
+def market_of_their_own(folder, **values):
+    """Three buyers with price lists; everything they buy is good."""
+    (folder / "all_good.py").write_text(DELIVERIES)
+    agents = []
+    for name in ("ada", "bob", "eve"):
+        own = folder / f"{name}.csv"
+        own.write_text("supplier,cost,capacity\nnorth,0.5,10\nsouth,0.5,10\n")
+        source = {"function": "all_good:good"}
+        agents.append({"name": name, "listen": f"127.0.0.1:{free_port()}", "own": str(own), "source": source})
+    given = {"run": "m1", "sync": False, "suppliers": ["north", "south"], "rounds": 12, "start": 3, "alpha": 0.3}
+    return lay_out_market(MarketFederation.make({**given, "agent": agents, **values}), folder)
+
+
+def opened(path, **how):
+    build = parties_of(str(read_toml(path)["protocol"])).build
+    return make_party(open_place(path), build, timing=QUICK, **how)[0]
+
+
+def close(*parties):
+    for party in parties:
+        party.engine._journal.close()
+
+
+def finish(paths):
+    """Run everyone to the end; return the parties, with their journals closed."""
+
+    async def go():
+        parties = [opened(path) for path in paths]
+        await run_all(parties)
+        close(*parties)
+        return parties
+
+    return asyncio.run(go())
+
+
+# Every setting of every role of every system ------------------------------------------------------------------------
+
+SAMBA = {
+    "policy": "thompson", "schedule": "sqrt", "owners": ["clinic-1", "clinic-3", "clinic-2"], "coefficient": 1.5,
+    "world": {"seed": 8, "owners": 3}, "epsilon": 0.2,
+}  # fmt: skip
+PLACES = {"customer", "authority"}
+"""Where a certificate and the authority lie is an address; which customer it is, is bound."""
+SYSTEMS = {
+    "samba": (
+        lambda folder: laid_out(folder, budget=12), SambaOptions, {**SAMBA, "level": "paper"}, PLACES,
+    ),
+    "samba strict": (
+        lambda folder: laid_out(folder, budget=12, level="strict", sync=True), SambaOptions,
+        {**SAMBA, "level": "standard"}, PLACES,
+    ),
+    "mpc-contextual": (
+        lambda folder: mpc.laid_out(folder, steps=4),
+        ContextualOptions,
+        {
+            "policy": "linucb", "epsilon": "1/4", "limit": 1e6, "rows": "abc", "bits": 24, "newton": 3, "batch": 2,
+            "checkpoint_every": 11, "delta": 1e-4, "width": 0.5, "world": {}, "bounds": [0.6, 0.6], "steps": 5,
+            "parties": ["clinic-2", "clinic-1"], "columns": [2, 3], "arms": 4,
+        },
+        {"features"},  # where they lie is an address; what they hold is bound (test_mpc_processes)
+    ),
+    "dp-combinatorial": (
+        lambda folder: market_of_their_own(folder),
+        AgentOptions,
+        {
+            "data": "normal", "currency": "EUR", "policy": "placebo", "noise": "paper", "delta": "0.02",
+            "unit": "round", "rule": "fuse", "oracle": "exact", "path": "compiled", "roster": ["ada", "eve", "bob"],
+            "suppliers": ["south", "north"], "alpha": 0.35, "horizon": 13, "start": 4, "stop": 9,
+            "drift": 0.1, "margin": 0.05, "overlap": 0.5,
+        },
+        {"own"},  # may change, by an instruction: see below
+    ),
+}  # fmt: skip
+
+
+def another(value):
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else 0.25 if value is None else value * 1.5
+
+
+def edited(path, field, value):
+    values = read_toml(path)
+    values["options"][field] = value
+    write_party(path, values)
+
+
+def test_every_system_that_deploys_is_here():
+    assert {each.name for each in deployed()} == {name.partition(" ")[0] for name in SYSTEMS}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
+    lay, options, others, free = SYSTEMS[name]
+    paths = lay(tmp_path)
+    finish(paths)
+    build = parties_of(name.partition(" ")[0]).build
+    roles = {open_place(path).identity.role: path for path in paths}  # one party a role
+    bound = set()
+    for (role, path), (field, info) in itertools.product(roles.items(), options.model_fields.items()):
+        if field in free:
+            continue
+        before, value = path.read_bytes(), others[field] if field in others else another(info.default)
+        edited(path, field, value)
+        try:
+            build(open_place(path))
+        except PosseError:
+            path.write_bytes(before)
+            continue  # it is wrong by itself, journal or not
+        with pytest.raises(JournalError) as caught:
+            opened(path)
+        text = str(caught.value)
+        assert "Put back what it began with" in text or "Put its file back" in text, (role, field)
+        # Terms are named as all parties know them: the start of reports by their rounds, say.
+        assert field in text or options.aliases.get(field, field) in text or "agreed to other terms" in text
+        bound.add(field)
+        path.write_bytes(before)
+        close(opened(path))
+    # What is wrong by itself in this set-up; everything else was tried behind a journal.
+    hopeless = set(options.model_fields) - bound - free
+    assert hopeless == HOPELESS[name]
+
+
+HOPELESS = {
+    "samba": {"epsilon", "schedule", "scale", "tau", "beta"},  # of other policies
+    "samba strict": {"epsilon", "schedule", "scale", "tau", "beta"},
+    "mpc-contextual": {"without_guarantee"},  # of epsilon 0 only
+    "dp-combinatorial": {"drift_every", "sd"},  # of markets that drift, or are normal
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_addresses_sync_patience_and_metrics_may_change(tmp_path, name):
+    paths = SYSTEMS[name][0](tmp_path)
+    finish(paths)
+    for path in paths:
+        values = read_toml(path)
+        values |= {
+            "sync": not values["sync"] or "strict" in name,
+            "give_up": 17.0,
+            "metrics": f"127.0.0.1:{free_port()}",
+        }
+        values["connect"] = {peer: f"127.0.0.1:{free_port()}" for peer in values.get("connect", {})}
+        if "listen" in values:
+            values["listen"] = f"127.0.0.1:{free_port()}"
+        write_party(path, values)
+        party = opened(path)
+        assert party.engine.role.finished
+        close(party)
+
+
+def test_the_source_is_bound_and_where_it_is_reached_is_not(tmp_path):
+    sources = [{"kind": "http", "url": f"http://127.0.0.1:{free_port()}/", "timeout": 1.0} for _ in range(2)]
+    owner = laid_out(tmp_path, world=None, owner=[{"name": f"clinic-{i + 1}", "source": each}
+                                                  for i, each in enumerate(sources)])[-1]  # fmt: skip
+    party = opened(owner)
+    party.engine.begin()
+    party.engine.checkpoint()
+    close(party)
+    text = owner.read_text()
+    owner.write_text(text.replace("timeout = 1.0", "timeout = 9.0").replace("http://127", "https://127"))
+    close(opened(owner))
+    owner.write_text(text.replace('kind = "http"', 'kind = "bernoulli"\nmean = 0.5'))
+    with pytest.raises(JournalError, match=r"source\.kind, source\.mean changed"):
+        opened(owner)
+
+
+def test_content_of_a_file_is_bound_and_its_place_is_not(tmp_path):
+    """A party's features: moved they are the same, edited they are refused."""
+    paths = mpc.laid_out(tmp_path, steps=4)
+    finish(paths)
+    payee = tmp_path / "payee.toml"
+    rewards = tmp_path / "pays.csv"
+    moved = rewards.rename(tmp_path / "moved.csv")
+    payee.write_text(payee.read_text().replace("pays.csv", "moved.csv"))
+    close(opened(payee))
+    moved.write_text(moved.read_text().replace("0.5", "0.6"))
+    with pytest.raises(JournalError, match="world changed"):
+        opened(payee)
+
+
+# Noise --------------------------------------------------------------------------------------------------------------
+
+
+async def until(party, round_):
+    while party.engine.role.state()["step"] < round_:
+        await asyncio.sleep(0.005)
+
+
+def halfway(paths):
+    """Run everyone until ada has reported, and stop."""
+
+    async def go():
+        parties = [opened(path) for path in paths]
+        running = [asyncio.create_task(party.run()) for party in parties]
+        await asyncio.wait_for(until(parties[0], 5), 60)
+        for party in parties:
+            party.stop()
+        await asyncio.gather(*running)
+        close(*parties)
+
+    asyncio.run(go())
+
+
+def slowed(folder):
+    """Deliveries that take a moment, so that a run can be stopped in the middle."""
+    (folder / "all_good.py").write_text("import time\n\n\ndef good(run, round, units):\n    time.sleep(0.05)\n"
+                                        "    return dict(units)\n")  # fmt: skip
+
+
+def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_round_on(tmp_path):
+    paths = market_of_their_own(tmp_path, rounds=30)
+    slowed(tmp_path)
+    halfway(paths)
+    before = opened(paths[0])
+    role, history = before.engine.role, before.engine.role.knowledge
+    bought, sent, step = history.units.copy(), role.state()["reports"], role.state()["step"]
+    assert sent > 0
+    noise = role._noise.pair(sent, 0, 100.0)
+    close(before)
+    (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
+    with pytest.raises(JournalError, match=r"other offers than its file has now.*posse change"):
+        opened(paths[0])
+    change_stopped(paths[0])
+    after = opened(paths[0])
+    role = after.engine.role
+    assert role.knowledge.units.tolist() == bought.tolist()
+    assert (role.state()["reports"], role.state()["step"]) == (sent, step)
+    close(after)
+    (tmp_path / "all_good.py").write_text(DELIVERIES)
+    ada = finish(paths)[0].engine.role
+    assert ada._buyer.capacity.tolist() == [20.0, 10.0]
+    assert ada._noise.pair(sent, 0, 100.0) != noise
+    # The round that was under way was bought at the old price; the rounds after it at the new one.
+    old = step * 10
+    assert ada.knowledge.units[0] == old + (30 - step) * 20
+    assert ada.revenue == pytest.approx(ada.knowledge.good.sum() - old * 0.5 - (30 - step) * 20 * 0.25 - 30 * 10 * 0.5)
+    (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,30\nsouth,0.5,10\n")
+    with pytest.raises(JournalError, match="posse change"):
+        opened(paths[0])
+
+
+def test_a_report_over_a_change_pays_for_the_larger_capacity():
+    terms = Terms(("ada", "bob"), ("north",), 6, "placebo", (2, 4, 6), (1.0, 1.0, 1.0), "fuse")
+    agent = Agent("ada", terms, Buyer(np.array([0.1]), np.array([10.0]), 0.0, 1.0), None)
+    agent.start()
+    agent.receive("bob", Hello(VERSION, terms.digest))
+    agent.receive(OPERATOR, Offers((0.1,), (4.0,)))
+    agent.receive(WORLD, Delivered(1, (10.0,)))
+    sends = [each for each in agent.receive(WORLD, Delivered(2, (4.0,))) if isinstance(each, Many)]
+    assert sends[0].sends[0][2].sigma == (10.0,)  # ten were bought in round 1
+    saved = agent.save()
+    assert agent._most.tolist() == [4.0]
+    with pytest.raises(JournalError):
+        Agent("ada", terms, Buyer(np.array([0.1]), np.array([10.0]), 0.0, 1.0), None).load(saved)
+
+
+def test_a_journal_begun_anew_beside_its_old_root_draws_other_noise(tmp_path):
+    paths = market_of_their_own(tmp_path)
+    first = finish(paths)
+    for path in paths:
+        for file in (tmp_path / path.stem / "journal").glob("*-*"):
+            file.unlink()
+        assert (tmp_path / path.stem / "journal" / "root.key").exists()
+    second = finish(paths)
+    for one, two in zip(first, second, strict=True):
+        assert one.engine.role._noise.pair(0, 0, 1e6) != two.engine.role._noise.pair(0, 0, 1e6)
+
+
+# The root of secrets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, name):
+    paths = SYSTEMS[name][0](tmp_path)
+    finish(paths)
+    for path in paths:
+        root = tmp_path / path.stem / "journal" / "root.key"
+        kept = root.read_bytes()
+        root.unlink()
+        with pytest.raises(JournalError, match=r"root\.key is missing beside the journal.*Restore it"):
+            opened(path)
+        found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}
+        assert not found["journal"].fine
+        assert not root.exists()
+        root.write_bytes(bytes(32))
+        root.chmod(0o600)
+        with pytest.raises(JournalError, match=r"root\.key changed"):
+            opened(path)
+        root.write_bytes(kept)
+        close(opened(path))
+
+
+def test_the_doctor_draws_and_writes_nothing_for_a_party_that_has_not_begun(tmp_path):
+    for path in mpc.laid_out(tmp_path, steps=4):
+        examine(path, lambda system: parties_of(system).build)
+        assert not (tmp_path / path.stem / "journal").exists()
+
+
+def test_a_customer_without_the_key_of_its_total_does_not_get_another(tmp_path):
+    paths = laid_out(tmp_path, budget=12)
+    finish(paths)
+    (tmp_path / "customer" / "journal" / "paillier.key").unlink()
+    with pytest.raises(JournalError, match=r"paillier\.key is missing.*opens with no other key"):
+        opened(tmp_path / "customer.toml")
+
+
+def test_a_role_without_anything_to_change_says_so(tmp_path):
+    paths = laid_out(tmp_path, budget=12)
+    with pytest.raises(ConfigError, match="has not begun"):
+        change_stopped(paths[0])
+    finish(paths)
+    with pytest.raises(ConfigError, match="nothing that samba has may change"):
+        change_stopped(paths[0])
