@@ -120,7 +120,7 @@ def posse_up():
     def up(folder, table):
         owners = "".join(f'[[owner]]\nname = "clinic-{i + 1}"\n' for i in range(3))
         (folder / "fed.toml").write_text(
-            f'run = "t"\nbudget = 40\npaillier_bits = 2048\nsync = false\nlisten = "127.0.0.1:{free_port()}"\n'
+            f'run = "t"\nlevel = "strict"\nbudget = 40\nlisten = "127.0.0.1:{free_port()}"\n'
             f"{table}[world]\nseed = 7\nowners = 3\n{owners}"
         )
         environment = {**os.environ, "POSSE_HOME": str(folder / "home")}

@@ -91,23 +91,24 @@ class World(ProblemSettings):
 
 SambaOptions.model_rebuild()
 
+_LESS = 'or level = "standard", which has no dealer and hides less from comp.'
 NO_LEVEL = (
-    'the level of protection is not given. Add level = "strict" to {where} of every party, and let a party called '
-    "'dealer' enrol (role dealer) and connect to the controller; or add level = \"standard\", which has no dealer and "
-    "hides less from comp."
+    'the level of protection is not given. Add level = "strict" to [options] of every party, and let a party called '
+    f"'dealer' enrol (role dealer) and connect to the controller; {_LESS}"
 )
+NO_LEVEL_UP = f'the level of protection is not given. Add level = "strict" to the file, which adds a dealer; {_LESS}'
 
 
-def _level(options: SambaOptions, where: str) -> str:
+def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
     if options.level is None:
-        raise ConfigError(NO_LEVEL.format(where=where))
+        raise ConfigError(missing)
     return options.level
 
 
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
-    level = _level(options, "[options] in the file")
+    level = _level(options, NO_LEVEL)
     expected, kind = Expected(options.sound_policy(), level, Switches()), place.identity.role
     check_level(level, Switches(), expected.policy)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
@@ -356,14 +357,14 @@ def _check(federation: FederationFile) -> None:
     if federation.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
-    check_level(_level(federation, "the federation's file, and so"), Switches(), federation.sound_policy())
+    check_level(_level(federation), Switches(), federation.sound_policy())
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
     """Make identities and files for all parties of a federation; what exists is kept, so that a run can go on."""
     owners = tuple(member.name for member in federation.members)
     check_budget(max(2, len(owners)), federation.budget)
-    level = _level(federation, "the federation's file, and so")
+    level = _level(federation)
     members = {**{name: name for name in sole(level)}, **dict.fromkeys(owners, "owner")}
     enrol_all(folder, federation.run, members)
     options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
