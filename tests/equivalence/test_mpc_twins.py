@@ -12,14 +12,13 @@ import pytest
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Role
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
-from posse.protocols.mpc_contextual.terms import DEALER, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed, seeded
+from posse.protocols.mpc_contextual.terms import WIDTH_BITS, Terms
+from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
 
 SEED = 5
@@ -53,9 +52,8 @@ def settings_of(**given: object) -> MpcContextual:
 
 def twin_of(setup: Setup, seed: int = SEED) -> FixedRun:
     rows, terms = setup.order(seed), setup.terms
-    keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
     units = setup.units(seed, rows)
-    return run_fixed(terms, plan(terms), setup.encoded(rows), units, coins_of(terms, seed), keys)
+    return run_fixed(terms, plan(terms), setup.encoded(rows), units, coins_of(terms, seed), seed)
 
 
 def roles_of(setup: Setup, seed: int = SEED) -> list[Role]:
@@ -144,10 +142,9 @@ def test_the_intermediates_stay_within_their_ranges_and_come_near_them() -> None
 def test_contexts_above_norm_1_are_caught_by_the_ranges() -> None:
     setup = settings_of(steps=200).load()
     terms, rows = setup.terms, setup.order(SEED)
-    keys = list(DealerKeys(terms, seeded(SEED, DEALER)).tapes.values())
     with pytest.raises(Exception, match="must stay within"):
         run_fixed(
-            terms, plan(terms), setup.encoded(rows) * np.uint64(3), setup.units(SEED, rows), coins_of(terms, SEED), keys
+            terms, plan(terms), setup.encoded(rows) * np.uint64(3), setup.units(SEED, rows), coins_of(terms, SEED), SEED
         )
 
 

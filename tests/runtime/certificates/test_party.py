@@ -119,7 +119,7 @@ def answered(desk: Desk, token: Token, folder: Path) -> Answer:
 def refused(token: Token, folder: Path, answer: Answer, now: object = START) -> str:
     """What a party says to an answer that has a right tag and a wrong content."""
     with pytest.raises(EnrolmentError) as caught:
-        enrolment.complete(token, folder, sealed(answer, token.keys.answer), now)  # type: ignore[arg-type]
+        enrolment.complete(token, folder, sealed(answer, token.key("answer")), now)  # type: ignore[arg-type]
     assert not (folder / "party.crt").exists()
     assert not (folder / "ca.crt").exists()
     return str(caught.value.reason)
@@ -151,7 +151,7 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     assert refused(token, folder, change(true, nonce=bytes(32))) == "other-request"
     assert refused(token, folder, true, START + timedelta(days=91)) == "expired"
     assert refused(token, folder, true, START - timedelta(days=2)) == "not-yet-valid"
-    enrolment.complete(token, folder, sealed(true, token.keys.answer), START)
+    enrolment.complete(token, folder, sealed(true, token.key("answer")), START)
 
 
 @pytest.mark.parametrize(("role", "name"), [("comp", "comp"), ("owner", "clinic-c")])

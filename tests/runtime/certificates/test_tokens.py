@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posse.core.errors import ConfigError, EnrolmentError
 from posse.runtime.certificates import tokens
 from posse.runtime.certificates.names import Peer, check_host, check_name, from_uri, split_address
-from posse.runtime.certificates.tokens import Keys, Token
+from posse.runtime.certificates.tokens import Token
 from tests.runtime.certificates.conftest import RUN, START
 
 PEER = Peer(RUN, "owner", "clinic-b")
@@ -81,17 +81,16 @@ def test_fields_out_of_their_rule(index: int, value: object) -> None:
 
 
 def test_secrets_are_not_shown_and_do_not_pickle() -> None:
-    shown = repr(TOKEN) + repr(TOKEN.keys) + str(TOKEN)
+    shown = repr(TOKEN) + str(TOKEN)
     assert TOKEN.secret.hex() not in shown
     assert repr(TOKEN.secret) not in shown
-    for secret in (TOKEN, TOKEN.keys):
-        with pytest.raises(TypeError):
-            pickle.dumps(secret)
+    with pytest.raises(TypeError):
+        pickle.dumps(TOKEN)
 
 
 def test_keys_differ_by_purpose_and_are_not_the_secret() -> None:
-    keys = Keys.of(b"s" * 32)
-    assert len({keys.request, keys.answer, keys.refusal, b"s" * 32}) == 4
+    keys = {TOKEN.key("request"), TOKEN.key("answer"), TOKEN.key("refusal")}
+    assert len(keys | {TOKEN.secret}) == 4
 
 
 def test_it_expires_to_the_second() -> None:

@@ -23,10 +23,8 @@ from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place, 
 from posse.experiments.mpc_contextual.published import NEWTON
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.terms import DEALER
-from posse.protocols.mpc_contextual.twin import run_fixed, seeded
+from posse.protocols.mpc_contextual.twin import run_fixed
 from posse.results import plots
 from posse.results.plots import INK
 
@@ -125,10 +123,9 @@ def _protocol(job: Job) -> np.ndarray:
     world = world_of(job.place, job.seed)
     settings = job.place.settings(epsilon=str(EPSILON), bits=job.bits, newton=job.newton)
     terms = settings.load().terms
-    keys = list(DealerKeys(terms, seeded(job.seed, DEALER)).tapes.values())
     units = np.rint(world.rewards * REWARD_ONE).astype(np.int64)
     features = FixedPoint(job.bits, most=1.0).encode(world.features)
-    return run_fixed(terms, plan(terms), features, units, world.coins(EPSILON), keys).rewards / REWARD_ONE
+    return run_fixed(terms, plan(terms), features, units, world.coins(EPSILON), job.seed).rewards / REWARD_ONE
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,13 +24,12 @@ from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.images import digits, mnist
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.dealer import DealerKeys
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.protocols.mpc_contextual.twin import coins_of, run_fixed, seeded
+from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
+from posse.protocols.mpc_contextual.twin import coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
 
 REFERENCE = Paper(
@@ -172,8 +171,7 @@ def check(settings: MpcContextual, what: str, steps: int, seed: int = 1) -> Chec
         if payee.step >= steps:
             break
     arms, rewards = puller.arms[:steps].astype(np.int64), payee.rewards[:steps] / REWARD_ONE
-    keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
-    fixed = run_fixed(terms, plan(terms), encoded, units, coins, keys)
+    fixed = run_fixed(terms, plan(terms), encoded, units, coins, seed)
     features = setup.features(rows)[:steps]
     along = floats.replay(features, arms, rewards, coins.ties[:steps], lift=terms.lift)
     other = (along.greedy != arms) & ~coins.explore[:steps]

@@ -5,6 +5,10 @@ of it and parameters.
 
 >>> policy("softmax", {"tau": 0.05}) == policy({"name": "softmax", "tau": 0.05}) == Softmax(0.05)
 True
+>>> policy("sotfmax")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+...
+posse.core.errors.ConfigError: [P100] unknown policy 'sotfmax'. Did you mean 'softmax'? Known: ...
 """
 
 from __future__ import annotations
@@ -29,23 +33,9 @@ PARAMETERS = tuple(_REGISTRY.settings_fields())
 PolicyValue = str | Policy | type[Policy] | Mapping[str, Any]
 """Anything that `policy` takes."""
 
+policy = _REGISTRY.make
 described = _REGISTRY.described
 parameters_of = _REGISTRY.parameters_of
-
-
-def policy(value: PolicyValue, parameters: Mapping[str, Any] | None = None) -> Policy:
-    """Make a policy of a value and further parameters; a mistake is one line.
-
-    >>> policy("sotfmax")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.ConfigError: [P100] unknown policy 'sotfmax'. Did you mean 'softmax'? Known: ...
-    >>> policy("ucb", {"tau": 1})
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.ConfigError: [P100] policy 'ucb' has no parameter 'tau'; it takes coefficient.
-    """
-    return _REGISTRY.make(value, parameters)
 
 
 @with_parameters

@@ -9,7 +9,6 @@ that gives chances, `module:function`, or a table of it and parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
@@ -25,22 +24,10 @@ _REGISTRY = Registry(
 
 PARAMETERS = tuple(_REGISTRY.settings_fields())
 """Names of the parameters of all registered kinds, each a setting and a flag."""
-ExplorationValue = str | Exploration | type[Exploration] | Callable[..., Any] | Mapping[str, Any]
-"""Anything that `exploration` takes."""
 
+exploration = _REGISTRY.make
 described = _REGISTRY.described
 parameters_of = _REGISTRY.parameters_of
-
-
-def exploration(value: ExplorationValue, parameters: Mapping[str, Any] | None = None) -> Exploration:
-    """Make an exploration of a value and further parameters; a mistake is one line.
-
-    >>> exploration("falcon", {"beta": 1})
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.ConfigError: [P100] policy 'falcon' has no parameter 'beta'; it takes mu, gamma.
-    """
-    return _REGISTRY.make(value, parameters)
 
 
 @with_parameters

@@ -99,14 +99,13 @@ class Plan(Mechanism):
 
     def guarantees(self, released: Released) -> tuple[Guarantee]:
         """Return what the messages released prove, for the plan's own unit."""
-        return (self._proved(released),)
+        return (self.guarantee(released=released),)
 
-    def guarantee(self, unit: str | None = None, composition: str | None = None) -> Guarantee:
-        """Return what all messages together prove, for the plan's own unit or for another."""
-        return self._proved(Counter(range(self.messages)), unit, composition)
-
-    def _proved(self, released: Released, unit: str | None = None, composition: str | None = None) -> Guarantee:
-        about = self._unit(unit)
+    def guarantee(
+        self, unit: str | None = None, composition: str | None = None, released: Released | None = None
+    ) -> Guarantee:
+        """Return what all messages together prove, or those released, for the plan's own unit or for another."""
+        about, released = self._unit(unit), Counter(range(self.messages)) if released is None else released
         return Guarantee(
             self.epsilon(released, unit, composition), self.delta, about.name, about.adjacency, released.total(),
             composition or self.composition(unit), accountant_name(), about.what, about.not_covered,

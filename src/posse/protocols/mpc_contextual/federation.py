@@ -18,7 +18,7 @@ from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.protocols.base import System
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
+from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.outside import Model
@@ -239,8 +239,7 @@ class TwinRun(Run):
         units, coins = setup.units(seed, rows), coins_of(terms, seed)
         self._units = units
         if self.settings.path == "fixed":
-            keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
-            return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, keys)
+            return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, seed)
         return FloatTwin(
             setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
             width=terms.width / 2**WIDTH_BITS, normals=coins.normals, lift=terms.lift,
@@ -295,8 +294,7 @@ def warm_up(batch: int = 1) -> None:
     """Compile what the twins call, so that compiling is not counted as running."""
     terms = Terms("warm up", ("a", "b"), (1, 1), 2, 2, (1, 2), batch=min(2, batch))
     coins, units = coins_of(terms, 0), np.zeros((2, 2), np.int64)
-    keys = list(DealerKeys(terms, seeded(0, DEALER)).tapes.values())
-    run_fixed(terms, plan(terms), np.zeros((2, 2), np.uint64), units, coins, keys)
+    run_fixed(terms, plan(terms), np.zeros((2, 2), np.uint64), units, coins, 0)
     floats.run(np.zeros((2, 2)), np.zeros((2, 2)), coins)
 
 

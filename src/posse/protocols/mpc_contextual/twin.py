@@ -99,12 +99,11 @@ class FixedRun:
 class FixedTwin:
     """The twin of one seed, which goes forward by whole batches."""
 
-    def __init__(
-        self, terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, keys: list[bytes]
-    ) -> None:
-        """Prepare: `units` (steps, arms) are the rewards in units of 2^-24, `keys` the seeds of the parties' tapes."""
+    def __init__(self, terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, seed: int) -> None:
+        """Prepare: `units` (steps, arms) are the rewards in units of 2^-24; parties' tapes follow from the seed."""
         layout = Layout(terms.dimension)
-        self._terms, self._plan, self._keys, self._bounds = terms, plan, keys, check_ranges(terms)
+        self._terms, self._plan, self._bounds = terms, plan, check_ranges(terms)
+        self._keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
         self._world = _world(features, units, coins)
         self._fixed = (
             _numbers(terms), _places(terms, plan), Shape(layout.rows, layout.left, layout.right),
@@ -155,9 +154,9 @@ class FixedTwin:
         return FixedRun(arms, self.greedy[:done], self._world.units[np.arange(done), arms], self.model, largest)
 
 
-def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, keys: list[bytes]) -> FixedRun:
+def run_fixed(terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, seed: int) -> FixedRun:
     """Run the twin to the end; the arguments are those of `FixedTwin`."""
-    twin = FixedTwin(terms, plan, features, units, coins, keys)
+    twin = FixedTwin(terms, plan, features, units, coins, seed)
     twin.advance(terms.steps)
     return twin.outcome
 

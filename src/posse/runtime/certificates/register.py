@@ -186,12 +186,12 @@ class Writing:
 
     def add_token(self, token: Token, hosts: tuple[str, ...], days: int, now: datetime) -> None:
         """Remember a token by its keys."""
-        keys, peer = token.keys, token.peer
+        peer, keys = token.peer, (token.key("request"), token.key("answer"), token.key("refusal"))
         self._connection.execute(
             "INSERT INTO tokens (id, role, name, hosts, made, expires, days, state, request_key, answer_key, "
             "refusal_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'open', ?, ?, ?)",
             (token.id, peer.role, peer.name, json.dumps(hosts), _seconds(now), _seconds(token.expires), days,
-             keys.request, keys.answer, keys.refusal),
+             *keys),
         )  # fmt: skip
 
     def token(self, id: bytes) -> TokenRow | None:

@@ -29,7 +29,7 @@ import os
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import msgspec
 
@@ -45,25 +45,6 @@ _LONGEST = 2048
 _WIRE = tuple[bytes, bytes, bytes, str, str, str, int, str]
 """Id, secret, fingerprint, run, role, name, expiry and address of a token."""
 _AGAIN = "Copy it again, whole, from the output of 'posse ca token'."
-
-
-class Keys(msgspec.Struct, frozen=True):
-    """The keys that are derived from a token's secret."""
-
-    request: bytes
-    answer: bytes
-    refusal: bytes
-
-    @classmethod
-    def of(cls, secret: bytes) -> Self:
-        """Derive them."""
-        return cls(*(hkdf(secret, b"posse enrol " + purpose) for purpose in (b"request", b"answer", b"refusal")))
-
-    def __repr__(self) -> str:
-        return "Keys(...)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("keys do not leave their process")
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -85,10 +66,9 @@ class Token(msgspec.Struct, frozen=True):
             split_address(address)
         return cls(os.urandom(16), os.urandom(32), fingerprint, peer, expires.replace(microsecond=0), address)
 
-    @property
-    def keys(self) -> Keys:
-        """The keys for requests, answers and refusals."""
-        return Keys.of(self.secret)
+    def key(self, purpose: Literal["request", "answer", "refusal"]) -> bytes:
+        """Derive the key for one purpose."""
+        return hkdf(self.secret, f"posse enrol {purpose}".encode())
 
     def text(self) -> str:
         """Write it as one word; whoever reads it can enrol."""
@@ -233,7 +213,7 @@ def make_request(token: Token, csr: bytes) -> bytes:
     """Make the request of the token's party for the key in `csr`."""
     peer = token.peer
     request = Request(VERSION, token.id, csr, os.urandom(32), peer.run, peer.role, peer.name)
-    return sealed(request, token.keys.request)
+    return sealed(request, token.key("request"))
 
 
 def read_request(data: bytes) -> Request:
@@ -255,8 +235,8 @@ def read_answer(token: Token, request: bytes, data: bytes) -> Answer:
     if message is None:
         raise EnrolmentError("the answer does not decode: it is damaged, or none. Ask again.", "malformed")
     if isinstance(message, Refusal):
-        raise _as_error(message, authentic=_is_tagged(data, token.keys.refusal) and message.nonce == nonce)
-    if not _is_tagged(data, token.keys.answer):
+        raise _as_error(message, authentic=_is_tagged(data, token.key("refusal")) and message.nonce == nonce)
+    if not _is_tagged(data, token.key("answer")):
         raise EnrolmentError("the answer was altered on the way, or made without this token. Ask again.", "altered")
     if message.version != VERSION or not hmac.compare_digest(message.nonce, nonce):
         raise EnrolmentError("the answer is to another request. Ask again.", "other-request")
