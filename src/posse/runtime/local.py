@@ -134,13 +134,8 @@ class Process:
     handle: subprocess.Popen[bytes]
 
 
-def start(files_: Sequence[Path]) -> list[Process]:
-    """Start a process for each party's file; what each logs goes beside its file."""
-    return [start_one(path) for path in files_]
-
-
 def start_one(path: Path) -> Process:
-    """Start one party."""
+    """Start a process for a party's file; what it logs goes beside its file."""
     log = path.with_suffix(".log")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     with log.open("ab") as stream:

@@ -132,7 +132,7 @@ def test_the_model_stands_still_for_a_batch() -> None:
 def test_checkpoints_hold_the_weights_that_meet_a_context() -> None:
     x, rewards, flips = linear(200, 3, 4)
     whole = run(x, rewards, flips, checkpoints=(200, 0, 60, 60))
-    part = run(x[:60], rewards[:60], flips.cut(slice(60)))
+    part = run(x[:60], rewards[:60], Coins(*(part[:60] for part in flips[:3])))
     assert (whole.kept[0] == 0).all()
     assert (whole.kept[1] == part.weights).all()
     assert (whole.kept[2] == part.weights).all()

@@ -6,9 +6,9 @@ in memory that does not depend on the number of rounds.
 >>> from posse.problems.markets.instances import market_instance
 >>> from posse.protocols.dp_combinatorial.terms import Terms
 >>> market = market_instance(1, agents=3, producers=8)
->>> alone = simulate(market, Terms(market.agents, market.producers, 500, method="alone"), seeds=(1, 2))
->>> alone.regret.shape, bool((alone.regret[:, -1] > 0).all())
-((2, 200), True)
+>>> known, curves = run_once(market, Terms(market.agents, market.producers, 500, method="alone"), seed=1)
+>>> curves.regret.shape, bool((curves.regret[-1] > 0).all())
+((200, 3), True)
 """
 
 from __future__ import annotations
@@ -61,12 +61,6 @@ class Outcome:
     """(runs, agents) rounds below the threshold."""
     taken: Wholes
     """(runs, agents) entries of reports that were learnt from."""
-
-
-def simulate(market: Market, terms: Terms, seeds: Sequence[int], *, points: int = 200, **options: Any) -> Outcome:
-    """Run the market once a seed, with the options of `Simulation`."""
-    runs = [run_once(market, terms, seed, points=points, **options) for seed in seeds]
-    return gather(tuple(seeds), points_of(terms.rounds, points), runs)
 
 
 class Simulation:

@@ -61,11 +61,6 @@ class Coins(NamedTuple):
     normals: NDArray[np.float64] | None = None
     """(steps, arms) for Thompson sampling."""
 
-    def cut(self, steps: slice) -> Coins:
-        """Return the coins of some steps."""
-        normals = None if self.normals is None else self.normals[steps]
-        return Coins(self.explore[steps], self.arms[steps], self.ties[steps], normals)
-
 
 class DealerCoins:
     """The dealer's part."""

@@ -294,17 +294,12 @@ class Costs:
     dealt: float
     """Bytes that a party receives from the dealer, on average: parties take turns."""
 
-    @property
-    def total(self) -> float:
-        """Everything that a party sends and receives."""
-        return self.sent + self.received + self.dealt
-
 
 def costs(terms: Terms) -> Costs:
     """Return what a step costs a party, the largest of them.
 
     >>> one = costs(Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)))
-    >>> one.rounds, one.total < 150_000
+    >>> one.rounds, one.sent + one.received + one.dealt < 150_000
     (11.0, True)
     """
     made, parties, batch = plan(terms), len(terms.parties), terms.batch
