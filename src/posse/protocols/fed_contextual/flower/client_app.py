@@ -17,12 +17,7 @@ quorum. What the device computes from (the model, the norm, the round, the setti
 say, which are the same for all devices of a sum: each signs their digest with its keys and with the set of survivors,
 and takes part with nobody who signed another one.
 
-| key of the node's configuration | means |
-|---|---|
-| `key` | the node's private key, the file given to --auth-supernode-private-key; P-256 |
-| `roster` | file of the public keys that may take part, as `ssh-keygen` writes them, from whoever runs the fleet |
-| `least-honest` | honest devices that must be left in a sum; 2 if not given, and at least |
-| `corrupt` | share of the devices that the plan must suppose to be with the server; .1 if not given |
+Keys of the node's configuration (`key`, `roster`, `least-honest`, `corrupt`): docs/devices.md.
 """
 
 from __future__ import annotations

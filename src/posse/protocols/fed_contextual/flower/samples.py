@@ -1,13 +1,6 @@
 """What a device has: samples on which it acts by itself, or a log of what its own application did.
 
-A node's configuration says which (`flower-supernode --node-config`):
-
-| key | means |
-|---|---|
-| `data` | a prepared population (.npz or a folder, see `posse.problems.prepared`), or `digits` for a trial |
-| `client`, `partition-id` | the client's number in it; also the device's number in the run's draws |
-| `log` | instead of data: an .npz of `contexts`, `arms`, `rewards`, `probabilities` that an application wrote |
-| `model` | where to write the deployed model (.npz), for the application to act with |
+A node's configuration says which (`flower-supernode --node-config`; its keys: docs/devices.md).
 """
 
 from __future__ import annotations
