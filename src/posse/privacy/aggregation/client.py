@@ -31,22 +31,9 @@ from posse.core.errors import ConfigError, FrameError, ProtocolError
 from posse.core.roles import WORLD, Action, Message
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
+from posse.privacy.aggregation import messages
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys, add_streams, check_advertised
-from posse.privacy.aggregation.messages import (
-    Advertise,
-    Complaint,
-    Contribute,
-    Contribution,
-    Delivery,
-    Keys,
-    Masked,
-    Named,
-    Shares,
-    Shown,
-    Signed,
-    Survivors,
-    Unmask,
-)
+from posse.privacy.aggregation.messages import Advertise, Named
 from posse.privacy.aggregation.shamir import SHARE_BYTES
 from posse.privacy.aggregation.terms import Stage, Terms
 from posse.privacy.crypto.keys import Identity, Secrets, verify
@@ -98,18 +85,18 @@ class Client:
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; what the protocol does not allow is refused with the state as it was."""
-        if sender == WORLD and isinstance(message, Contribution):
+        if sender == WORLD and isinstance(message, messages.Contribution):
             return self._contribute(message)
         if sender != SERVER:
             raise ProtocolError(f"{self.name} listens to '{SERVER}', got a message of '{sender}'.")
         match message:
-            case Keys():
+            case messages.Keys():
                 return self._share(self._now(message.terms, message, Stage.SHARES))
-            case Delivery():
+            case messages.Delivery():
                 return self._take_shares(self._now(message.terms, message, Stage.MASKED))
-            case Survivors():
+            case messages.Survivors():
                 return self._sign(self._now(message.terms, message, Stage.SURVIVORS))
-            case Unmask():
+            case messages.Unmask():
                 return self._show(self._now(message.terms, message, Stage.UNMASK))
         raise ProtocolError(f"{self.name} got a {type(message).__name__}, which is nothing that a server sends.")
 
@@ -161,7 +148,7 @@ class Client:
             )
         return message
 
-    def _share(self, message: Keys) -> Sequence[Action]:
+    def _share(self, message: messages.Keys) -> Sequence[Action]:
         keys, terms, me = dict(message.keys), self._terms, self.name
         check_names(me, (name for name, _ in message.keys), terms.neighbours(me))
         check_holders(me, terms, len(keys) + 1)
@@ -170,18 +157,18 @@ class Client:
         made = self._own.shares([me, *keys])
         frames = [(name, self._own.seal(name, keys[name].sealing, made[name])) for name in sorted(keys)]
         self._keys, self._held, self.stage = keys, {me: made[me]}, Stage.MASKED
-        return (self._send(Shares(terms.digest, tuple(frames))),)
+        return (self._send(messages.Shares(terms.digest, tuple(frames))),)
 
-    def _take_shares(self, message: Delivery) -> Sequence[Action]:
+    def _take_shares(self, message: messages.Delivery) -> Sequence[Action]:
         check_names(self.name, (name for name, _ in message.frames), self._keys)
         check_holders(self.name, self._terms, len(message.frames) + 1)
         opened = {name: self._opened(name, frame) for name, frame in message.frames}
         bad = tuple(sorted(name for name, shares in opened.items() if len(shares) != 2 * SHARE_BYTES))
         if bad:
             self._held, self.stage = {}, Stage.OVER
-            return (self._send(Complaint(self._terms.digest, bad)),)
+            return (self._send(messages.Complaint(self._terms.digest, bad)),)
         self._held, self._asked = {**self._held, **opened}, True
-        return (Contribute(self.name, self._terms.round),)
+        return (messages.Contribute(self.name, self._terms.round),)
 
     def _opened(self, name: str, frame: bytes) -> bytes:
         """Open two shares; what does not open is empty."""
@@ -190,7 +177,7 @@ class Client:
         except FrameError:
             return b""
 
-    def _contribute(self, message: Contribution) -> Sequence[Action]:
+    def _contribute(self, message: messages.Contribution) -> Sequence[Action]:
         length, stage = 4 * self._terms.length, self.stage.name.lower()
         if self.stage != Stage.MASKED or not self._asked or message.round != self._terms.round:
             raise ProtocolError(
@@ -203,21 +190,21 @@ class Client:
         others = ((name, self._keys[name].masking) for name in self._held if name != self.name)
         add_streams(words, self._own.mask_streams(others))
         self.stage = Stage.SURVIVORS
-        return (self._send(Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())),)
+        return (self._send(messages.Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())),)
 
-    def _sign(self, message: Survivors) -> Sequence[Action]:
+    def _sign(self, message: messages.Survivors) -> Sequence[Action]:
         check_survivors(self.name, self._terms, self._held, message.names)
         self._survivors, self.stage = message.names, Stage.UNMASK
         signature = self._identity.sign(PURPOSE_SURVIVORS, self._terms.survivors_digest(message.names))
-        return (self._send(Signed(self._terms.digest, signature)),)
+        return (self._send(messages.Signed(self._terms.digest, signature)),)
 
-    def _show(self, message: Unmask) -> Sequence[Action]:
+    def _show(self, message: messages.Unmask) -> Sequence[Action]:
         check_request(self.name, self._held, self._survivors, message)
         check_quorum(self.name, self._terms, self._survivors, message.signatures)
         self_masks = tuple((name, self._held[name][:SHARE_BYTES]) for name in message.self_masks)
         mask_keys = tuple((name, self._held[name][SHARE_BYTES:]) for name in message.mask_keys)
         self._held, self.stage = {}, Stage.OVER
-        return (self._send(Shown(self._terms.digest, self_masks, mask_keys)),)
+        return (self._send(messages.Shown(self._terms.digest, self_masks, mask_keys)),)
 
     def _send(self, message: Message) -> tuple[str, str, Message]:
         return (self.name, SERVER, message)
@@ -267,7 +254,7 @@ def kinds(held: Collection[str], survivors: Collection[str]) -> tuple[tuple[str,
     return tuple(sorted(alive)), tuple(sorted(set(held) - alive))
 
 
-def check_request(me: str, held: Collection[str], survivors: Collection[str], request: Unmask) -> None:
+def check_request(me: str, held: Collection[str], survivors: Collection[str], request: messages.Unmask) -> None:
     """Refuse a request for both shares of a client, or for another set than the one signed."""
     both = set(request.self_masks) & set(request.mask_keys)
     if both:

@@ -101,6 +101,10 @@ class Shown(Message, frozen=True, array_like=True, tag=True, gc=False):
     mask_keys: Named
 
 
+OfClient = Advertise | Shares | Masked | Complaint | Signed | Shown
+"""What a server gets from clients."""
+
+
 class StageOver(Message, frozen=True, array_like=True, tag=True, gc=False):
     """The server's operator: the stage is over, go on with those that are there."""
 

@@ -40,30 +40,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from posse.core.errors import ProtocolError
 from posse.core.roles import OPERATOR, Action, Message, Note
+from posse.privacy.aggregation import masks, messages
 from posse.privacy.aggregation.client import SERVER, kinds
-from posse.privacy.aggregation.masks import (
-    FRAME_BYTES,
-    PURPOSE_SURVIVORS,
-    add_streams,
-    check_advertised,
-    pair_stream,
-    self_label,
-    self_stream,
-)
-from posse.privacy.aggregation.messages import (
-    Advertise,
-    Complaint,
-    Delivery,
-    Keys,
-    Masked,
-    Named,
-    Shares,
-    Shown,
-    Signed,
-    StageOver,
-    Survivors,
-    Unmask,
-)
+from posse.privacy.aggregation.messages import Advertise, Named
 from posse.privacy.aggregation.quantise import Ring
 from posse.privacy.aggregation.shamir import SHARE_BYTES, reconstruct
 from posse.privacy.aggregation.terms import Stage, Terms
@@ -73,11 +52,11 @@ _TRIES = 300
 """Sets of holders that are tried for a secret."""
 _STAGES: dict[type[Message], Stage] = {
     Advertise: Stage.KEYS,
-    Shares: Stage.SHARES,
-    Masked: Stage.MASKED,
-    Complaint: Stage.MASKED,
-    Signed: Stage.SURVIVORS,
-    Shown: Stage.UNMASK,
+    messages.Shares: Stage.SHARES,
+    messages.Masked: Stage.MASKED,
+    messages.Complaint: Stage.MASKED,
+    messages.Signed: Stage.SURVIVORS,
+    messages.Shown: Stage.UNMASK,
 }
 
 
@@ -95,7 +74,7 @@ class Server:
         """Sealed shares by receiver."""
         self._sum: Ring = np.zeros(terms.length, np.uint32)
         self._signatures: dict[str, bytes] = {}
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, messages.Shown] = {}
         self._complaints: dict[str, tuple[str, ...]] = {}
         """Whose shares did not open, by the client that says so."""
         self._dealers: tuple[str, ...] = ()
@@ -107,12 +86,12 @@ class Server:
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; what the protocol does not allow is refused with the state as it was."""
-        if sender == OPERATOR and isinstance(message, StageOver):
+        if sender == OPERATOR and isinstance(message, messages.StageOver):
             return self.close(message.stage)
         stage = _STAGES.get(type(message))
         if stage is None or sender not in self._terms.positions:
             raise ProtocolError(f"the server got a {type(message).__name__} of '{sender}', which it expects of nobody.")
-        assert isinstance(message, Advertise | Shares | Masked | Complaint | Signed | Shown)
+        assert isinstance(message, messages.OfClient)
         if message.terms != self._terms.digest:
             raise ProtocolError(f"{sender} sent a {type(message).__name__} of another round or other terms.")
         if sender in self._came[stage] or (stage == Stage.MASKED and sender in self._complaints):
@@ -122,7 +101,7 @@ class Server:
         if stage > self.stage or (stage and sender not in self._came[Stage(stage - 1)]):
             raise ProtocolError(f"{sender} sent a {type(message).__name__} and has not done what comes before it.")
         self._take(sender, message)
-        if not isinstance(message, Complaint):
+        if not isinstance(message, messages.Complaint):
             self._came[stage].append(sender)
         return ()
 
@@ -186,30 +165,29 @@ class Server:
         terms = self._terms
         match message:
             case Advertise():
-                check_advertised(sender, message, terms)
+                masks.check_advertised(sender, message, terms)
                 self._keys[sender] = message
-            case Shares():
+            case messages.Shares():
                 names = [name for name, _ in message.frames]
                 if names != sorted(terms.neighbours(sender) & self._keys.keys()):
                     raise ProtocolError(f"{sender} must share with its neighbours, each once; it shared with others.")
-                if any(len(frame) != FRAME_BYTES for _, frame in message.frames):
-                    raise ProtocolError(f"{sender} sealed shares that have not {FRAME_BYTES} bytes.")
+                if any(len(frame) != masks.FRAME_BYTES for _, frame in message.frames):
+                    raise ProtocolError(f"{sender} sealed shares that have not {masks.FRAME_BYTES} bytes.")
                 for name, frame in message.frames:
                     self._frames.setdefault(name, []).append((sender, frame))
-            case Masked():
+            case messages.Masked():
                 if len(message.words) != 4 * terms.length:
                     raise ProtocolError(f"{sender} sent {len(message.words)} bytes for {terms.length} words of 4.")
                 self._sum += np.frombuffer(message.words, "<u4")
-            case Complaint():
+            case messages.Complaint():
                 if not message.names or not set(message.names) <= self._held(sender) - {sender}:
                     raise ProtocolError(f"{sender} complains of clients that shared nothing with it.")
                 self._complaints[sender] = tuple(sorted(set(message.names)))
-            case Signed():
-                verify(
-                    terms.identity(sender), PURPOSE_SURVIVORS, terms.survivors_digest(self.survivors), message.signature
-                )
+            case messages.Signed():
+                signed = terms.survivors_digest(self.survivors)
+                verify(terms.identity(sender), masks.PURPOSE_SURVIVORS, signed, message.signature)
                 self._signatures[sender] = message.signature
-            case Shown():
+            case messages.Shown():
                 asked = kinds(self._held(sender), self.survivors)
                 if tuple(tuple(name for name, _ in part) for part in (message.self_masks, message.mask_keys)) != asked:
                     raise ProtocolError(f"{sender} shows other shares than it was asked for.")
@@ -245,14 +223,15 @@ class Server:
         digest, survivors = self._terms.digest, self.survivors
         if self.stage == Stage.KEYS:
             neighbours = [sorted(self._terms.neighbours(name) & self._keys.keys()) for name in came]
-            return [Keys(digest, tuple((other, self._keys[other]) for other in others)) for others in neighbours]
+            known = [tuple((other, self._keys[other]) for other in others) for others in neighbours]
+            return [messages.Keys(digest, keys) for keys in known]
         if self.stage == Stage.SHARES:
             frames, self._frames = self._frames, {}
-            return [Delivery(digest, tuple(sorted(frames.get(name, ())))) for name in came]
+            return [messages.Delivery(digest, tuple(sorted(frames.get(name, ())))) for name in came]
         if self.stage == Stage.MASKED:
-            return [Survivors(digest, survivors)] * len(came)
+            return [messages.Survivors(digest, survivors)] * len(came)
         quorum = tuple(sorted(self._signatures.items()))[: self._terms.plan.quorum]
-        return [Unmask(digest, *kinds(self._held(name), survivors), quorum) for name in came]
+        return [messages.Unmask(digest, *kinds(self._held(name), survivors), quorum) for name in came]
 
     def _finish(self) -> Sequence[Action]:
         streams = leftovers(self._terms, self._keys, self._came[Stage.SHARES], self.survivors, self._shown)
@@ -261,7 +240,7 @@ class Server:
         except WrongShares as error:
             self._dealers = error.dealers
             raise
-        add_streams(self._sum, ((key, -sign) for key, sign in taken_off))
+        masks.add_streams(self._sum, ((key, -sign) for key, sign in taken_off))
         self._shown, self._signatures = {}, {}
         return (Note(self.name, "sum", self._terms.round, len(self.survivors)),)
 
@@ -284,7 +263,7 @@ def leftovers(
     keys: Mapping[str, Advertise],
     sharers: Collection[str],
     survivors: Collection[str],
-    shown: Mapping[str, Shown],
+    shown: Mapping[str, messages.Shown],
 ) -> Iterator[tuple[bytes, int]]:
     """Yield the keys of all streams left in the sum, each with its sign there."""
     alive = set(survivors)
@@ -293,19 +272,19 @@ def leftovers(
     wrong: Counter[str] = Counter()
 
     def seed_of(name: str, found: bytes) -> bool:
-        return commitment(found, self_label(terms, name)) == keys[name].commitment
+        return commitment(found, masks.self_label(terms, name)) == keys[name].commitment
 
     def key_of(name: str, found: bytes) -> bool:
         return X25519PrivateKey.from_private_bytes(found).public_key().public_bytes_raw() == keys[name].masking
 
     for name in sorted(alive):
-        yield self_stream(_secret(terms, name, seeds, seed_of, wrong)), 1
+        yield masks.self_stream(_secret(terms, name, seeds, seed_of, wrong)), 1
     for name in sorted(set(sharers) - alive):
         others = sorted(terms.neighbours(name) & alive)
         if others:
             private = X25519PrivateKey.from_private_bytes(_secret(terms, name, privates, key_of, wrong))
             for other in others:
-                key, sign = pair_stream(private, name, other, keys[other].masking, terms)
+                key, sign = masks.pair_stream(private, name, other, keys[other].masking, terms)
                 yield key, -sign  # it is in the sum as the survivor added it
 
 

@@ -14,19 +14,11 @@ from typing import Any, ClassVar, Literal
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
+from posse.privacy.dp import schedules
 from posse.privacy.dp.accountant import Event, accountant_name, basic, gaussian_event, largest_epsilon
 from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Budget, Claim, Guarantee, check_delta
 from posse.privacy.dp.ledger import Mechanism, Released
-from posse.privacy.dp.schedules import (
-    SCHEDULES,
-    Unit,
-    calibrated_multipliers,
-    communication_rounds,
-    paper_multipliers,
-    paper_split,
-    unit_named,
-    windows,
-)
+from posse.privacy.dp.schedules import Unit
 
 LARGEST_NOISE = 10**12
 """Multiplier beyond which noise is nothing but noise, and arithmetic ends."""
@@ -58,7 +50,7 @@ class Plan(Mechanism):
     @property
     def windows(self) -> tuple[int, ...]:
         """Rounds that each message is about."""
-        return windows(self.rounds)
+        return schedules.windows(self.rounds)
 
     @property
     def messages(self) -> int:
@@ -159,7 +151,7 @@ class Plan(Mechanism):
         }
 
     def _unit(self, name: str | None) -> Unit:
-        return self.unit if name is None else unit_named(name)
+        return self.unit if name is None else schedules.unit_named(name)
 
 
 def plan(
@@ -177,16 +169,16 @@ def plan(
     posse.core.errors.ConfigError: [P100] schedule paper proves (1.526, 0.01) for unit round with 30 producers, which
     is more than the asked (1, 0.01). Use schedule 'tight' or unit 'entry'.
     """
-    check.one_of(SCHEDULES, schedule=schedule)
-    about, lengths = unit_named(unit), windows(rounds)
+    check.one_of(schedules.SCHEDULES, schedule=schedule)
+    about, lengths = schedules.unit_named(unit), schedules.windows(rounds)
     if horizon is not None and rounds[-1] > horizon:
         raise ConfigError(f"communication rounds must end by round {horizon}, got {rounds[-1]}. Drop those beyond.")
     if schedule != "paper":
-        multipliers = calibrated_multipliers(schedule, budget, about, lengths, producers)
+        multipliers = schedules.calibrated_multipliers(schedule, budget, about, lengths, producers)
     elif horizon is None:
         raise ConfigError("schedule paper splits its budget by the number of rounds: give the horizon.")
     else:
-        multipliers = paper_multipliers(budget, horizon, len(lengths))
+        multipliers = schedules.paper_multipliers(budget, horizon, len(lengths))
     if max(multipliers) > LARGEST_NOISE:
         raise ConfigError(
             f"{budget} for unit {unit} needs noise of {max(multipliers):.3g} capacities, at most {LARGEST_NOISE:.0e} "
@@ -205,14 +197,16 @@ def plan_of_noise(
     >>> plan_of_noise(2.66, rounds=(200, 400), producers=30, delta=0.01).guarantee().figure
     '(0.9979, 0.01)'
     """
-    count = len(windows(rounds))
+    count = len(schedules.windows(rounds))
     given = (multipliers,) if isinstance(multipliers, int | float) else tuple(multipliers)
     for noise in given:
         check.between(0, LARGEST_NOISE, noise=noise)
     if len(given) not in (1, count):
         raise ConfigError(f"noise must be one multiplier or one for each of {count} messages, got {len(given)}.")
     check.at_least(1, producers=producers)
-    return Plan(given * (count if len(given) == 1 else 1), tuple(rounds), producers, unit_named(unit), GIVEN, delta)
+    return Plan(
+        given * (count if len(given) == 1 else 1), tuple(rounds), producers, schedules.unit_named(unit), GIVEN, delta
+    )
 
 
 def _within(made: Plan, budget: Budget) -> Plan:
@@ -257,7 +251,7 @@ def paper_claims(budget: Budget, horizon: int, messages: int, last: int) -> tupl
     1.195 0.01 sum of its split over 16 messages, its algorithm as printed (tau from 1)
     1.691 0.16 basic composition of its own figures, unit entry: two counts a message, delta at each
     """
-    split = paper_split(budget.epsilon, horizon, messages)
+    split = schedules.paper_split(budget.epsilon, horizon, messages)
     printed = last.bit_length()
     epsilon, delta = basic((part, budget.delta) for part in (*split, *split))
     return (
@@ -265,7 +259,7 @@ def paper_claims(budget: Budget, horizon: int, messages: int, last: int) -> tupl
         Claim(f"sum of its split over {messages} messages", sum(split), budget.delta, proved=False),
         Claim(
             f"sum of its split over {printed} messages, its algorithm as printed (tau from 1)",
-            sum(paper_split(budget.epsilon, horizon, printed)), budget.delta, proved=False,
+            sum(schedules.paper_split(budget.epsilon, horizon, printed)), budget.delta, proved=False,
         ),
         Claim(
             "basic composition of its own figures, unit entry: two counts a message, delta at each", epsilon, delta,
@@ -309,7 +303,7 @@ class BudgetSettings(Settings):
         check.at_least(1, rounds=self.rounds)
         check.at_least(1, producers=self.producers)
         check_delta(self.delta)
-        messages = communication_rounds(self.start, self.stop, self.rounds)
+        messages = schedules.communication_rounds(self.start, self.stop, self.rounds)
         if self.noise is None:
             budget = Budget(1.0 if self.epsilon is None else self.epsilon, self.delta)
             return plan(

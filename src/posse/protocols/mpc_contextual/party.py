@@ -20,18 +20,9 @@ from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.tape import Tape
 from posse.privacy.sharing.values import Shared
+from posse.protocols.mpc_contextual import messages
 from posse.protocols.mpc_contextual.coins import PartyCoins
-from posse.protocols.mpc_contextual.messages import (
-    AHEAD,
-    Choice,
-    Dealt,
-    Hello,
-    Opening,
-    Payoff,
-    Reveal,
-    Seed,
-    Want,
-)  # fmt: skip
+from posse.protocols.mpc_contextual.messages import Seed
 from posse.protocols.mpc_contextual.program import Hand, Layout, input_masks, step
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
@@ -40,7 +31,9 @@ CHECKPOINT = "checkpoint"
 
 Heard = tuple[str, bytes]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-_decode = msgspec.msgpack.Decoder(Hello | Seed | Dealt | Opening | Choice | Payoff).decode
+_decode = msgspec.msgpack.Decoder(
+    messages.Hello | Seed | messages.Dealt | messages.Opening | messages.Choice | messages.Payoff
+).decode
 
 
 class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,17 +113,17 @@ class Party:
 
     def start(self) -> Sequence[Action]:
         """Send every other party the terms and a part of the common key."""
-        return [(self.name, peer, Hello(self._digest, self._part)) for peer in self._peers]
+        return [(self.name, peer, messages.Hello(self._digest, self._part)) for peer in self._peers]
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; rounds go on when everything they wait for is here."""
-        if isinstance(message, Hello) and sender in self._peers:
+        if isinstance(message, messages.Hello) and sender in self._peers:
             self._greet(sender, message)
         elif isinstance(message, Seed) and sender == DEALER:
             self._take_seed(message)
-        elif isinstance(message, Dealt) and sender == DEALER and self._supply is not None:
+        elif isinstance(message, messages.Dealt) and sender == DEALER and self._supply is not None:
             self._supply.take(message.chunk, message.data)
-        elif isinstance(message, Opening | Choice | Payoff) and sender in self._queues:
+        elif isinstance(message, messages.Opening | messages.Choice | messages.Payoff) and sender in self._queues:
             self._queue(sender, message)
         else:
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
@@ -159,7 +152,7 @@ class Party:
 
     # Before the first step --------------------------------------------------------------------------------------------
 
-    def _greet(self, sender: str, hello: Hello) -> None:
+    def _greet(self, sender: str, hello: messages.Hello) -> None:
         check_digest(self._digest, sender, hello.terms)
         if sender in self._parts or len(hello.part) != 32:
             raise ProtocolError(f"a second or damaged Hello of '{sender}'.")
@@ -184,13 +177,13 @@ class Party:
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
-    def _queue(self, sender: str, message: Opening | Choice | Payoff) -> None:
+    def _queue(self, sender: str, message: messages.Opening | messages.Choice | messages.Payoff) -> None:
         """Keep what a round will need; it must be the sender's next, and of the right size."""
-        party = isinstance(message, Opening)
-        if party != (sender in self._peers) or isinstance(message, Choice) != (sender == PULLER):
+        party = isinstance(message, messages.Opening)
+        if party != (sender in self._peers) or isinstance(message, messages.Choice) != (sender == PULLER):
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
         step_, round_ = self._following(sender)
-        place = (message.step, message.round) if isinstance(message, Opening) else (message.step, round_)
+        place = (message.step, message.round) if isinstance(message, messages.Opening) else (message.step, round_)
         if place != (step_, round_) or message.step > self.step + 1 or message.step >= self.terms.passes:
             raise ProtocolError(
                 f"'{sender}' sent round {place[1] + 1} of step {place[0] + 1}, expected {round_ + 1} of {step_ + 1}."
@@ -232,10 +225,10 @@ class Party:
         assert self._seed is not None
         assert self._coins is not None
         assert self._model is not None
-        chunk = min(self.step // self._plan.passes + AHEAD, self._last_chunk)
+        chunk = min(self.step // self._plan.passes + messages.AHEAD, self._last_chunk)
         if chunk > self._wanted:
             self._wanted = chunk
-            actions.append((self.name, DEALER, Want(chunk)))
+            actions.append((self.name, DEALER, messages.Want(chunk)))
         if not supply.ready:
             return False
         tape = supply.open(self.step)
@@ -261,9 +254,9 @@ class Party:
         outgoing = session.outgoing()
         self._expected = outgoing.expected
         if outgoing.broadcast:
-            opening = Opening(self.step, session.rounds, outgoing.broadcast)
+            opening = messages.Opening(self.step, session.rounds, outgoing.broadcast)
             actions.extend((self.name, peer, opening) for peer in self._peers)
-        actions.extend((self.name, to, Reveal(self.step, data)) for to, data in outgoing.reveals.items())
+        actions.extend((self.name, to, messages.Reveal(self.step, data)) for to, data in outgoing.reveals.items())
 
     def _end_step(self, model: Words, actions: list[Action]) -> None:
         assert self._session is not None

@@ -12,17 +12,8 @@ from posse.core.errors import DisagreementError, ProtocolError
 from posse.core.fixed import REWARD_BITS, REWARD_ONE
 from posse.core.roles import WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, pack, unpack
-from posse.protocols.mpc_contextual.messages import (
-    Act,
-    Acted,
-    Choice,
-    Earn,
-    Earned,
-    Payoff,
-    Pulled,
-    Reveal,
-    Seed,
-)  # fmt: skip
+from posse.protocols.mpc_contextual import messages
+from posse.protocols.mpc_contextual.messages import Pulled, Seed
 from posse.protocols.mpc_contextual.program import input_masks
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
@@ -98,7 +89,7 @@ class Puller(FacesWorld):
             self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})
             self.seed = message
             return self._act()
-        if isinstance(message, Reveal) and sender in self._shares:
+        if isinstance(message, messages.Reveal) and sender in self._shares:
             held = self._shares[sender]
             expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
             if message.step != expected or len(held) > 1 or len(message.data) != size:
@@ -108,7 +99,7 @@ class Puller(FacesWorld):
                 self._check_one_arm({**waiting, sender: message.data})
             held.append(message.data)
             return self._act()
-        if isinstance(message, Acted) and sender == WORLD and self._acting and message.step == self.step:
+        if isinstance(message, messages.Acted) and sender == WORLD and self._acting and message.step == self.step:
             return self._pulled()
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
@@ -119,7 +110,7 @@ class Puller(FacesWorld):
         hot = self._hot([held[0] for held in self._shares.values()])
         self._arms[self.step : self.step + self.terms.batch] = hot.argmax(axis=1)
         self._acting = True
-        return (Act(self.name, self.step, int(self._arms[self.step])),)
+        return (messages.Act(self.name, self.step, int(self._arms[self.step])),)
 
     def _hot(self, shares: Sequence[bytes]) -> np.ndarray:
         """Put shares together: the one-hot vectors of a pass."""
@@ -139,10 +130,10 @@ class Puller(FacesWorld):
         self.step += 1
         note = Note(self.name, "step", self.step)
         if self.step % self.terms.batch:
-            return [note, Act(self.name, self.step, int(self._arms[self.step]))]
+            return [note, messages.Act(self.name, self.step, int(self._arms[self.step]))]
         number, batch = self._passes, self.terms.batch
         hot = (self._arms[self.step - batch : self.step, None] == np.arange(self.terms.arms)).astype(np.uint64).ravel()
-        choice = Choice(number, self._masked(number, hot))
+        choice = messages.Choice(number, self._masked(number, hot))
         for held in self._shares.values():
             held.pop(0)
         self._acting, self._passes = False, number + 1
@@ -218,7 +209,7 @@ class Payee(FacesWorld):
         if isinstance(message, Pulled) and sender == PULLER and message.step == self.pulled < self.terms.passes:
             self.pulled += 1
             return self._ask()
-        if isinstance(message, Earned) and sender == WORLD and self._asking and message.step == self.step:
+        if isinstance(message, messages.Earned) and sender == WORLD and self._asking and message.step == self.step:
             if not 0 <= message.units <= REWARD_ONE:
                 raise ProtocolError(f"a reward must be in [0, 1], got {message.units / REWARD_ONE:g}.")
             return self._earned(message.units)
@@ -228,7 +219,7 @@ class Payee(FacesWorld):
         if self._asking or self.seed is None or self.pulled * self.terms.batch == self.step:
             return ()
         self._asking = True
-        return (Earn(self.name, self.step),)
+        return (messages.Earn(self.name, self.step),)
 
     def _earned(self, units: int) -> Sequence[Action]:
         """Take one reward; after the last one of a pass tell the parties, under a mask."""
@@ -239,7 +230,7 @@ class Payee(FacesWorld):
         if self.step % batch == 0:
             number = self.step // batch - 1
             rewards = [encode_reward(int(one), self.terms.bits) for one in self._units[self.step - batch : self.step]]
-            payoff = Payoff(number, self._masked(number, np.array(rewards, np.uint64)))
+            payoff = messages.Payoff(number, self._masked(number, np.array(rewards, np.uint64)))
             actions += [(self.name, party, payoff) for party in self.terms.parties]
         return [*actions, *self._ask()]
 
