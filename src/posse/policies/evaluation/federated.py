@@ -16,16 +16,8 @@ import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.policies.evaluation.offline import (
-    ESTIMATORS,
-    Estimate,
-    Floats,
-    Log,
-    check_support,
-    check_target,
-    interval,
-    terms,
-)
+from posse.policies.evaluation import offline
+from posse.policies.evaluation.offline import Floats, Log
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,7 @@ class ClientSums:
             self.clip, (aa, ab, bb), self.clients + other.clients,
         )  # fmt: skip
 
-    def estimate(self, method: str = "snips", level: float = 0.95) -> Estimate:
+    def estimate(self, method: str = "snips", level: float = 0.95) -> offline.Estimate:
         """Give the value and its interval: `evaluate`'s, where no client was clipped.
 
         The effective size is in clients: (sum B)^2 / sum B^2.
@@ -88,7 +80,9 @@ class ClientSums:
         aa, ab, bb = self.squares
         spread = max(aa - 2 * value * ab + value * value * bb, 0.0)
         effective = 1.0 if self.clients < 2 else self.denominator**2 / bb if bb > 0 else 0.0
-        return interval(method, value, spread, self.denominator, self.clients, level, round(self.rows), effective)
+        return offline.interval(
+            method, value, spread, self.denominator, self.clients, level, round(self.rows), effective
+        )
 
 
 def client_sums(
@@ -99,13 +93,13 @@ def client_sums(
 
     `most_weight` cuts single importance weights to at most so much: less variance, and a bias towards 0 for `ips`.
     """
-    check.one_of(ESTIMATORS, method=method)
+    check.one_of(offline.ESTIMATORS, method=method)
     check.positive(clip=clip)
-    check_target(log, target)
-    check_support(log, target)
+    offline.check_target(log, target)
+    offline.check_support(log, target)
     if math.isfinite(most_weight):
         check.at_least(1, most_weight=most_weight)
         chosen = target[np.arange(len(log)), log.arms]
         log = Log(log.arms, log.rewards, np.maximum(log.probabilities, chosen / most_weight))
-    a, b = terms(log, target, method, predictions).sum(axis=0)
+    a, b = offline.terms(log, target, method, predictions).sum(axis=0)
     return ClientSums(float(a), float(b), float(len(log)), clip).clipped()

@@ -13,7 +13,7 @@ deployments: a party that restarts draws the same noise for the same release.
 from __future__ import annotations
 
 import math
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import numpy as np
 
@@ -26,14 +26,6 @@ from posse.privacy.crypto.streams import Words
 
 _UNIT = 2.0**-53
 _MOST = (1 << 32) - 1
-
-
-class Noise(Protocol):
-    """A source of noise for the pair (units bought, good units) of one producer in one release."""
-
-    def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
-        ...
 
 
 @elementary
@@ -64,7 +56,7 @@ class SeededNoise:
         self._key = np.uint64(key)
 
     def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return the noise at an address."""
+        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
         check.at_least(0, sigma=sigma)
         first, second = whole_noise(self._key, release, producer, sigma)
         return float(first), float(second)
@@ -90,7 +82,7 @@ class SecretNoise:
         self._words = Words(key, b"posse dp noise at an address", 2, rows=16)
 
     def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return the noise at an address."""
+        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
         check.at_least(0, sigma=sigma)
         check.between(0, _MOST, release=release)
         check.between(0, _MOST, producer=producer)
@@ -105,6 +97,10 @@ class SecretNoise:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("secret noise is neither pickled nor copied: its key would leave with it")
+
+
+Noise = SeededNoise | SecretNoise
+"""A source of noise for the pair (units bought, good units) of one producer in one release."""
 
 
 def polar(first: int, second: int) -> tuple[float, float] | None:
