@@ -319,6 +319,17 @@ class Programme:
                 at += len(left)
         return self.streams
 
+    def for_dealer(self) -> dict[bytes, bytes]:
+        """Program the order in which the controller takes places: what the dealer sees, which knows the rest, stays."""
+        key, k = self.first.controller._first._own, self.k
+        words = self.buffer(key, len(self.seen) * k)
+        for n in range(len(self.seen)):
+            mine, theirs = self.orders(n)
+            taken = shuffle.order(shuffle.words_at(key, n * k, k))
+            seen = ranks(self.before[n][mine][theirs][taken])
+            words[n * k : (n + 1) * k] = words_for(np.argsort(self.numbers[n][mine][theirs], kind="stable")[seen])
+        return self.streams
+
     def sums(self, other: Played, honest: Sequence[str]) -> None:
         """Program comp's shares of the honest owners' sums, so that the controller's stay."""
         sent = [{e.sender: e.message for e in p.entries if isinstance(e.message, Sum)} for p in (self.first, other)]

@@ -122,6 +122,16 @@ def test_the_dealer_sees_the_number_of_comparisons_and_nothing_else() -> None:
     assert first.view("dealer") == second.view("dealer")
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nor_where_that_number_depends_on_an_order(policy: str) -> None:
+    """The dealer knows both permutations, and not in which order the controller takes places."""
+    game = Game(POLICIES[policy], 40, 60)
+    first, other = game.play(graded(1)), game.play(graded(2))
+    second = game.play(graded(2), Programme(first, other.numbers()).for_dealer())
+    assert second.arms == other.arms != first.arms
+    assert first.view("dealer") == second.view("dealer") != other.view("dealer")
+
+
 @pytest.mark.parametrize("owner", [0, 3])
 def test_an_owner_sees_its_own_bits_and_nothing_else(owner: int) -> None:
     """Its view is a function of when it was chosen: in two worlds in which that is the same, the bytes are the same."""
@@ -244,8 +254,8 @@ def skipped_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
     init = First.__init__
 
-    def made(self: Any, count: int, seed: bytes) -> None:
-        init(self, count, seed)
+    def made(self: Any, count: int, seed: bytes, own: bytes) -> None:
+        init(self, count, seed, own)
         unmasked.tape = self.tape  # type: ignore[attr-defined]
 
     monkeypatch.setattr(First, "__init__", made)

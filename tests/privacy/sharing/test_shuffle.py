@@ -26,9 +26,10 @@ class Trio:
 
     def __init__(self, count: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
-        one, other, own = (rng.bytes(32) for _ in range(3))
+        one, other, own, search = (rng.bytes(32) for _ in range(4))
         self.count, self.rng = count, rng
-        self.first, self.second, self.dealer = First(count, one), Second(count, other, own), Dealer(count, one, other)
+        self.first, self.second = First(count, one, search), Second(count, other, own)
+        self.dealer = Dealer(count, one, other)
         self.dealt = self.pairs = 0
         self.questions: list[Question] = []
         self.messages = self.sent = 0
@@ -191,6 +192,31 @@ def test_the_place_that_the_second_server_sees_is_uniform(count: int) -> None:
     assert stats.chisquare(places).pvalue > LEVEL
 
 
+def _counts(count: int) -> tuple[list[int], list[int]]:
+    """Comparisons of passes in which the largest is among the places that come first, and of the others.
+
+    The dealer, which knows both permutations, can tell them apart for every guess of who has the largest.
+    """
+    trio, sample, found = Trio(count, 4), shuffle._sample(count), ([], [])
+    for number in range(500):
+        before = trio.first.compared
+        _, place = trio.largest(number, np.arange(count))
+        found[place >= sample].append(trio.first.compared - before)
+    return found
+
+
+@pytest.mark.parametrize("count", [17, 40])
+def test_the_number_of_comparisons_tells_the_dealer_nothing(count: int) -> None:
+    """Mann-Whitney; a shift by 0.7 of a standard deviation is found with 99 %."""
+    assert stats.mannwhitneyu(*_counts(count)).pvalue > LEVEL
+
+
+def test_places_taken_in_their_order_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: who knows both permutations then knows whose numbers are compared first."""
+    monkeypatch.setattr(First, "_taken", lambda self, number: np.arange(self.count, dtype="<u2"))
+    assert stats.mannwhitneyu(*_counts(40)).pvalue < LEVEL
+
+
 # Nothing twice --------------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +243,8 @@ def test_every_word_is_used_once(count: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Trio, "supply", lambda *_: None)
     for number in range(40):
         trio.largest(number, numbers(trio.rng, count))
-    assert len(words) == 5  # each server's tape, the first's choices, the second's pads and labels
+    # Each server's tape, the first's choices, the second's pads and labels; the order in which places are taken.
+    assert len(words) == (5 if count <= shuffle.ALL_PAIRS else 6)
     for spans in words.values():
         assert spans == sorted(spans)
         assert all(end == start for (_, end), (start, _) in pairwise(spans))
@@ -238,6 +265,44 @@ def test_a_pass_or_a_chunk_is_never_used_twice() -> None:
         trio.first.deal_pairs(0, trio.dealer.pairs(0))
     with pytest.raises(ReuseError, match="Wait"):
         trio.first.begin(10**6, b, bytes(32))
+
+
+@pytest.mark.parametrize("count", [4, 30])
+def test_a_pair_is_compared_once_a_pass(count: int) -> None:
+    """A first server that could ask again with another shift would find the difference of two numbers bit by bit."""
+    trio = Trio(count)
+    trio.largest(0, numbers(trio.rng, count))
+    ahead, _ = trio.second.ahead(1, np.zeros(count, np.uint64))
+    trio.second.shuffle(trio.first.begin(1, np.arange(count, dtype=np.uint64), ahead))
+    asked = trio.first.ask()
+    assert isinstance(asked, Question)
+    places = np.frombuffer(asked.places, "<u2")
+
+    def question(champion: int, *others: int) -> Question:
+        pairs = len(others) if champion >= 0 else len(others) * (len(others) - 1) // 2
+        return Question(champion, np.array(others, "<u2").tobytes(), bytes(8 * pairs))
+
+    one, two = int(places[0]), int(places[1])
+    twice = [question(-1, one, one), question(one, two)]
+    twice += [question(-1, *range(17))] if count > 16 else []
+    for wrong in twice:
+        with pytest.raises(ProtocolError, match="once a pass"):
+            trio.second.answer(wrong)
+    answer = trio.second.answer(asked)
+    others = [place for place in range(count) if place not in places]
+    for wrong in [asked, question(-1, one, two), question(one, two), question(one, one)]:
+        with pytest.raises(ProtocolError, match="once a pass"):
+            trio.second.answer(wrong)
+    if others:
+        following = trio.first.ask(answer)
+        assert isinstance(following, Question)
+        trio.second.answer(following)
+        for wrong in [following, question(others[0], others[1])]:
+            with pytest.raises(ProtocolError, match="once a pass"):
+                trio.second.answer(wrong)
+    before = trio.second.compared
+    ahead, _ = trio.second.ahead(2, np.zeros(count, np.uint64))
+    assert trio.second.compared == before
 
 
 def test_more_comparisons_than_dealt_wait() -> None:

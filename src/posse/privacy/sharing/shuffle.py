@@ -15,9 +15,10 @@ It says where the largest is (w); the second knows p'(w) and sends the vector th
 undoes p on it and on p^-1(C) XOR E, which was dealt, and has [i is the largest] XOR E_i for every i; the second has E.
 
 Comparisons: all pairs up to 16 numbers; else all pairs of a sample, its largest against the rest, and so on with those
-that are larger. Messages one after the other between the servers: 2, and 2 for every question: 4 up to 16 numbers, 8 or
-a few more for thousands. Dealt, bytes: 8 K + K / 8 and 63 a comparison to the first, 8 K to the second. Sent, bytes:
-8 K each way and 512 a comparison.
+that are larger; a pair once a pass. How many they are depends on which numbers come first. The dealer sees how many,
+and knows p and p': so the first server takes places in an order of its own. Messages one after the other between the
+servers: 2, and 2 for every question: 4 up to 16 numbers, 8 or a few more for thousands. Dealt, bytes: 8 K + K / 8 and
+63 a comparison to the first, 8 K to the second. Sent, bytes: 8 K each way and 512 a comparison.
 """
 
 from __future__ import annotations
@@ -142,12 +143,14 @@ class Second(_Server):
         self._words: Words = np.zeros(0, np.uint64)
         self._delta: Words = self._words
         self._z: Words | None = None
+        self._sampled, self._champions = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def ahead(self, number: int, share: Words) -> tuple[bytes, Bits]:
         """Begin a pass: return b - A for the first server, and the bits E, one a number."""
         k = self.count
         words, dealt = self._open(number, _second_words(k))
         self._words, self._delta, self._z = words, np.frombuffer(dealt, "<u8"), None
+        self._sampled[:] = self._champions[:] = False
         masked: Words = share - words[k : 2 * k]
         return masked.tobytes(), (_returns(words, k) >> np.uint8(1)) & np.uint8(1)
 
@@ -170,12 +173,30 @@ class Second(_Server):
         one, other = _pairs(question.champion, places)
         if len(question.shifts) != 8 * len(one):
             raise ProtocolError(f"expected {8 * len(one)} bytes for {len(one)} pairs, got {len(question.shifts)}.")
+        self._once(question.champion, places)
         start, self.compared = self.compared, self.compared + len(one)
         out = np.empty((len(one), WORDS), np.uint64)
         pads = words_at(self.pads, WORDS * start, out.size).reshape(out.shape)
         draws = words_at(self._own, LABELS * start, LABELS * len(one)).reshape(-1, LABELS)
         garble(z[one] - z[other], np.frombuffer(question.shifts, "<u8"), pads, draws, out)
         return out.tobytes()
+
+    def _once(self, champion: int, places: Places) -> None:
+        """Raise unless no pair of these was compared in this pass, as in any search.
+
+        One that is compared again and again with other shifts tells how far two numbers are apart.
+        """
+        new = np.zeros(self.count, np.bool_)
+        new[places] = True
+        again = np.count_nonzero(new) < len(places) or bool((new & self._sampled).any())
+        if champion >= 0:
+            again = again or bool(self._champions[champion]) or not self._sampled[champion]
+        if again or (champion < 0 and len(places) > max(ALL_PAIRS, _sample(self.count))):
+            raise ProtocolError("a pair of places is compared once a pass: a sample, then its largest with others.")
+        if champion >= 0:
+            self._champions[champion] = True
+        else:
+            self._sampled |= new
 
     def place(self, winner: int) -> bytes:
         """Return where the largest was before the second shuffle, as a vector of bits XOR C."""
@@ -188,10 +209,14 @@ class Second(_Server):
 
 
 class First(_Server):
-    """The server that learns a random order: it asks, and hands out the result."""
+    """The server that learns a random order: it asks, and hands out the result.
 
-    def __init__(self, count: int, seed: bytes) -> None:
+    `own` is a key of its own, for the order in which it takes places.
+    """
+
+    def __init__(self, count: int, seed: bytes, own: bytes) -> None:
         super().__init__(count, seed)
+        self._own = own
         self._corrections: dict[int, bytes] = {}
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._b: Words = np.zeros(0, np.uint64)
@@ -238,10 +263,16 @@ class First(_Server):
         words, dealt = self._open(number, 3 * k)
         self._order, self._b = order(words[:k]), words[2 * k :]
         self._flips = np.unpackbits(np.frombuffer(dealt, np.uint8, offset=8 * k), count=k)
-        self._going, self._next, self._asked = _search(k), None, None
+        self._going, self._next, self._asked = _search(self._taken(number)), None, None
         permuted: Words = (share + np.frombuffer(ahead, "<u8"))[self._order]
         masked: Words = permuted + np.frombuffer(dealt, "<u8", k) - words[k : 2 * k]
         return masked.tobytes()
+
+    def _taken(self, number: int) -> Places:
+        """Return the places in the order in which a pass takes them; of few numbers all pairs are compared anyway."""
+        if self.count <= ALL_PAIRS:
+            return np.arange(self.count, dtype="<u2")
+        return order(words_at(self._own, number * self.count, self.count)).astype("<u2")
 
     def ask(self, answer: bytes | None = None) -> Question | int | None:
         """Return the next question, given the answer to the last one; the place of the largest; or None, to wait.
@@ -304,11 +335,15 @@ class First(_Server):
         return bits
 
 
-def _search(count: int) -> Generator[tuple[int, Places], Bits, int]:
-    """Find the largest of the places of a random order: ask for pairs, be sent which have the smaller in front."""
-    left: Places = np.arange(count, dtype="<u2")
+def _sample(count: int) -> int:
+    """Of so many numbers, how many are compared in all pairs."""
+    return count if count <= ALL_PAIRS else math.ceil(1.2 * math.sqrt(count))
+
+
+def _search(left: Places) -> Generator[tuple[int, Places], Bits, int]:
+    """Find the largest in places of a random order: ask for pairs, be sent which have the smaller in front."""
     while True:
-        size = len(left) if len(left) <= ALL_PAIRS else math.ceil(1.2 * math.sqrt(len(left)))
+        size = _sample(len(left))
         sample, rest = left[:size], left[size:]
         champion = int(sample[0])
         if size > 1:
@@ -327,7 +362,7 @@ class Dealer:
     """Deals passes and comparisons to the two servers whose seeds it made; sees no number."""
 
     def __init__(self, count: int, first: bytes, second: bytes) -> None:
-        self._one, self._other = First(count, first), Second(count, second, b"")
+        self._one, self._other = First(count, first, b""), Second(count, second, b"")
         self._count = count
 
     def passes(self, chunk: int) -> tuple[bytes, bytes]:

@@ -132,7 +132,8 @@ class StrictController(Controller):
     def _open(self, message: Dealing) -> None:
         info, seeds = self.info("seed", CONTROLLER), message.controller
         verify(self.manifest.member(DEALER).identity, b"seed", info + seeds.sealed, seeds.signature)
-        self._first = First(self._size, self._run_key.open(seeds.sealed, info))
+        own = self._secrets.key(b"samba strict search", context=self._context())
+        self._first = First(self._size, self._run_key.open(seeds.sealed, info), own)
 
     def _relay(self) -> Sequence[Action]:
         """Hand on what owners and dealer sealed, all at once: so that no link depends on who came first."""
