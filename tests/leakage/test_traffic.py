@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from posse.core.roles import Pull
-from posse.protocols.samba.levels import LEVELS
 from posse.protocols.samba.messages import Score
 from posse.runtime.network.connection import Timing
 from posse.runtime.network.party import Party
@@ -20,6 +19,7 @@ from posse.runtime.network.wire import Data, pack
 from tests.network.federations import laid_out, opened, run_all
 
 OWNERS, BUDGET = 4, 160
+LEVELS = ("standard", "paper")
 TIMING = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import posse
-from posse.core.errors import DisagreementError, JournalError
+from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
 from posse.protocols import registry
 from posse.protocols.parties import deployed, parties_of
@@ -268,7 +269,9 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
         assert not any(task.exception() for task in others if task.done())
         for party in parties.values():
             party.stop()
-        await asyncio.gather(*others)
+        for task in others:
+            with suppress(UnfinishedError):  # a dealer has dealt everything, and the odd one did not take it
+                await task
 
     asyncio.run(go())
 

@@ -1,4 +1,4 @@
-"""A run that is ended early: over the owners that are left, labelled so, and for one set only."""
+"""A run that is ended early: over the owners that are left, labelled so, for one set that all of them acknowledged."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import asyncio
 
 import pytest
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import OPERATOR
-from posse.protocols.samba.messages import Close, End
-from posse.protocols.samba.owner import close_bytes
+from posse.policies import UCB
+from posse.privacy.crypto.paillier import Ciphertext
+from posse.problems import BernoulliArms
+from posse.protocols.samba.closing import agree, ask
+from posse.protocols.samba.deploy import VOCABULARY, build
+from posse.protocols.samba.federation import SimulatedWorld, prepare
+from posse.protocols.samba.messages import Agreed, Close, End, Sum, Total
+from posse.runtime.network.deployment import open_place
 from tests.network.federations import laid_out, opened
-from tests.network.test_samba_seam import ARMS, FAULTS, factories, key  # noqa: F401
+from tests.network.seam import Network
+from tests.network.test_samba_seam import FAULTS, key  # noqa: F401
+
+ARMS = BernoulliArms([0.2, 0.5, 0.8, 0.6])
 
 
-def ended(folder, without, owners=4, *, stop=True):
-    """End a run in the middle without some owners, which are stopped before or not.
+def names(*numbers):
+    return tuple(f"clinic-{i}" for i in numbers)
 
-    Return the customer's role, the states of those who are left, and the notes of the total.
+
+def ended(folder, gone, ends, owners=4):
+    """End a run in the middle after some owners were stopped, by each of `ends` in turn.
+
+    Return the customer's role, the states of those who are left, the step that was reached and the notes of the total.
     """
     paths = laid_out(folder, owners, budget=5_000)
     notes = []
@@ -25,38 +38,66 @@ def ended(folder, without, owners=4, *, stop=True):
     async def go():
         parties = {path.stem: opened(path, notes) for path in paths}
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
-        while parties["controller"].engine.role.state()["step"] < 60:
+        controller, customer = (parties[name].engine.role for name in ("controller", "customer"))
+        while controller.state()["step"] < 60:
             await asyncio.sleep(0.01)
-        for name in without if stop else ():
+        for name in gone:
             parties[name].stop()
             await running.pop(name)
-        left = tuple(f"clinic-{i + 1}" for i in range(owners) if f"clinic-{i + 1}" not in without)
-        parties["customer"].instruct(End(left))
+        for present in ends:
+            parties["customer"].instruct(End(present))
+            await asyncio.sleep(0.5)
+            if present != ends[-1]:
+                assert not customer._settled
+                assert not controller._sums
         await asyncio.wait_for(asyncio.gather(*running.values()), 60)
-        states = {name: parties[name].engine.role.state() for name in left}
-        return parties["customer"].engine.role, states
+        states = {name: parties[name].engine.role.state() for name in customer.ended_early}
+        return customer, states, controller._index - 1
 
-    customer, states = asyncio.run(go())
-    return customer, states, [note for note in notes if note.kind == "total"]
+    customer, states, steps = asyncio.run(go())
+    return customer, states, steps, [note for note in notes if note.kind == "total"]
 
 
-def test_the_total_is_over_those_who_are_left(tmp_path):
-    customer, states, (note,) = ended(tmp_path, ["clinic-4"])
-    assert customer.ended_early == ("clinic-1", "clinic-2", "clinic-3")
+def test_the_total_is_over_those_who_are_left_and_says_no_pulls(tmp_path):
+    customer, states, steps, (note,) = ended(tmp_path, ["clinic-4"], [names(1, 2, 3)])
+    assert customer.ended_early == names(1, 2, 3)
     assert customer.total == sum(state["reward"] for state in states.values()) > 0
-    assert customer.pulls == sum(state["pulls"] for state in states.values()) == note.step
-    assert 0 < customer.pulls < 5_000
+    assert customer.pulls is None  # the steps done less these pulls would be those of clinic-4
+    assert note.step == steps
 
 
 def test_one_who_was_left_out_and_is_there_after_all_is_told(tmp_path):
-    customer, states, _ = ended(tmp_path, ["clinic-4"], stop=False)  # all processes end, clinic-4's too
-    assert customer.ended_early == ("clinic-1", "clinic-2", "clinic-3")
+    customer, states, *_ = ended(tmp_path, [], [names(1, 2, 3)])  # all processes end, clinic-4's too
+    assert customer.ended_early == names(1, 2, 3)
     assert customer.total == sum(state["reward"] for state in states.values())
 
 
-def test_nobody_need_be_gone(tmp_path):
-    customer, states, _ = ended(tmp_path, [], owners=3)
+def test_nobody_need_be_gone_and_then_the_pulls_are_the_steps_done(tmp_path):
+    customer, states, steps, _ = ended(tmp_path, [], [names(1, 2, 3)], owners=3)
     assert customer.total == sum(state["reward"] for state in states.values())
+    assert customer.pulls == sum(state["pulls"] for state in states.values()) == steps
+
+
+def test_an_end_that_forgot_who_is_gone_is_corrected(tmp_path):
+    """Before, the end over everyone, the gone one included, could not be repeated: the run was lost."""
+    customer, states, *_ = ended(tmp_path, ["clinic-4"], [names(1, 2, 3, 4), names(1, 2, 3)])
+    assert customer.ended_early == names(1, 2, 3)
+    assert customer.total == sum(state["reward"] for state in states.values())
+
+
+def test_one_who_was_left_out_by_mistake_is_asked_after_all(tmp_path):
+    customer, states, *_ = ended(tmp_path, ["clinic-5"], [names(1, 2, 3, 5), names(1, 2, 3, 4)], owners=5)
+    assert customer.ended_early == names(1, 2, 3, 4)
+    assert customer.total == sum(state["reward"] for state in states.values())
+
+
+def test_names_that_are_no_owners_are_refused(tmp_path):
+    (path,) = [path for path in laid_out(tmp_path, 4) if path.stem == "customer"]
+    end = build(open_place(path)).commands["end"]
+    assert end("") == End(names(1, 2, 3, 4))
+    assert end("clinic-2, clinic-4") == End(names(1, 3))
+    with pytest.raises(ConfigError, match=r"'clinik-4' is no owner of this run\. Owners: clinic-1, clinic-2"):
+        end("clinic-2,clinik-4")
 
 
 @pytest.mark.parametrize("present", [(), ("owner-1",), ("owner-1", "owner-2"), ("owner-1", "owner-2", "mallory")])
@@ -69,46 +110,128 @@ def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
     assert customer.save() == before
 
 
-def going(key, steps=400):  # noqa: F811
-    from posse.policies import UCB
-    from posse.protocols.samba.deploy import VOCABULARY
-    from posse.protocols.samba.federation import SimulatedWorld, owner_names
-    from tests.network.seam import Network
-
-    links = [("controller", name) for name in ("customer", "comp", *owner_names(len(ARMS)))]
-    network = Network(factories(UCB(), "standard", key), links, VOCABULARY, SimulatedWorld(ARMS, 11, 40), 3)
+def going(key, steps=500):  # noqa: F811
+    """A run of four owners under way, over a network that a test moves."""
+    made = prepare(ARMS, UCB(), 40, seed=11, key=key)
+    make = {role.name: lambda name=role.name: next(each for each in made() if each.name == name) for role in made()}
+    links = [("controller", name) for name in make if name != "controller"]
+    network = Network(make, links, VOCABULARY, SimulatedWorld(ARMS, 11, 40), 3)
     for _ in range(steps):
         network.step({})
     assert network.engines["controller"].role.state()["step"] > 5
     return network
 
 
-def test_an_owner_answers_for_one_set_and_only_on_the_customers_word(key):  # noqa: F811
+def owners(*numbers):
+    return tuple(f"owner-{i}" for i in numbers)
+
+
+def agreed(network, close, who=None):
+    """The acknowledgements of a close, as its owners sign them."""
+    roles = [network.engines[name].role for name in who or close.present]
+    return Agreed(close, tuple(agree(r._identity, r.name, close, r._index, r._digest) for r in roles))
+
+
+@pytest.fixture
+def standing(key):  # noqa: F811
+    """A run in which all owners stand before one pass and nobody pulls."""
     network = going(key)
-    customer, owner = network.engines["customer"].role, network.engines["owner-1"].role
-    names = ("owner-1", "owner-2", "owner-3")
-    forged = Close(names, customer._identity.sign(b"close", close_bytes(names, customer._digest)), early=True)
-    with pytest.raises(ProtocolError):
-        owner.receive("controller", forged)  # the word for the end of the budget does not end a run early
-    ((_, _, close),) = customer.receive(OPERATOR, End(names))
+    while len({network.engines[name].role._index for name in owners(1, 2, 3, 4)}) > 1 or any(
+        network.engines[name].asks for name in owners(1, 2, 3, 4)
+    ):
+        network.step({})
+    return network
+
+
+def test_an_owner_sends_its_sum_after_all_in_the_set_acknowledged_it(standing):
+    customer, owner = standing.engines["customer"].role, standing.engines["owner-1"].role
+    ((_, _, close),) = customer.receive(OPERATOR, End(owners(1, 2, 3)))
+    ((_, _, mine),) = owner.receive("controller", close)
+    assert (mine.name, mine.number, mine.index) == ("owner-1", 1, owner._index)
+    before = owner.save()
+    whole = agreed(standing, close)
+    stranger = agreed(standing, close, owners(1, 2, 4))
+    elsewhere = agree(standing.engines["owner-3"].role._identity, "owner-3", close, owner._index + 1, owner._digest)
+    for wrong in (
+        Agreed(close, whole.agrees[:2]),
+        stranger,
+        Agreed(close, (*whole.agrees[:2], elsewhere)),
+        Agreed(ask(customer._identity, owners(1, 2, 3, 4), 1, customer._digest), whole.agrees),
+    ):
+        with pytest.raises(ProtocolError):
+            owner.receive("controller", wrong)
+        assert owner.save() == before
+    ((_, _, sent),) = owner.receive("controller", whole)
+    assert isinstance(sent, Sum)
+
+
+def test_sums_over_sets_that_differ_by_an_owner_are_refused(standing):
+    """Whoever had both would know that owner's sum."""
+    customer, owner = standing.engines["customer"].role, standing.engines["owner-1"].role
+    ((_, _, close),) = customer.receive(OPERATOR, End(owners(1, 2, 3)))
     owner.receive("controller", close)
-    other = ("owner-1", "owner-2", "owner-3", "owner-4")
-    signed = customer._identity.sign(b"close", close_bytes(other, customer._digest, early=True))
+    owner.receive("controller", agreed(standing, close))
+    for number in (1, 2):
+        other = ask(customer._identity, owners(1, 2, 3, 4), number, customer._digest)
+        with pytest.raises(ProtocolError, match="one set"):
+            owner.receive("controller", other)
+        with pytest.raises(ProtocolError, match="one set"):
+            owner.receive("controller", agreed(standing, other))
+
+
+def test_an_end_is_the_customers_word_and_final_when_all_acknowledged(standing):
+    customer, owner = standing.engines["customer"].role, standing.engines["owner-1"].role
+    ((_, _, close),) = customer.receive(OPERATOR, End(owners(1, 2, 3)))
+    for forged in (
+        Close(close.present, 0, close.signature),  # the word for an early end is not that for the end of the budget
+        Close(close.present, 2, close.signature),
+        Close(owners(1, 2, 4), 1, close.signature),
+        ask(owner._identity, close.present, 1, owner._digest),
+    ):
+        with pytest.raises(ProtocolError):
+            owner.receive("controller", forged)
+    ((_, _, later),) = customer.receive(OPERATOR, End(owners(1, 2, 4)))
+    assert later.number == 2
+    assert customer.receive("controller", agreed(standing, close)) == ()  # it was corrected since
+    owner.receive("controller", later)
     with pytest.raises(ProtocolError):
-        owner.receive("controller", Close(other, signed, early=True))
-    with pytest.raises(ProtocolError, match="ended early once"):
-        customer.receive(OPERATOR, End(names))
+        owner.receive("controller", close)  # an older end
+    customer.receive("controller", agreed(standing, later))
+    with pytest.raises(ProtocolError, match="until all its owners have acknowledged"):
+        customer.receive(OPERATOR, End(owners(1, 2, 3)))
+
+
+@pytest.mark.parametrize("left", [(1, 2, 3), (1, 2, 3, 4)])
+def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, key, left):  # noqa: F811
+    customer = standing.engines["customer"].role
+    ((_, _, close),) = customer.receive(OPERATOR, End(owners(*left)))
+    roles = [standing.engines[name].role for name in close.present]
+    pulls = sum(role.pulls for role in roles)
+    assert all(role.receive("controller", close) for role in roles)
+    whole = agreed(standing, close)
+    customer.receive("controller", whole)
+    sums = [role.receive("controller", whole)[0][2].ciphertext for role in roles]
+    total = sum(key.decrypt(Ciphertext.from_bytes(each, key.public_key)) for each in sums) % (1 << 128)
+    assert total % (1 << 64) == (pulls if len(left) == 4 else 0)
+    altered = key.public_key.encrypt(total + 1).to_bytes()
+    customer.receive("controller", Total(altered))
+    assert "another number of pulls" in customer.refused
 
 
 @pytest.mark.parametrize("faults", ["kills", "power", "everything"])
 def test_whatever_happens_while_it_ends(faults, key):  # noqa: F811
     for seed in range(4):
-        network = going(key, 300 + 40 * seed)
+        network = going(key, 500 + 40 * seed)
         network.rng.seed(seed)
-        network.engines["customer"].instruct(End(("owner-1", "owner-2", "owner-3")))
-        network._commit("customer")
+        for present in [owners(1, 2, 3, 4), owners(1, 2, 3)][seed % 2 :]:
+            if not network.engines["customer"].role._settled:
+                network.engines["customer"].instruct(End(present))
+                network._commit("customer")
+            for _ in range(seed * 8):
+                network.step(FAULTS[faults])
         network.run(FAULTS[faults])
-        states = [network.engines[f"owner-{i}"].role.state() for i in (1, 2, 3)]
         customer = network.engines["customer"].role
+        states = [network.engines[name].role.state() for name in customer.ended_early]
         assert customer.total == sum(state["reward"] for state in states)
-        assert customer.pulls == sum(state["pulls"] for state in states)
+        assert customer.pulls in (None, sum(state["pulls"] for state in states))
+        assert (customer.pulls is None) == (len(states) < 4)

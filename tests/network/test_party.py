@@ -8,7 +8,7 @@ import io
 import msgspec
 import pytest
 
-from posse.core.errors import DataError, LinkError
+from posse.core.errors import DataError, LinkError, UnfinishedError
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Connection, Timing, Wiring
@@ -98,7 +98,7 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
         raise DataError("cannot write result.json: No space left on device.")
 
     async def run(watch):
-        party = party_of(tmp_path, watch=watch, timing=Timing(linger=0.2))
+        party = party_of(tmp_path, watch=watch, timing=Timing(linger=0.2, closing=0.3))
         running = asyncio.create_task(party.run())
         await asyncio.sleep(0.01)
         connection, _ = greeted(party)
@@ -112,7 +112,9 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
     with pytest.raises(DataError, match="No space"):
         asyncio.run(run(full))
     seen = []
-    asyncio.run(run(seen.append))
+    with pytest.raises(UnfinishedError, match="part of 'hub' is over, but a has not confirmed") as stopped:
+        asyncio.run(run(seen.append))
+    assert stopped.value.exit_code == 3
     assert [note.value for note in seen] == [5]
 
 

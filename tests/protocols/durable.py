@@ -15,8 +15,10 @@ from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.messages import (
+    Agree,
     Choice,
     Close,
+    Closed,
     Consent,
     Consents,
     Go,
@@ -164,7 +166,7 @@ def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
     """What the actions of a role mean: without nonces, encapsulations, signatures and the randomness of Paillier."""
 
     def opened(role: Any, message: Message) -> object:
-        if isinstance(message, (Join, Consent, Go, Close, Offer)):
+        if isinstance(message, (Join, Consent, Go, Close, Closed, Agree, Offer)):
             return msgspec.structs.replace(message, signature=b"")
         if isinstance(message, (Roster, Consents)):
             return [opened(role, part) for part in getattr(message, message.__struct_fields__[0])]

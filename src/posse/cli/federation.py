@@ -19,7 +19,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.cli.watch import Watch, state_of, status_of
 from posse.core.agreement import difference, written
-from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError, UnfinishedError
 from posse.core.interrupts import noted
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def party(file: File) -> None:
         if read_result(place.journal):
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
         result = asyncio.run(run_and_record(place, _reachable, remark))
+    except UnfinishedError:
+        say(_sentence(read_result(place.journal)))
+        raise
     except KeyboardInterrupt:
         remark(f"interrupted; go on with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
@@ -265,9 +268,13 @@ def resume(file: File) -> None:
 
 
 def end(file: File, without: Without = "") -> None:
-    """End a run early, at the party that may, with those that are left; what the others earned is absent."""
+    """End a run early, at the party that may, with those that are left; what the others earned is absent.
+
+    Until all that are left have acknowledged it, another end corrects it.
+    """
     _command(file, f"end {without}")
-    say("the run ends; the total is over those that are left, and is labelled so")
+    say("asked to end; the total will be over those that are left, and labelled so, when all of them have acknowledged")
+    remark(f"if one of them is gone after all, correct it with: posse end {file} --without NAME,...")
 
 
 def change(file: File) -> None:

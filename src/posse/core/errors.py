@@ -97,6 +97,13 @@ class LinkError(PosseError):
     code = "P810"
 
 
+class UnfinishedError(LinkError):
+    """A party's own part is over, and a peer that needs its last messages has not confirmed them."""
+
+    code = "P820"
+    exit_code = 3
+
+
 class CertificateError(PosseError):
     """A certificate, its key or its authority does not prove what it should; `reason` says why, for programs."""
 

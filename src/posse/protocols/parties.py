@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from posse.core import files
-from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.errors import ConfigError, DataError, ProtocolError, StoreError
 from posse.core.settings import read_toml
 from posse.protocols.base import Parties, System
 from posse.protocols.registry import names, system, systems
@@ -81,6 +81,8 @@ async def run_and_record(
             yield
 
     made = await run_party(place, lambda here: accept(here, parties.build(here)), beside)
+    if made.role.finished and (failure := made.report().failure):
+        raise ProtocolError(f"the run is over without a result: {failure}")
     return kept[0].result() if made.role.finished else {}
 
 

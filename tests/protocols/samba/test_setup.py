@@ -11,8 +11,8 @@ from posse.policies import UCB, Policy, Pursuit, Softmax
 from posse.privacy.crypto.keys import RunKey
 from posse.privacy.crypto.paillier import generate_key
 from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.messages import Choice, Join, Masks, Offer, Reply, Sum, Total
-from posse.protocols.samba.setup import Expected, Manifest, join_bytes
+from posse.protocols.samba.messages import Choice, Join, Masks, Offer, Reply, Roster, Sum, Total
+from posse.protocols.samba.setup import Expected, Manifest, check_members, join_bytes
 from tests.protocols.harness import Federation, snapshot
 
 KEY = generate_key(2048)
@@ -168,3 +168,18 @@ def test_join_is_the_only_thing_an_unknown_party_can_say() -> None:
     federation = Federation(UCB(), KEY)
     with pytest.raises(ProtocolError):
         federation.roles["controller"].receive("mallory", Join("mallory", "owner", b"", b"", b""))
+
+
+@pytest.mark.parametrize("pair", [("controller", "comp"), ("comp", "owner-2"), ("owner-1", "owner-3")])
+def test_two_parties_under_one_identity_are_refused(pair: tuple[str, str]) -> None:
+    """Controller and comp under one identity would be one party that knows everything."""
+    federation = Federation(UCB(), KEY)
+    _, _, roster = federation.until(lambda s, r, m: isinstance(m, Roster))
+    assert isinstance(roster, Roster)
+    joins = {join.name: join for join in roster.joins}
+    joins["customer"] = msgspec.structs.replace(joins["comp"], name="customer", kind="customer", identity=b"c" * 33,
+                                                run_key=b"k" * 32)  # fmt: skip
+    check_members(list(joins.values()), "standard")
+    joins[pair[1]] = msgspec.structs.replace(joins[pair[1]], identity=joins[pair[0]].identity)
+    with pytest.raises(ProtocolError, match="must be a party of its own"):
+        check_members(list(joins.values()), "standard")

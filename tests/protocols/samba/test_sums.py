@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 from posse.core.errors import ProtocolError
+from posse.core.roles import DURABLE
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, generate_key
 from posse.problems import BernoulliArms
+from posse.protocols.samba.closing import ask
 from posse.protocols.samba.levels import Switches, leaks
-from posse.protocols.samba.messages import Close, Sum, Total
-from posse.protocols.samba.owner import close_bytes
+from posse.protocols.samba.messages import Close, Closed, Sum, Total
 from posse.protocols.samba.twin import simulate
 from tests.protocols.harness import Federation, snapshot
 
@@ -27,10 +29,10 @@ def closing(owners: int = 4) -> tuple[Federation, Close]:
     return federation, message
 
 
-def signed(federation: Federation, present: tuple[str, ...]) -> Close:
+def signed(federation: Federation, present: tuple[str, ...], number: int = 0) -> Close:
     """A close that the customer itself signed: for a set that it should not ask."""
     customer = federation.roles["customer"]
-    return Close(present, customer._identity.sign(b"close", close_bytes(present, customer._digest)))  # type: ignore[attr-defined]
+    return ask(customer._identity, present, number, customer._digest)  # type: ignore[attr-defined]
 
 
 def test_sums_are_masked_from_controller_and_customer_together() -> None:
@@ -64,7 +66,7 @@ def test_an_owner_answers_for_one_set_a_run() -> None:
     role = federation.roles["owner-1"]
     role.receive("controller", message)
     with pytest.raises(ProtocolError, match="one set"):
-        role.receive("controller", signed(federation, ("owner-1", "owner-2", "owner-3")))
+        role.receive("controller", signed(federation, ("owner-1", "owner-2", "owner-3"), number=1))
 
 
 def test_no_sum_before_the_budget_is_spent() -> None:
@@ -76,21 +78,43 @@ def test_no_sum_before_the_budget_is_spent() -> None:
         )
 
 
-def test_an_altered_total_is_refused_by_its_pull_count() -> None:
+def forgeries(true: bytes) -> list[bytes]:
+    key = PublicKey(KEY.public_key.n)
+    forged = (Ciphertext.from_bytes(true, key) + 1, key.encrypt(12345), key.encrypt((1 << 127) + 20))
+    return [*(each.to_bytes() for each in forged), true[:-1]]
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_an_altered_total_ends_the_run_and_the_servers_do_not_learn_it(which: int) -> None:
+    """Before, a refused total could be followed by another: a controller learnt the true one from some 16 to 116."""
     federation = Federation(UCB(), KEY)
     _, _, message = federation.until(lambda sender, receiver, message: isinstance(message, Total))
     assert isinstance(message, Total)
-    key = PublicKey(KEY.public_key.n)
-    for forged in (
-        Ciphertext.from_bytes(message.ciphertext, key) + 1,
-        key.encrypt(12345),
-        key.encrypt((1 << 127) + 20),
-    ):
-        with pytest.raises(ProtocolError, match="altered"):
-            federation.roles["customer"].receive("controller", Total(forged.to_bytes()))
-    with pytest.raises(ProtocolError):
-        federation.roles["customer"].receive("controller", Total(message.ciphertext[:-1]))
-    assert federation.roles["customer"].state()["total"] is None
+    customer = federation.roles["customer"]
+    notes = customer.receive("controller", Total(forgeries(message.ciphertext)[which]))
+    closed = notes[-1]
+    assert [note.kind for note in notes[:-1]] == ["refused", DURABLE]
+    assert customer.state()["total"] is None
+    assert customer.finished
+    with pytest.raises(ProtocolError, match="known already"):
+        customer.receive("controller", message)  # the true one comes too late
+    again = type(customer)(customer._identity, customer._expected, customer._terms, {}, KEY, secrets=customer._secrets)
+    again.load(customer.save())
+    assert again.finished
+    assert again.refused == customer.refused != ""
+    honest = Federation(UCB(), KEY)
+    sent = [entry for entry in honest.deliveries() if entry[0] == "customer"]
+    assert (closed[0], closed[1], type(closed[2])) == (sent[-1][0], sent[-1][1], type(sent[-1][2]))
+    assert len(msgspec.msgpack.encode(closed[2])) in range(70, 90)  # a signature and nothing else, as for a total
+
+
+def test_all_have_finished_when_the_customer_has_an_answer_and_nobody_before() -> None:
+    for level in ("standard", "paper"):
+        federation = Federation(UCB(), KEY, level=level)
+        federation.until(lambda sender, receiver, message: isinstance(message, Closed))
+        assert [role.name for role in federation.roles.values() if role.finished] == ["customer"]
+        federation.finish()
+        assert all(role.finished for role in federation.roles.values())
 
 
 def test_two_owners_are_allowed_and_told() -> None:

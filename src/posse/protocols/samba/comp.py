@@ -12,13 +12,13 @@ from posse.core.random import SELECT
 from posse.core.roles import Action, Message
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import Identity, Secrets, verify
+from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
 from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
-from posse.protocols.samba.messages import Batch, Choice, Close, Explore, Go, Keys, Offer
-from posse.protocols.samba.owner import close_bytes, paper_frames
+from posse.protocols.samba.messages import Batch, Choice, Closed, Explore, Go, Keys, Offer
+from posse.protocols.samba.owner import paper_frames
 from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Participant, ParticipantSaved
 
 
@@ -28,7 +28,6 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     k_frame: bytes
     index: Count
     answered: Batch | Explore | None
-    ended: bool
 
 
 class Comp(Participant):
@@ -57,9 +56,8 @@ class Comp(Participant):
         self._owners = 0
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
-        self._ended = False
         self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
-                          Explore: self._on_batch, Close: self._on_close}  # fmt: skip
+                          Explore: self._on_batch, Closed: self.close}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
@@ -115,12 +113,6 @@ class Comp(Participant):
         self._index += 1
         return self.to_controller(choice)
 
-    def _on_close(self, message: Close) -> Sequence[Action]:
-        """Take the customer's word that the run ends early."""
-        verify(self._customer, b"close", close_bytes(message.present, self._digest, early=True), message.signature)
-        self._ended = True
-        return ()
-
     def _choice(self, message: Batch | Explore) -> Choice:
         """Answer a set: a function of the set, but for nonces."""
         if not self._paper:
@@ -167,12 +159,6 @@ class Comp(Participant):
         assert self._frames is not None
         return b"".join(self._frames.open_all(message.index, message.frames, self._owners))
 
-    @property
-    def finished(self) -> bool:
-        """Whether the last pass is answered."""
-        terms = self._manifest.terms if self._manifest is not None else None
-        return self._ended or (self._going and terms is not None and self._index >= (terms.budget + 1) * terms.passes)
-
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
         return self.progress(self._index)
@@ -180,9 +166,7 @@ class Comp(Participant):
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""
         answered = None if self._answered is None else self._answered[0]
-        return pack(
-            CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered, ended=self._ended)
-        )
+        return pack(CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered))
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, CompSaved)
@@ -194,6 +178,6 @@ class Comp(Participant):
             self._open_frames(read.k_frame)
         if read.index < self._index or (read.answered is not None and read.answered.index != read.index - 1):
             raise ProtocolError("it stands outside the run.")
-        self._index, self._ended = read.index, read.ended
+        self._index = read.index
         if read.answered is not None:
             self._answered = (read.answered, self._choice(read.answered))

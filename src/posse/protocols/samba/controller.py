@@ -16,13 +16,17 @@ from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
 from posse.privacy.crypto.streams import Permutations
+from posse.protocols.samba.closing import check_agreed, check_close, refused_end, same
 from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import frame_bytes, reply_bytes
 from posse.protocols.samba.messages import (
+    Agree,
+    Agreed,
     Batch,
     Choice,
     Close,
+    Closed,
     Consent,
     Consents,
     Explore,
@@ -91,9 +95,10 @@ class ControllerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknow
     """Its own without the signature, which it makes again."""
     proposed: bool
     keyed: bool
-    closed: bool
-    present: list[str]
-    """Owners whose sums were asked for; empty before."""
+    end: Close | None
+    agrees: dict[str, Agree]
+    settled: bool
+    """Whether the set of owners stands."""
     index: Count
     frames: dict[str, bytes]
     """Frames of the pass that have arrived."""
@@ -123,8 +128,11 @@ class Controller(Participant):
         self._everyone = (*self._owners, COMP)
         self._joins: dict[str, Join] = {}
         self._consents: dict[str, Consent] = {}
-        self._proposed = self._keyed = self._closed = False
-        self._present: tuple[str, ...] = ()
+        self._proposed = self._keyed = self._settled = False
+        self._end: Close | None = None
+        self._agrees: dict[str, Agree] = {}
+        self._summing: tuple[str, ...] = ()
+        """Servers that have a share of the sums."""
         self._order: Order = NoOrder(0)
         self._index = self._last = 0
         self._awaited: set[str] = set()
@@ -135,7 +143,8 @@ class Controller(Participant):
         self._sums: dict[str, bytes] = {}
         self._handlers: Handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
                           Consent: self._on_consent, Go: self._on_go, Keys: self._on_keys, Choice: self._on_choice,
-                          Close: self._on_close, Sum: self._on_sum}  # fmt: skip
+                          Close: self._on_close, Agree: self._on_agree, Agreed: self._on_agreed, Sum: self._on_sum,
+                          Closed: self._on_closed}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Wait for the others."""
@@ -254,7 +263,7 @@ class Controller(Participant):
 
     @property
     def _ended_early(self) -> bool:
-        return self._closed and self._index <= self._last
+        return self._end is not None and self._end.number > 0
 
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
@@ -301,24 +310,69 @@ class Controller(Participant):
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
+        """Ask for the sums; an early end stops the pass that goes on, and what still comes of it is dropped."""
         self._expect(sender, CUSTOMER)
-        if self._closed or not (self._index > self._last or (message.early and self._keyed)):
+        check_close(message, self.manifest, self._digest, self._customer)
+        refused_end(message, self._end, settled=self._settled)
+        if not (self._keyed if message.number else self._index > self._last):
             raise ProtocolError("the sums are asked for once, after the budget is spent.")
-        if not set(message.present) <= set(self._owners):
-            raise ProtocolError("the sums are asked for of owners that are not in this run.")
-        self._closed = True
-        self._present = tuple(message.present)
-        if not message.early:
-            return [(CONTROLLER, name, message) for name in message.present]
-        # What comes of the pass that was going on is dropped; which of it came before this must not be forgotten.
+        self._end, self._agrees, self._settled = message, {}, message.number == 0
+        self._stop()
+        asked: list[Action] = [(CONTROLLER, name, message) for name in self._owners]
+        if self._settled:
+            return [*asked, *((CONTROLLER, name, message) for name in self._summing)]
+        return [self._order_kept(), *asked]
+
+    def _stop(self) -> None:
+        """Let go of the pass that goes on."""
         self._awaited, self._permuted = set(), []
-        # An owner that was left out and comes back after all is told that the run is over.
-        asked = [(CONTROLLER, name, message) for name in self._everyone]
-        return [Note(self.name, DURABLE, self._index // self.manifest.terms.passes), *asked]
+
+    def _order_kept(self) -> Note:
+        """What follows depends on which message came first, and that must not be forgotten."""
+        return Note(self.name, DURABLE, self._index // self.manifest.terms.passes)
+
+    def _on_agree(self, sender: str, message: Agree) -> Sequence[Action]:
+        end = self._end
+        if end is None or self._settled or message.number > end.number or message.name != sender:
+            raise ProtocolError(f"'{sender}' acknowledges an end that was not asked for.")
+        if message.number < end.number:
+            return ()  # it was corrected since
+        if sender not in end.present or sender in self._agrees:
+            raise ProtocolError(f"'{sender}' has acknowledged this end already, or is left out of it.")
+        self._agrees[sender] = message
+        if len(self._agrees) < len(end.present):
+            return ()
+        agrees = tuple(self._agrees[name] for name in end.present)
+        return (self._order_kept(), (CONTROLLER, CUSTOMER, Agreed(end, agrees)))
+
+    def _on_agreed(self, sender: str, message: Agreed) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        if self._end is None or not same(message.close, self._end) or self._settled:
+            raise ProtocolError("this end was not asked for, or is final already.")
+        check_agreed(message, self.manifest, self._digest)
+        self._settled = True
+        return [(CONTROLLER, name, message) for name in (*self._end.present, *self._summing)]
+
+    def _on_closed(self, sender: str, message: Closed) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        self.close(message)
+        return [(CONTROLLER, name, message) for name in self._everyone]
+
+    @property
+    def _present(self) -> tuple[str, ...]:
+        """Owners whose sums are asked for."""
+        return self._owners if self._end is None else self._end.present
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Everyone but owners that were left out: they must have the word that the run is over."""
+        parties = (*self._present, *self._everyone[self._size :])
+        return parties if self._over else (*parties, CUSTOMER)
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
-        self._expect(sender, *(self._present or self._owners))
-        if not (self._closed or self._index > self._last) or sender in self._sums:
+        self._expect(sender, *self._present)
+        asked = self._index > self._last if self.manifest.terms.level == "paper" else self._settled
+        if not asked or sender in self._sums:
             raise ProtocolError(f"'{sender}' has sent its sum already, or before the budget is spent.")
         key = paillier_key(self.manifest.terms.paillier_n)
         clear = "paillier" in self.manifest.terms.off
@@ -327,18 +381,13 @@ class Controller(Participant):
         if not clear:
             Ciphertext.from_bytes(message.ciphertext, key)
         self._sums[sender] = message.ciphertext
-        if not self.finished:
+        if len(self._sums) < len(self._present):
             return ()
         if clear:
             total = sum(int.from_bytes(value, "big") for value in self._sums.values())
             return ((CONTROLLER, CUSTOMER, Total(total.to_bytes(32, "big"))),)
         product = sum_of(Ciphertext.from_bytes(value, key) for value in self._sums.values())
         return ((CONTROLLER, CUSTOMER, Total(product.rerandomise().to_bytes())),)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the total is sent."""
-        return len(self._sums) == len(self._present or self._owners)
 
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
@@ -353,8 +402,8 @@ class Controller(Participant):
         return {
             **self._saved(), "joins": list(self._joins.values()),
             "consents": list({**self._consents, **unsigned}.values()), "proposed": self._proposed,
-            "keyed": self._keyed, "closed": self._closed, "present": list(self._present), "index": self._index,
-            "frames": self._frames, "forwarded": self._forwarded, "sums": self._sums,
+            "keyed": self._keyed, "end": self._end, "agrees": self._agrees, "settled": self._settled,
+            "index": self._index, "frames": self._frames, "forwarded": self._forwarded, "sums": self._sums,
         }  # fmt: skip
 
     @property
@@ -367,8 +416,8 @@ class Controller(Participant):
         self._consents = {consent.name: consent for consent in read.consents}
         if CONTROLLER in self._consents:
             self._consents[CONTROLLER] = self.consent()
-        self._proposed, self._keyed, self._closed = read.proposed, read.keyed, read.closed
-        self._present = tuple(read.present)
+        self._proposed, self._keyed, self._settled = read.proposed, read.keyed, read.settled
+        self._end, self._agrees = read.end, dict(read.agrees)
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, ControllerSaved)

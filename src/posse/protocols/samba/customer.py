@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posse.core.errors import DisagreementError, JournalError, ProtocolError
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import OPERATOR, Action, Message, Note
+from posse.core.roles import DURABLE, OPERATOR, Action, Message, Note
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
-from posse.protocols.samba.messages import Close, Consents, End, Go, Offer, Proposal, Roster, Spent, Total
-from posse.protocols.samba.owner import MODULUS, SLOT, close_bytes
+from posse.protocols.samba.closing import LEAST, ask, check_agreed, same
+from posse.protocols.samba.messages import (
+    Agreed,
+    Close,
+    Closed,
+    Consents,
+    End,
+    Go,
+    Offer,
+    Proposal,
+    Roster,
+    Spent,
+    Total,
+)
+from posse.protocols.samba.owner import MODULUS, SLOT
 from posse.protocols.samba.setup import (
     CONTROLLER,
     CUSTOMER,
@@ -32,11 +45,13 @@ from posse.protocols.samba.setup import (
 class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the customer."""
 
-    closed: bool
-    early: list[str] | None
-    """Owners that were left when the run was ended early."""
-    pulls: Count
+    end: Close | None
+    """Without its signature, which nobody needs again."""
+    settled: bool
+    steps: Count
+    pulls: Count | None
     total: float | None
+    refused: str
 
 
 class Customer(Participant):
@@ -56,13 +71,17 @@ class Customer(Participant):
         self._terms = terms
         self._admitted = dict(admitted)
         self._key = key
-        self._closed = False
-        self._early: tuple[str, ...] | None = None
-        self.pulls = 0
-        """Pulls that the total is of."""
+        self._end: Close | None = None
+        self._settled = False
+        """Whether the set of owners stands."""
+        self._steps = 0
+        self.pulls: int | None = None
+        """Pulls that the total is of; unknown where an owner was left out."""
         self.total: float | None = None
+        self.refused = ""
+        """Why the total was refused."""
         self._handlers: Handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
-                          Total: self._on_total}  # fmt: skip
+                          Agreed: self._on_agreed, Total: self._on_total}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Say what is wanted (0)."""
@@ -114,68 +133,101 @@ class Customer(Participant):
         return self.to_controller(go)
 
     def _on_spent(self, message: Spent) -> Sequence[Action]:
-        """Ask the owners that are present for their sums, once."""
-        if self._closed or not self._going or self.manifest.terms.level == "paper":
+        """Ask all owners for their sums, once the budget is spent; an early end that was asked for goes on."""
+        if not self._going or self.manifest.terms.level == "paper" or (self._end is not None and self._end.number == 0):
             raise ProtocolError("the sums are asked for once, after the budget is spent.")
         if sorted(message.present) != sorted(self.manifest.owners):
             raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
-        self._closed = True
-        signed = self._identity.sign(b"close", close_bytes(message.present, self._digest))
-        return self.to_controller(self._asked(Close(message.present, signed)))
-
-    def _asked(self, close: Close) -> Close:
-        """Remember what was asked for."""
-        return close
+        if self._end is not None:
+            return ()
+        self._settled, self._steps = True, self.manifest.terms.budget
+        return self._ask(message.present, 0)
 
     def _on_end(self, message: End) -> Sequence[Action]:
         """End the run before its budget is spent, with the owners that are left; what the others earned is absent."""
-        owners, present = self.manifest.owners, tuple(sorted(set(message.present)))
-        if self._closed or not self._going or self.manifest.terms.level == "paper":
-            raise ProtocolError("a run can be ended early once, while it is going on, not at level 'paper'.")
-        least = min(3, len(owners))
-        if not set(present) <= set(owners) or len(present) < least:
-            raise ProtocolError(f"a run ends with at least {least} of its owners, got {', '.join(present) or 'none'}.")
-        self._closed, self._early = True, present
-        signed = self._identity.sign(b"close", close_bytes(present, self._digest, early=True))
-        return self.to_controller(self._asked(Close(present, signed, early=True)))
+        if not self._going or self._settled or self.manifest.terms.level == "paper":
+            raise ProtocolError(
+                "a run can be ended early while it is going on, not at level 'paper', and such an end can be corrected "
+                "until all its owners have acknowledged it."
+            )
+        owners, present = self.manifest.owners, set(message.present)
+        least = min(LEAST, len(owners))
+        if not present <= set(owners) or len(present) < least:
+            raise ProtocolError(
+                f"a run ends with at least {least} of its owners, got {', '.join(sorted(present)) or 'none'}."
+            )
+        return self._ask(message.present, 1 if self._end is None else self._end.number + 1)
+
+    def _ask(self, present: Sequence[str], number: int) -> Sequence[Action]:
+        self._end = ask(self._identity, present, number, self._digest)
+        return self.to_controller(self._end)
+
+    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
+        """Make an early end final: every owner that is left has acknowledged it."""
+        if self._end is None or self._settled or message.close.number > self._end.number:
+            raise ProtocolError("this end was not asked for, or is final already.")
+        if not same(message.close, self._end):
+            return ()  # it was corrected since
+        index = check_agreed(message, self.manifest, self._digest)
+        self._settled, self._steps = True, index // self.manifest.terms.passes - 1
+        return self.to_controller(message)
 
     def _on_total(self, message: Total) -> Sequence[Action]:
-        """Decrypt, and check the pull count and the range (7)."""
+        """Decrypt (7)."""
         terms = self.manifest.terms
-        if self.total is not None or not (self._closed if terms.level != "paper" else self._going):
-            raise ProtocolError("the total is known already, or was not asked for yet.")
-        if "paillier" in terms.off:
-            plaintext = int.from_bytes(message.ciphertext, "big")
-        else:
-            assert self._key is not None
-            plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
-        if terms.level == "paper":
-            return self._settle(plaintext, terms.budget)
-        return self._settle(*divmod(plaintext % MODULUS, SLOT))
 
-    def _settle(self, units: int, pulls: int) -> Sequence[Action]:
-        """Check the pull count and the range, and know the total."""
-        terms, self.pulls = self.manifest.terms, pulls
-        if self.pulls > terms.budget or (self._early is None and self.pulls != terms.budget):
-            raise ProtocolError(f"expected {terms.budget} pulls in the total, got another number: a sum was altered.")
-        if not 0 <= units <= self.pulls * REWARD_ONE:
-            raise ProtocolError("the total is outside its range: a sum was altered.")
-        self.total = units / REWARD_ONE
-        return (Note(self.name, "total", self.pulls, self.total),)
+        def opened() -> tuple[int, int]:
+            if "paillier" in terms.off:
+                plaintext = int.from_bytes(message.ciphertext, "big")
+            else:
+                assert self._key is not None
+                plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
+            return (plaintext, terms.budget) if terms.level == "paper" else divmod(plaintext % MODULUS, SLOT)
+
+        if terms.level == "paper":
+            self._settled, self._steps = self._going, terms.budget
+        return self._conclude(opened)
+
+    def _conclude(self, opened: Callable[[], tuple[int, int]]) -> Sequence[Action]:
+        """Take the one total of a run: know it, or refuse it for good; the others learn only that there is an answer.
+
+        The pull count must be the steps done where nobody was left out, and absent where somebody was.
+        """
+        if not self._settled or self.finished:
+            raise ProtocolError("the total is known already, or was not asked for yet.")
+        whole = self._end is None or len(self._end.present) == len(self.manifest.owners)
+        try:
+            units, pulls = opened()
+            if pulls != (self._steps if whole else 0):
+                raise ProtocolError("the total has another number of pulls than steps were done: a sum was altered.")
+            if not 0 <= units <= self._steps * REWARD_ONE:
+                raise ProtocolError("the total is outside its range: a sum was altered.")
+        except ProtocolError as error:
+            self.refused = error.text
+        else:
+            self.pulls, self.total = pulls if whole else None, units / REWARD_ONE
+        note = ("total", self._steps, self.total) if not self.refused else ("refused", self._steps, self.refused)
+        closed = Closed(self._identity.sign(b"closed", self._digest))
+        return (Note(self.name, *note), Note(self.name, DURABLE, self._steps), *self.to_controller(closed))
 
     @property
     def ended_early(self) -> tuple[str, ...] | None:
         """The owners over which the total is, where the run was ended before its budget was spent."""
-        return self._early
+        return None if self._end is None or self._end.number == 0 else self._end.present
 
     @property
     def finished(self) -> bool:
-        """Whether the total is known."""
-        return self.total is not None
+        """Whether the total is known, or was refused."""
+        return self.total is not None or bool(self.refused)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The controller: it hands the others the word that the run is over."""
+        return (CONTROLLER,)
 
     def state(self) -> dict[str, object]:
         """What the customer may see: the total, when there is one."""
-        done = {} if self.total is None else {"step": self.pulls}
+        done = {"step": self._steps} if self.finished else {}
         return {"horizon": self._terms.budget, "unit": "pull", "total": self.total, **done}
 
     def save(self) -> dict[str, Any]:
@@ -183,8 +235,11 @@ class Customer(Participant):
         return pack(CustomerSaved(**self._common()))
 
     def _common(self) -> dict[str, Any]:
-        early = None if self._early is None else list(self._early)
-        return {**self._saved(), "closed": self._closed, "early": early, "pulls": self.pulls, "total": self.total}
+        unsigned = None if self._end is None else Close(self._end.present, self._end.number, b"")
+        return {
+            **self._saved(), "end": unsigned, "settled": self._settled, "steps": self._steps, "pulls": self.pulls,
+            "total": self.total, "refused": self.refused,
+        }  # fmt: skip
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self._take_up(self._loaded(saved, CustomerSaved))
@@ -195,5 +250,5 @@ class Customer(Participant):
                 f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run {self._terms.run}. "
                 "Give each run a journal of its own."
             )
-        self._closed, self.total, self.pulls = read.closed, read.total, read.pulls
-        self._early = None if read.early is None else tuple(read.early)
+        self._end, self._settled, self._steps = read.end, read.settled, read.steps
+        self.pulls, self.total, self.refused = read.pulls, read.total, read.refused

@@ -31,6 +31,7 @@ from posse.protocols.samba.setup import (
     CUSTOMER,
     DEALER,
     Expected,
+    Participant,
     Terms,
     policy_terms,
     sole,
@@ -55,7 +56,8 @@ VOCABULARY = Vocabulary(
     (
         messages.Join, messages.Proposal, messages.Roster, messages.Offer, messages.Consent, messages.Consents,
         messages.Go, messages.Keys, messages.Masks, messages.Score, messages.Batch, messages.Choice, messages.Explore,
-        messages.Reply, messages.Spent, messages.Close, messages.Sum, messages.Total, messages.End, Reward,
+        messages.Reply, messages.Spent, messages.Close, messages.Agree, messages.Agreed, messages.Sum, messages.Total,
+        messages.Closed, messages.End, Reward,
         strict.Keyring, strict.Stream, strict.Streams, strict.Seeds, strict.Dealing, strict.Want, strict.Dealt,
         strict.DealtPairs, strict.Relayed, strict.Ahead, strict.Shuffled, strict.Compare, strict.Compared,
         strict.Found, strict.Placed, strict.Share, strict.Shares,
@@ -108,8 +110,13 @@ def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
-    level = _level(options, NO_LEVEL)
-    expected, kind = Expected(options.sound_policy(), level, Switches()), place.identity.role
+    level, kind, consent = _level(options, NO_LEVEL), place.identity.role, place.file.consent
+    if kind == "owner" and (consent is None or consent.budget is None):
+        raise ConfigError(
+            "an owner signs a budget only within a limit of its own. Add [consent] with the most pulls that it agrees "
+            "to, such as budget = 20000."
+        )
+    expected = Expected(options.sound_policy(), level, Switches(), None if consent is None else consent.budget)
     check_level(level, Switches(), expected.policy)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
     if kind not in known:
@@ -117,6 +124,8 @@ def build(place: Place) -> Deployment:
     if kind != "owner" and place.identity.name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
     made = _MAKERS[kind](place, options, expected)
+    role = made.role
+    assert isinstance(role, Participant)
     terms = {**expected.terms, "seed": _seed(options)}
     if kind in (CONTROLLER, CUSTOMER):
         terms["owners"] = options.owners
@@ -126,7 +135,10 @@ def build(place: Place) -> Deployment:
     inputs["policy"] = policy_terms(expected.policy)
     if kind != CUSTOMER:
         inputs["customer"] = _customer(place, options).hex()
-    return replace(made, terms=terms, inputs=inputs, known=lambda: _known(made.role, expected, place.identity.run))
+    return replace(
+        made, terms=terms, inputs=inputs, limits=True, needs=lambda: role.needs,
+        known=lambda: _known(role, expected, place.identity.run),
+    )  # fmt: skip
 
 
 def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -151,14 +163,16 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
     if terms is not None:
         config |= {"horizon": terms.budget, "owners": len(owners)}
     facts: dict[str, Any] = {"manifest": role.digest}
-    outcome = f"the part of {role.name} is over; the {CUSTOMER} has the total"
+    outcome, failure = f"the part of {role.name} is over; the {CUSTOMER} has its answer", ""
     steps, total = role.state().get("step") if role.kind != DEALER else None, None
     pulls: dict[str, int] = {}
     if isinstance(role, Owner):
         total, pulls = role.reward, {role.name: role.pulls}
-        outcome += f", and {role.name} earned {total:g} of it in {words.count(role.pulls, 'pull')}"
-    if isinstance(role, Customer) and role.total is not None:
-        total, outcome = role.total, f"total reward {role.total:g} of {words.count(role.pulls, 'pull')}"
+        outcome += f", and {role.name} earned {total:g} in {words.count(role.pulls, 'pull')}"
+    if isinstance(role, Customer) and role.finished:
+        total, failure = role.total, role.refused
+        counted = "an unknown number of pulls" if role.pulls is None else words.count(role.pulls, "pull")
+        outcome = f"total reward {total:g} of {counted}" if total is not None else f"there is no total: {failure}"
         if role.ended_early is not None:
             facts["ended_early_with"] = list(role.ended_early)
             outcome += f", ended early: of {', '.join(role.ended_early)} only"
@@ -166,6 +180,7 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
         outcome, expected.level, config, steps if isinstance(steps, int) else None, total, pulls,
         learns=learns(expected.level, expected.switches),
         leaks=leaks(expected.level, expected.switches, len(owners), expected.policy), facts=facts,
+        failure=failure,
     )  # fmt: skip
 
 
@@ -226,7 +241,9 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
         role = StrictCustomer(*who, secrets=place.secrets)
 
     def end(without: str) -> Message:
-        gone = {name.strip() for name in without.split(",")}
+        gone = {name.strip() for name in without.split(",") if name.strip()}
+        if unknown := sorted(gone - set(options.owners)):
+            raise ConfigError(f"'{unknown[0]}' is no owner of this run. Owners: {', '.join(options.owners)}.")
         return messages.End(tuple(name for name in options.owners if name not in gone))
 
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, commands={"end": end})
@@ -386,6 +403,7 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
         values = {
             "protocol": "samba", "identity": name, "journal": f"{name}/journal", "sync": federation.sync, **reach,
             "options": own, "source": sources.get(name),
+            "consent": {"budget": federation.budget} if role == "owner" else None,
         }  # fmt: skip
         paths.append(write_party(folder / f"{name}.toml", values))
     return paths

@@ -199,6 +199,8 @@ class SambaRun(RolesRun):
 
     def _closed(self, note: Note) -> None:
         """The customer's total must be what the world paid."""
+        if note.kind == "refused":
+            raise ProtocolError(f"the customer refused the total: {note.value}")
         if note.kind == "total" and note.value != int(self.world.units.sum()) / REWARD_ONE:
             raise ProtocolError(
                 "the customer's total is not what the owners earned: this is a defect, please report it."

@@ -113,11 +113,33 @@ class Spent(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Close(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """The customer asks these owners, and no other set, for their sums; `early` before the budget is spent."""
+    """The customer asks these owners for their sums: all (0), or those left by its `number`-th early end."""
 
     present: tuple[str, ...]
+    number: int
     signature: bytes
-    early: bool = False
+
+
+class Agree(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """A present owner acknowledges an early end, before pass `index`."""
+
+    name: str
+    number: int
+    index: int
+    signature: bytes
+
+
+class Agreed(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """All present owners' acknowledgements of an early end; returned by the customer, they make it final."""
+
+    close: Close
+    agrees: tuple[Agree, ...]
+
+
+class Closed(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The customer has an answer, whichever: the run is over."""
+
+    signature: bytes
 
 
 class End(Message, frozen=True, array_like=True, tag=True, gc=False):

@@ -14,21 +14,17 @@ from posse.core.random import COIN, MASK, derive
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets, verify
+from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
+from posse.protocols.samba.closing import agree, check_agreed, check_close, refused_end, same
 from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import AnyLane, Arm, PaperLane, StandardLane
-from posse.protocols.samba.messages import Close, Go, Keys, Masks, Offer, Reply, Score, Sum
+from posse.protocols.samba.messages import Agreed, Close, Closed, Go, Keys, Masks, Offer, Reply, Score, Sum
 from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Participant, ParticipantSaved, paillier_key
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
-
-
-def close_bytes(present: Sequence[str], digest: bytes, *, early: bool = False) -> bytes:
-    """What the customer signs when it asks a set of owners for their sums."""
-    return present_digest(present, digest) + digest + (b"early" if early else b"")
 
 
 class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,8 +41,9 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
     """k_frame and s_own; empty at the owner that drew them."""
     masks: Masks | None
     early: list[Reply]
-    closed: list[str] | None
-    left_out: bool
+    end: Close | None
+    settled: bool
+    """Whether the set of owners stands, and the sum is sent or will be after a reward."""
 
 
 class Owner(Participant):
@@ -80,11 +77,10 @@ class Owner(Participant):
         self._passes = 1
         self._pulling = self._listening = False
         self._early: list[Reply] = []
-        self._closed: tuple[str, ...] | None = None
-        self._left_out = False
-        """Whether the run was ended early without this owner."""
+        self._end: Close | None = None
+        self._settled = False
         self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
-                          Close: self._on_close}  # fmt: skip
+                          Close: self._on_close, Agreed: self._on_agreed, Closed: self.close}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
@@ -224,9 +220,9 @@ class Owner(Participant):
     def _next(self) -> Sequence[Action]:
         """Send the frame of the current pass (2), or the sum when the budget is spent."""
         assert self._lane is not None
-        if self._closed is not None:
+        if self._end is not None:
             self._listening = False
-            return self._sum(self._closed)
+            return self._sum(self._end.present) if self._settled else ()
         if self._index > self._last:
             self._listening = False
             return self._encrypted(self._arm.units) if self._masks is not None else ()
@@ -246,30 +242,38 @@ class Owner(Participant):
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
     def _on_close(self, message: Close) -> Sequence[Action]:
-        """Answer one set of owners a run with the masked sum and pull count."""
-        signed = close_bytes(message.present, self._digest, early=message.early)
-        verify(self._customer, b"close", signed, message.signature)
-        spent = self._index > self._last or (message.early and self._lane is not None)
+        """Take the set that the customer asks for: answer at the end of the budget, acknowledge it before."""
+        check_close(message, self.manifest, self._digest, self._customer)
+        refused_end(message, self._end, settled=self._settled)
+        early = message.number > 0
+        spent = self._lane is not None if early else self._index > self._last
         if not spent or self.manifest.terms.level == "paper":
             raise ProtocolError("the sums are asked for before the budget is spent.")
-        present = tuple(sorted(set(message.present)))
-        owners = self.manifest.owners
-        if message.early and self._closed is None and self.name not in present:
-            self._left_out, self._listening, self._pulling = True, False, False
-            return ()
-        if not set(present) <= set(owners) or self.name not in present or len(present) < min(3, len(owners)):
-            raise ProtocolError(
-                f"expected at least {min(3, len(owners))} owners of this run in the set, got {len(present)}."
-            )
-        if self._closed not in (None, present):
-            raise ProtocolError("an owner answers for one set of owners a run, and has answered for another.")
-        # The owner of the last pull may still wait for its reward: it answers when it has it.
-        actions = () if self._pulling else self._sum(present)
-        self._closed, self._listening = present, False
+        self._end, self._listening = message, False
+        if not early:
+            return self._settle()
+        if self.name not in message.present:
+            return ()  # it was left out, and may be asked after all if the end is corrected
+        return self.to_controller(agree(self._identity, self.name, message, self._index, self._digest))
+
+    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
+        """Answer an early end when all in its set have acknowledged it, and stand where this owner does."""
+        end, me = self._end, self.name
+        if end is None or not same(message.close, end) or self._settled or me not in end.present:
+            raise ProtocolError("an owner answers for one set of owners a run: the one that it acknowledged last.")
+        if check_agreed(message, self.manifest, self._digest) != self._index:
+            raise ProtocolError("the other owners stand elsewhere in the run.")
+        return self._settle()
+
+    def _settle(self) -> Sequence[Action]:
+        """Let the set stand; who waits for a reward answers when it has it."""
+        assert self._end is not None
+        actions = () if self._pulling else self._sum(self._end.present)
+        self._settled = True
         return actions
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
-        """Send the sum and the pull count, behind masks that cancel over the set."""
+        """Send the sum, and the pull count if nobody is left out, behind masks that cancel over the set."""
         seeds = {
             other: pair_seed(
                 self._run_key.private,
@@ -279,18 +283,16 @@ class Owner(Participant):
             for other in present if other != self.name
         }  # fmt: skip
         masked = mask(seeds, self.name, present, present_digest(present, self._digest))
-        return self._encrypted((self._arm.units * SLOT + self._arm.pulls + masked) % MODULUS)
+        return self._encrypted((self._arm.units * SLOT + self._counted(present) + masked) % MODULUS)
+
+    def _counted(self, present: tuple[str, ...]) -> int:
+        """Return the pull count; nothing where an owner is left out, for what is missing would be that owner's."""
+        return self._arm.pulls if len(present) == self._arm.owners else 0
 
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
         if "paillier" in self.manifest.terms.off:
             return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
         return self.to_controller(Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes()))
-
-    @property
-    def finished(self) -> bool:
-        """Whether the sum is sent."""
-        spent = self._going and self._index > self._last and self._masks is not None
-        return self._left_out or (not self._pulling and (spent or self._closed is not None))
 
     @property
     def reward(self) -> float:
@@ -326,8 +328,8 @@ class Owner(Participant):
                 keys=b"" if self._keys is None or self._is_first else b"".join(self._keys),
                 masks=self._masks,
                 early=self._early,
-                closed=None if self._closed is None else list(self._closed),
-                left_out=self._left_out,
+                end=self._end,
+                settled=self._settled,
             )
         )
 
@@ -340,8 +342,7 @@ class Owner(Participant):
         self._arm.units, self._arm.pulls, self._arm.memory = read.units, read.pulls, read.memory
         self._index, self._masks, self._early = read.index, read.masks, read.early
         self._pulling, self._listening = read.pulling, read.listening
-        self._closed = None if read.closed is None else tuple(read.closed)
-        self._left_out = read.left_out
+        self._end, self._settled = read.end, read.settled
         if read.keyed:
             if len(read.keys) != (0 if self._is_first else 64):
                 raise ProtocolError("its keys have the wrong length.")

@@ -34,7 +34,7 @@ from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
 from posse.protocols.samba.levels import Switches, check_budget, check_level
-from posse.protocols.samba.messages import Consent, Go, Join, Keys, Offer
+from posse.protocols.samba.messages import Closed, Consent, Go, Join, Keys, Offer
 from posse.version import PROTOCOL_VERSION, __version__
 
 Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
@@ -89,6 +89,8 @@ class Expected:
     policy: Policy
     level: str
     switches: Switches
+    limit: int | None = None
+    """The largest budget that this party signs; any where none is given."""
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -104,6 +106,11 @@ class Expected:
             raise DisagreementError(
                 f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "
                 "wrong, or install the same version of Posse at all."
+            )
+        if self.limit is not None and terms.budget > self.limit:
+            raise DisagreementError(
+                f"the manifest asks for {terms.budget} pulls, and [consent] of this party allows {self.limit}. Ask for "
+                "fewer, or raise budget in [consent]."
             )
         try:
             check_level(terms.level, self.switches, self.policy)
@@ -175,15 +182,15 @@ def read_manifest(body: bytes) -> tuple[Manifest, bytes]:
 def check_members(members: Sequence[Member | Join], level: str) -> None:
     """Raise unless there is one controller, comp and customer, by name, all others are owners, and keys are sound.
 
-    At level `strict` there is a dealer, whose identity is nobody else's.
+    At level `strict` there is a dealer. No two parties have one identity: controller and comp under one would know all.
     """
     names, alone = [member.name for member in members], sole(level)
     if len(set(names)) != len(names) or not set(alone) <= set(names):
         raise ProtocolError(f"a roster needs different names, among them {', '.join(alone)}.")
-    dealers = {member.identity for member in members if member.name == DEALER and level == "strict"}
+    seen: dict[bytes, str] = {}
     for member in members:
-        if member.name != DEALER and member.identity in dealers:
-            raise ProtocolError(f"the dealer has the identity of '{member.name}': it must be a party of its own.")
+        if (other := seen.setdefault(member.identity, member.name)) != member.name:
+            raise ProtocolError(f"'{member.name}' has the identity of '{other}': it must be a party of its own.")
         if member.kind != (member.name if member.name in alone else "owner"):
             raise ProtocolError(f"'{member.name}' joins as {member.kind}, which is not its part.")
         if len(member.run_key) != 32 or not any(member.run_key):
@@ -211,6 +218,7 @@ class ParticipantSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_field
     manifest: bytes
     """As it was signed; empty before."""
     going: bool
+    over: bool
 
 
 S = TypeVar("S", bound=ParticipantSaved)
@@ -241,7 +249,7 @@ class Participant:
         self._manifest: Manifest | None = None
         self._signed = self._digest = b""
         self._run_key = RunKey(self._secrets.key(b"samba run key", context=self._context()))
-        self._going = False
+        self._going = self._over = False
 
     @property
     def manifest(self) -> Manifest:
@@ -311,6 +319,22 @@ class Participant:
             raise ProtocolError("the run has started already.")
         self._going = True
 
+    def close(self, message: Closed) -> Sequence[Action]:
+        """Take the customer's word that it has an answer."""
+        verify(self._customer, b"closed", self._digest, message.signature)
+        self._over = True
+        return ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the customer has an answer: before, it may still need this party."""
+        return self._over
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Peers without which this party cannot finish, and then those that cannot finish without it."""
+        return () if self._over else (CONTROLLER,)
+
     def own_keys(self) -> tuple[bytes, bytes]:
         """Derive k_frame and s_own of this run: the first owner's are everyone's."""
         context = self._context()
@@ -371,7 +395,7 @@ class Participant:
         """What every snapshot of this protocol begins with."""
         return {
             "version": VERSION, "kind": self.kind, "name": self.name, "run": self._run_key.public,
-            "manifest": self._signed, "going": self._going,
+            "manifest": self._signed, "going": self._going, "over": self._over,
         }  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -392,9 +416,9 @@ class Participant:
         read = unpack(saved, shape, kind=self.kind, name=self.name, run=self._run_key.public)
         if read.manifest:
             self._accept(read.manifest)
-        if read.going and self._manifest is None:
+        if (read.going or read.over) and self._manifest is None:
             raise ProtocolError("it goes on without a manifest.")
-        self._going = read.going
+        self._going, self._over = read.going, read.over
         return read
 
     def to_controller(self, message: Message) -> tuple[Send]:

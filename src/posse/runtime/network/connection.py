@@ -38,7 +38,9 @@ class Timing:
     sync_every: float = 0.25
     """How long messages may wait for the disk; their senders keep them so much longer."""
     linger: float = 10.0
-    """How long a finished party waits for others to have its last messages on disk."""
+    """How long a finished party stays for peers that have not confirmed its last messages and can do without."""
+    closing: float = 120.0
+    """How long it stays for those that cannot."""
 
 
 @dataclass

@@ -40,6 +40,13 @@ _REACH = ("url", "timeout")
 """Of a source: where it is and how long it is waited for. Its answers are journalled as they come."""
 
 
+class Consent(Settings):
+    """The table [consent]: what this party agrees to at most; it signs nothing beyond."""
+
+    budget: int | None = None
+    """Decisions of one run."""
+
+
 class PartyFile(Settings):
     """What every party's file says; paths are relative to the file."""
 
@@ -63,6 +70,8 @@ class PartyFile(Settings):
     """The table of the system, such as [options] with policy and level."""
     source: dict[str, Any] | None = None
     """Where rewards come from ([source])."""
+    consent: Consent | None = None
+    """What this party agrees to at most ([consent])."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,8 @@ class Known:
     """Further facts of its own, such as the digest of a manifest."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Nouns of this run, beside those of its system."""
+    failure: str = ""
+    """Why the run ended without a result, where it did."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,10 @@ class Deployment:
     watch: Callable[[Note], None] | None = None
     """Called with what the role wants known; after a crash the last note of each kind comes again."""
     needs: Callable[[], Collection[str]] | None = None
-    """Names the peers without which this party cannot finish; all of them if not given (see `PartyFile.give_up`)."""
+    """Names the peers without which this party cannot finish, and when it has, those that cannot finish without it; all
+    of them if not given."""
+    limits: bool = False
+    """Whether the role keeps within [consent]."""
     remarks: tuple[str, ...] = ()
     """What the operator of this role reads before it begins."""
     known: Callable[[], Known] | None = None
@@ -234,6 +248,8 @@ def make_party(
         file = place.file
         if file.give_up is not None:
             check.positive(give_up=file.give_up)
+        if file.consent is not None and not made.limits:
+            raise ConfigError(f"[consent] has no effect in {file.protocol}. Remove it.")
         unknown = sorted(set(file.connect) - set(made.peers))
         if unknown:
             raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")

@@ -36,7 +36,7 @@ SNAPSHOT_BYTES = 4 << 20
 OUTPUT_BYTES = 16 << 20
 """So is one that made the role send more than this: it would all be made, and kept, again after a crash."""
 
-_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR, _BOUND = range(6)
+_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR, _BOUND, _CONFIRMED = range(7)
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,11 @@ class Engine:
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True
         self._carry_out(actions)
+
+    def confirmed(self, peer: str) -> None:
+        """Remember that a peer has all messages: when this party comes back after its end, the peer may be gone."""
+        self._journal.append(self._encode((_CONFIRMED, peer, self.links[peer].durable_there, b"")))
+        self._journal.write()
 
     def commit(self) -> bool:
         """Hand the journal to the operating system; after it, outputs may leave. True if the disk was waited for."""
@@ -424,5 +429,9 @@ class Engine:
         if kind == _ANSWER:
             del self.asks[number]
             return self._timed(self.role.receive, WORLD, self._decoder.decode(body))
+        if kind == _CONFIRMED:
+            self.links[peer].unsent = number + 1
+            self.links[peer].acknowledged(number)
+            return ()
         self.links[peer].took(number, body)
         return self._timed(self.role.receive, peer, self._decoder.decode(body)) if kind == _MESSAGE else ()

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from posse.core.agreement import check_terms
-from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
+from posse.core.errors import BudgetError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
+from posse.runtime.network import leaving
 from posse.runtime.network.connection import Admit, Connection, Doorstep, Timing, Wiring, shut
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
@@ -46,7 +47,10 @@ class Party:
         give_up: float | None = None,
         needs: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        """Stop after `give_up` seconds without a peer of those that `needs` names, if that is wished."""
+        """Stop after `give_up` seconds without a peer of those that `needs` names, if that is wished.
+
+        A party that has finished stays until the peers that `needs` then names have its last messages.
+        """
         self.engine, self.wiring = engine, wiring
         self.counts: Counter[str] = Counter()
         """What happened, for metrics: connections, refusals by kind, messages."""
@@ -56,7 +60,7 @@ class Party:
         """Why a peer is not connected, as far as it is known."""
         self.paused = False
         self._admit, self._source = admit, source
-        self._timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
+        self.timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
         self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
@@ -68,6 +72,8 @@ class Party:
         """Peers that know of the disagreement."""
         self._agreed = set(wiring.peers) if engine.bound else set()
         """Peers with the same terms; the role begins when all have them."""
+        self.left: set[str] = set()
+        """Peers that have left because their part is over."""
         self.port = 0
 
     async def run(self) -> None:
@@ -77,7 +83,7 @@ class Party:
         self.begin(self._keep_alive())
         self.begin(self._keep_durable())
         if self._give_up is not None:
-            self.begin(self._miss(self._give_up))
+            self.begin(leaving.miss(self, self._give_up))
         for peer in self.wiring.addresses:
             self.begin(self._dial(peer))
         try:
@@ -92,6 +98,7 @@ class Party:
             await self._hang_up()
         if self._failed is not None:
             raise self._failed
+        leaving.check(self)
 
     async def _hang_up(self) -> None:
         """Close all connections gracefully, then force them."""
@@ -113,6 +120,11 @@ class Party:
             connection.pause(paused)
         if not paused:
             self._soon()
+
+    @property
+    def needed(self) -> Collection[str]:
+        """Peers without which this party cannot finish; when it has, those that cannot finish without it."""
+        return self.wiring.peers if self._needs is None else self._needs()
 
     def instruct(self, message: Message) -> None:
         """Let the role hear what this party's own operator asks for."""
@@ -165,6 +177,7 @@ class Party:
                 self._disagree(error, peer)
             raise
         self._agreed.add(peer)
+        self.left.discard(peer)
         self.engine.links[peer].connected(hello.received, hello.durable)
         earlier = self.connections.get(peer)
         self.connections[peer] = connection
@@ -188,6 +201,8 @@ class Party:
             self._receive(peer, frame)
         elif isinstance(frame, Kept):
             self.engine.links[peer].acknowledged(frame.durable)
+            if frame.leaves:
+                self.left.add(peer)
         else:
             raise WireError("a hello must come once.")
 
@@ -214,7 +229,7 @@ class Party:
         peer = connection.peer
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
-            self.troubles[peer] = why
+            self.troubles[peer] = why = "its part is over" if peer in self.left else why
             self._log("lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:
             self._trouble(connection.dialled, why)
@@ -243,7 +258,7 @@ class Party:
         self.begin(self._inform(error))
 
     async def _inform(self, error: DisagreementError) -> None:
-        for _ in range(int(self._timing.linger / 0.02)):
+        for _ in range(int(self.timing.linger / 0.02)):
             if self._informed >= set(self.wiring.peers):
                 break
             await asyncio.sleep(0.02)
@@ -307,7 +322,7 @@ class Party:
     async def _answer(self, number: int, ask: Ask) -> None:
         """Ask the world until it answers; a source that fails is asked again."""
         assert self._source is not None
-        wait = self._timing.first_wait
+        wait = self.timing.first_wait
         while True:
             late = asyncio.get_running_loop().call_later(LATE, self._log, "waiting for a reward")
             try:
@@ -323,7 +338,7 @@ class Party:
                 self.counts["source failures"] += 1
                 self._log("source", why=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-                wait = min(2 * wait, self._timing.longest_wait)
+                wait = min(2 * wait, self.timing.longest_wait)
             finally:
                 late.cancel()
         self._asking.discard(number)
@@ -333,7 +348,7 @@ class Party:
         """Keep a connection to a peer that this party calls."""
         loop = asyncio.get_running_loop()
         host, port = self.wiring.addresses[peer]
-        wait = self._timing.first_wait
+        wait = self.timing.first_wait
         while not self._over.is_set():  # a cancellation can be lost in wait_for
             began = loop.time()
             try:
@@ -342,15 +357,15 @@ class Party:
                         lambda: Connection(self, dialled=peer), host, port, ssl=self.wiring.client, server_hostname=""
                         if self.wiring.client is not None else None,
                     ),
-                    self._timing.patience,
+                    self.timing.patience,
                 )  # fmt: skip
                 await connection.closed
-                if connection.ready and loop.time() - began > self._timing.longest_wait:
-                    wait = self._timing.first_wait
+                if connection.ready and loop.time() - began > self.timing.longest_wait:
+                    wait = self.timing.first_wait
             except (TimeoutError, OSError) as error:
                 self._trouble(peer, f"cannot reach {host}:{port}: {error or 'no answer'}")
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-            wait = min(2 * wait, self._timing.longest_wait)
+            wait = min(2 * wait, self.timing.longest_wait)
 
     def _trouble(self, peer: str, why: str) -> None:
         if self.troubles.get(peer) != why:
@@ -361,59 +376,29 @@ class Party:
         """Send heartbeats, and hang up on peers that send none."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._timing.heartbeat)
-            self._tell_durable()
+            await asyncio.sleep(self.timing.heartbeat)
+            self.tell_durable()
             for connection in list(self.connections.values()):
-                if not self.paused and loop.time() - connection.last_frame > self._timing.patience:
-                    connection.hang_up(f"no sign of life for {self._timing.patience:g} s")
-
-    async def _miss(self, give_up: float) -> None:
-        """Stop when a peer without which this party cannot finish has been missing for too long."""
-        loop = asyncio.get_running_loop()
-        since: dict[str, float] = {}
-        while not self.engine.role.finished:
-            needed = self.wiring.peers if self._needs is None else self._needs()
-            absent = [] if self.paused else [peer for peer in self.wiring.peers if peer not in self.connections]
-            since = {peer: since.get(peer, loop.time()) for peer in absent if peer in needed}
-            first = min(since, key=lambda peer: since[peer], default=None)
-            if first is not None and loop.time() - since[first] >= give_up:
-                why = self.troubles.get(first, "it has not called")
-                self.stop(
-                    LinkError(
-                        f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and then "
-                        f"'{self.engine.role.name}': this run goes on where it was."
-                    )
-                )
-                return
-            await asyncio.sleep(min(0.5, give_up / 10))
+                if not self.paused and loop.time() - connection.last_frame > self.timing.patience:
+                    connection.hang_up(f"no sign of life for {self.timing.patience:g} s")
 
     async def _keep_durable(self) -> None:
         """Wait for the disk by the clock, beside the loop, and tell peers how far it is."""
         while True:
-            await asyncio.sleep(self._timing.sync_every)
+            await asyncio.sleep(self.timing.sync_every)
             if not self.engine.durable:
                 with self.engine.syncing() as wait:
                     await asyncio.get_running_loop().run_in_executor(None, wait)
-                self._tell_durable()
+                self.tell_durable()
 
-    def _tell_durable(self) -> None:
+    def tell_durable(self, *, leaves: bool = False) -> None:
+        """Tell peers which of their messages are on the disk; `leaves` says that this is the last word."""
         for peer, connection in self.connections.items():
-            connection.write(pack(Kept(self.engine.links[peer].durable)))
+            connection.write(pack(Kept(self.engine.links[peer].durable, leaves)))
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:
-            self.begin(self._finish(), "finish")
-
-    async def _finish(self) -> None:
-        """Leave when all that was sent is on the others' disks, or after a while."""
-        for _ in range(int(self._timing.linger / 0.02)):
-            links = self.engine.links.values()
-            if self.engine.durable and all(link.durable_there == link.sent for link in links):
-                break
-            await asyncio.sleep(0.02)
-        self._tell_durable()
-        await asyncio.sleep(0.05)
-        self.stop()
+            self.begin(leaving.finish(self, self.timing, self._give_up), "finish")
 
     def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
         """Run something beside the loop; what goes wrong in it stops the party."""

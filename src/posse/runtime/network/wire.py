@@ -3,6 +3,7 @@
     frame = length (4, little-endian) | body
     body  = 0 | number (8, little-endian) | message     a message of the sender's: `Data`
           | 1 | number (8, little-endian)               how many of the receiver's are on the sender's disk: `Kept`
+          | 2 | number (8, little-endian)               the same, and the sender leaves: its part is over
           | msgpack                                     `Hello` or `Refused`
 
 Messages of one size are frames of one size, whatever their number. What is on the disk travels by the clock and never
@@ -28,7 +29,7 @@ LARGEST_HELLO = 16 << 10
 """What a peer that has not said hello may make us hold."""
 
 _LENGTH, _NUMBER, _NUMBERED = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<IBQ")
-_DATA, _KEPT = 0, 1
+_DATA, _KEPT, _LEAVES = 0, 1, 2
 
 
 class WireError(ProtocolError):
@@ -64,9 +65,10 @@ class Data(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Heartbeat: how many of the receiver's messages are on the sender's disk."""
+    """Heartbeat: how many of the receiver's messages are on the sender's disk; the last one of a party that leaves."""
 
     durable: int
+    leaves: bool = False
 
 
 class Refused(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
@@ -90,7 +92,7 @@ def pack(frame: AnyFrame) -> bytes:
     if isinstance(frame, Data):
         return _NUMBERED.pack(9 + len(frame.body), _DATA, frame.number) + frame.body
     if isinstance(frame, Kept):
-        return _NUMBERED.pack(9, _KEPT, frame.durable)
+        return _NUMBERED.pack(9, _LEAVES if frame.leaves else _KEPT, frame.durable)
     body = _encode(frame)
     return _LENGTH.pack(len(body)) + body
 
@@ -126,8 +128,8 @@ class Reader:
 def _frame(body: bytes) -> AnyFrame:
     if body[:1] == b"\x00" and len(body) >= 9:
         return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
-    if body[:1] == b"\x01" and len(body) == 9:
-        return Kept(_NUMBER.unpack_from(body, 1)[0])
+    if body[:1] in (b"\x01", b"\x02") and len(body) == 9:
+        return Kept(_NUMBER.unpack_from(body, 1)[0], body[0] == _LEAVES)
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -16,8 +16,8 @@ from posse.privacy.crypto.pairwise import present_digest
 from posse.privacy.crypto.streams import Words as WordRows
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.shuffle import Question, Second
-from posse.protocols.samba.messages import Close, Go, Offer
-from posse.protocols.samba.owner import close_bytes
+from posse.protocols.samba.closing import check_agreed, check_close
+from posse.protocols.samba.messages import Agreed, Close, Closed, Go, Offer
 from posse.protocols.samba.setup import (
     COMP,
     CONTROLLER,
@@ -98,7 +98,7 @@ class Comp(Participant):
         self._handlers: Handlers = {
             Offer: self._on_offer, Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
             Relayed: self._on_relayed, Shuffled: self._on_question, Compare: self._on_question,
-            Found: self._on_question, Close: self._on_close,
+            Found: self._on_question, Close: self._on_close, Agreed: self._on_agreed, Closed: self.close,
         }  # fmt: skip
 
     def start(self) -> Sequence[Action]:
@@ -226,14 +226,23 @@ class Comp(Participant):
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
     def _on_close(self, message: Close) -> Sequence[Action]:
+        check_close(message, self.manifest, self._digest, self._customer)
+        if message.number or self._index <= self._last:
+            raise ProtocolError("the sums are asked for after the budget is spent, or when all present owners agreed.")
+        return self._sum(message.present)
+
+    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
+        check_close(message.close, self.manifest, self._digest, self._customer)
+        check_agreed(message, self.manifest, self._digest)
+        if not self._streams:
+            raise ProtocolError("the sums are asked for before the first step.")
+        return self._sum(message.close.present)
+
+    def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
         """Send the customer its share of the sum of a set, one set a run."""
-        signed = close_bytes(message.present, self._digest, early=message.early)
-        verify(self._customer, b"close", signed, message.signature)
-        present, owners = tuple(sorted(set(message.present))), self.manifest.owners
-        if not (self._index > self._last or (message.early and self._streams)) or not set(present) <= set(owners):
-            raise ProtocolError("the sums are asked for once, of owners of this run, after the budget is spent.")
-        if len(present) < min(3, len(owners)) or self._closed not in (None, present):
-            raise ProtocolError("comp answers for one set of owners a run, of at least three.")
+        owners = self.manifest.owners
+        if self._closed not in (None, present):
+            raise ProtocolError("comp answers for one set of owners a run.")
         self._closed, self._ahead = present, False
         digest = present_digest(present, self._digest)
         pads = (
@@ -242,11 +251,6 @@ class Comp(Participant):
         info = self.info("sum", COMP) + digest
         sealed = seal_to(self.manifest.member(CUSTOMER).run_key, sums.encode(sums.added(pads)), info)
         return self.to_controller(Share(sealed, self._identity.sign(b"sum", info + sealed)))
-
-    @property
-    def finished(self) -> bool:
-        """Whether its share of the sum is sent."""
-        return self._closed is not None
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import DURABLE, Action, Many, Note, Send
+from posse.core.roles import Action, Many, Note, Send
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.sharing.shuffle import ALL_PAIRS, PAIRS, First, Question, passes
 from posse.protocols.samba.controller import Controller, ControllerSaved
-from posse.protocols.samba.messages import Close, Go, Reply, Spent, Sum
+from posse.protocols.samba.messages import Go, Reply, Spent, Sum
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, Expected
 from posse.protocols.samba.strict import sums
 from posse.protocols.samba.strict.messages import (
@@ -73,7 +73,7 @@ class StrictController(Controller):
         *, secrets: Secrets | None = None,
     ) -> None:  # fmt: skip
         super().__init__(identity, customer, expected, owners, None, secrets=secrets)
-        self._everyone = (*self._owners, COMP, DEALER)
+        self._everyone, self._summing = (*self._owners, COMP, DEALER), (COMP,)
         self._keyring: Keyring | None = None
         self._streams: dict[str, Stream] = {}
         self._dealing: Dealing | None = None
@@ -201,7 +201,7 @@ class StrictController(Controller):
 
     def _go_on(self) -> Sequence[Action]:
         """Do what waited for the dealer, for comp or for the last owner."""
-        if self._closed:
+        if self._end is not None:
             return ()
         if self._waits:
             return self._ask(None)
@@ -242,7 +242,7 @@ class StrictController(Controller):
 
     def _on_compared(self, sender: str, message: Compared) -> Sequence[Action]:
         self._expect(sender, COMP)
-        if self._closed:
+        if self._end is not None:
             return ()
         if message.index != self._index or not self._begun or self._waits or self._place:
             raise ProtocolError(f"comp answers a question of pass {self._index}, and was not asked.")
@@ -254,7 +254,7 @@ class StrictController(Controller):
     def _on_placed(self, sender: str, message: Placed) -> Sequence[Action]:
         """Hand every owner its bit, masked by comp and opened by nobody else (5)."""
         self._expect(sender, COMP)
-        if self._closed:
+        if self._end is not None:
             return ()
         ahead, last = message.ahead, self._index == self._last
         if message.index != self._index or not self._place or (ahead is None) != last:
@@ -285,20 +285,12 @@ class StrictController(Controller):
 
     # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
 
-    def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
-        self._expect(sender, CUSTOMER)
-        if self._closed or not (self._index > self._last or (message.early and self._keyed)):
-            raise ProtocolError("the sums are asked for once, after the budget is spent.")
-        if not set(message.present) <= set(self._owners):
-            raise ProtocolError("the sums are asked for of owners that are not in this run.")
-        self._closed, self._present = True, tuple(message.present)
+    def _stop(self) -> None:
         self._awaited, self._begun, self._waits = set(), False, False
-        asked: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
-        return [Note(self.name, DURABLE, self._index // self.manifest.terms.passes), *asked] if message.early else asked
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
-        self._expect(sender, *(self._present or self._owners))
-        if not self._closed or sender in self._sums:
+        self._expect(sender, *self._present)
+        if not self._settled or sender in self._sums:
             raise ProtocolError(f"'{sender}' has sent its sum already, or before it was asked for.")
         sums.decode(message.ciphertext)
         self._sums[sender] = message.ciphertext
@@ -306,21 +298,16 @@ class StrictController(Controller):
 
     def _on_share(self, sender: str, message: Share) -> Sequence[Action]:
         self._expect(sender, COMP)
-        if not self._closed or self._share is not None:
+        if not self._settled or self._share is not None:
             raise ProtocolError("comp sends its share of the sum once, when it is asked for.")
         self._share = message
         return self._total()
 
     def _total(self) -> Sequence[Action]:
-        if self._share is None or not self.finished:
+        if self._share is None or len(self._sums) < len(self._present):
             return ()
         mine = sums.encode(sums.added(map(sums.decode, self._sums.values())))
         return ((CONTROLLER, CUSTOMER, Shares(mine, self._share)),)
-
-    @property
-    def finished(self) -> bool:
-        """Whether both shares of the total are sent."""
-        return self._share is not None and len(self._sums) == len(self._present or self._owners)
 
     @property
     def _forwarded(self) -> bool:
@@ -359,7 +346,7 @@ class StrictController(Controller):
             raise ProtocolError("it is in a step before the start.")
         self._keyring, self._streams, self._dealing = read.keyring, dict(read.streams), read.dealing
         self._index, self._frames, self._sums, self._share = read.index, dict(read.frames), dict(read.sums), read.share
-        self._awaited = set() if self._closed else self._awaited - set(self._frames)
+        self._awaited = set() if self._end is not None else self._awaited - set(self._frames)
         self._kept, self._wanted, self._ahead = dict(read.kept), read.wanted, read.ahead
         if self._dealing is None:
             return

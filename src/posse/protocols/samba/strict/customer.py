@@ -11,17 +11,16 @@ from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.pairwise import present_digest
 from posse.protocols.samba.customer import Customer, CustomerSaved
-from posse.protocols.samba.messages import Close, Keys
+from posse.protocols.samba.messages import Keys
 from posse.protocols.samba.setup import COMP, Expected, Terms
 from posse.protocols.samba.strict import sums
 from posse.protocols.samba.strict.messages import Shares
 
 
 class StrictCustomerSaved(CustomerSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of the customer: also the owners' tag key, and whom it asked for their sums."""
+    """Of the customer: also the owners' tag key."""
 
     tag: bytes
-    present: list[str]
 
 
 class StrictCustomer(Customer):
@@ -33,7 +32,6 @@ class StrictCustomer(Customer):
     ) -> None:  # fmt: skip
         super().__init__(identity, expected, terms, admitted, None, secrets=secrets)
         self._tag = b""
-        self._present: tuple[str, ...] = ()
         self._handlers |= {Keys: self._on_keys, Shares: self._on_shares}
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
@@ -42,25 +40,26 @@ class StrictCustomer(Customer):
         self._tag, _ = self.open_keys(message)
         return ()
 
-    def _asked(self, close: Close) -> Close:
-        self._present = tuple(sorted(set(close.present)))
-        return close
-
     def _on_shares(self, message: Shares) -> Sequence[Action]:
-        """Add the shares up and check tag, pull count and range."""
-        if self.total is not None or not self._closed or not self._tag:
-            raise ProtocolError("the total is known already, or was not asked for yet.")
-        digest = present_digest(self._present, self._digest)
-        info = self.info("sum", COMP) + digest
-        verify(self.manifest.member(COMP).identity, b"sum", info + message.comp.sealed, message.comp.signature)
-        pairs = sums.decode(message.controller), sums.decode(self._run_key.open(message.comp.sealed, info))
-        return self._settle(*sums.opened(pairs, key=self._tag, present=digest, owners=self._present))
+        """Add the shares up and check the tag."""
+        if not self._tag:
+            raise ProtocolError("the total comes before the tag key.")
+
+        def opened() -> tuple[int, int]:
+            assert self._end is not None
+            digest = present_digest(self._end.present, self._digest)
+            info = self.info("sum", COMP) + digest
+            verify(self.manifest.member(COMP).identity, b"sum", info + message.comp.sealed, message.comp.signature)
+            pairs = sums.decode(message.controller), sums.decode(self._run_key.open(message.comp.sealed, info))
+            return sums.opened(pairs, key=self._tag, present=digest, owners=self._end.present)
+
+        return self._conclude(opened)
 
     def save(self) -> dict[str, Any]:
         """Return the whole state."""
-        return pack(StrictCustomerSaved(**self._common(), tag=self._tag, present=list(self._present)))
+        return pack(StrictCustomerSaved(**self._common(), tag=self._tag))
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, StrictCustomerSaved)
         self._take_up(read)
-        self._tag, self._present = read.tag, tuple(read.present)
+        self._tag = read.tag

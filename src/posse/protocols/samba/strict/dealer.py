@@ -9,10 +9,9 @@ from posse.core.errors import ProtocolError
 from posse.core.roles import Action, Message
 from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import Frames
-from posse.privacy.crypto.keys import Identity, Secrets, hkdf, seal_to, verify
+from posse.privacy.crypto.keys import Identity, Secrets, hkdf, seal_to
 from posse.privacy.sharing.shuffle import Dealer as Shuffle
-from posse.protocols.samba.messages import Close, Go, Offer
-from posse.protocols.samba.owner import close_bytes
+from posse.protocols.samba.messages import Closed, Go, Offer
 from posse.protocols.samba.setup import COMP, CONTROLLER, DEALER, Expected, Handlers, Participant, ParticipantSaved
 from posse.protocols.samba.strict.messages import Dealing, Dealt, DealtPairs, Seeds, Want
 
@@ -25,7 +24,6 @@ class DealerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fi
 
     passes: int
     pairs: int
-    ended: bool
 
 
 def frames_for_comp(seed: bytes, digest: bytes) -> Frames:
@@ -46,9 +44,8 @@ class Dealer(Participant):
         self._shuffle: Shuffle | None = None
         self._frames: Frames | None = None
         self._passes = self._pairs = -1
-        self._ended = False
         self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Want: self._on_want,
-                                    Close: self._on_close}  # fmt: skip
+                                    Closed: self.close}  # fmt: skip
 
     def start(self) -> Sequence[Action]:
         """Join the run."""
@@ -103,25 +100,13 @@ class Dealer(Participant):
         self._passes, self._pairs = message.passes, message.pairs
         return actions
 
-    def _on_close(self, message: Close) -> Sequence[Action]:
-        """Take the customer's word that the run is over."""
-        signed = close_bytes(message.present, self._digest, early=message.early)
-        verify(self._customer, b"close", signed, message.signature)
-        self._ended = True
-        return ()
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run needs nothing more."""
-        return self._ended
-
     def state(self) -> dict[str, object]:
         """What the dealer's operator may see: how much was dealt."""
         return {**self.progress(0), "chunks": self._passes + 1, "comparisons": self._pairs + 1}
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; the seeds derive from the secrets."""
-        return pack(DealerSaved(**self._saved(), passes=self._passes, pairs=self._pairs, ended=self._ended))
+        return pack(DealerSaved(**self._saved(), passes=self._passes, pairs=self._pairs))
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, DealerSaved)
@@ -129,4 +114,4 @@ class Dealer(Participant):
             self._enter()
         elif read.passes >= 0 or read.pairs >= 0:
             raise ProtocolError("it dealt before the start.")
-        self._passes, self._pairs, self._ended = read.passes, read.pairs, read.ended
+        self._passes, self._pairs = read.passes, read.pairs

@@ -90,10 +90,10 @@ class StrictOwner(Owner):
         return StrictLane(self._arm, self._policy, self._stream(), coins, seeds)
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
-        """Send the controller's share of the sum, the pull count and their tag."""
+        """Send the controller's share of the sum, of the pull count if nobody is left out, and of their tag."""
         assert self._keys is not None
         share = sums.share(
-            self._arm.units, self._arm.pulls, key=self._keys[0], stream=self._stream(),
+            self._arm.units, self._counted(present), key=self._keys[0], stream=self._stream(),
             present=present_digest(present, self._digest), owner=self.name,
         )  # fmt: skip
         return self.to_controller(Sum(share))
