@@ -15,7 +15,7 @@ from posse.protocols.samba.closing import agree, ask
 from posse.protocols.samba.deploy import VOCABULARY, build
 from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.messages import Agreed, Close, End, Sum, Total
-from posse.runtime.network.deployment import open_place
+from posse.runtime.network.deployment import make_party, open_place
 from tests.network.federations import laid_out, opened
 from tests.network.seam import Network
 from tests.network.test_samba_seam import FAULTS, key  # noqa: F401
@@ -93,7 +93,9 @@ def test_one_who_was_left_out_by_mistake_is_asked_after_all(tmp_path):
 
 def test_names_that_are_no_owners_are_refused(tmp_path):
     (path,) = [path for path in laid_out(tmp_path, 4) if path.stem == "customer"]
-    end = build(open_place(path)).commands["end"]
+    party, made = make_party(open_place(path), build)
+    end = made.commands["end"]
+    party.engine.close()
     assert end("") == End(names(1, 2, 3, 4))
     assert end("clinic-2, clinic-4") == End(names(1, 3))
     with pytest.raises(ConfigError, match=r"'clinik-4' is no owner of this run\. Owners: clinic-1, clinic-2"):
