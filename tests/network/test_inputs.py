@@ -7,7 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from posse.cli.app import app
 from posse.core.errors import ConfigError, JournalError, PosseError
 from posse.core.roles import OPERATOR, WORLD, Many
 from posse.core.settings import read_toml
@@ -22,6 +24,7 @@ from posse.protocols.samba.deploy import SambaOptions
 from posse.runtime.local import write_party
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
+from posse.runtime.network.operate import Control
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, run_all
 
@@ -268,6 +271,36 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,30\nsouth,0.5,10\n")
     with pytest.raises(JournalError, match="posse change"):
         opened(paths[0])
+
+
+def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_path):
+    paths = market_of_their_own(tmp_path, rounds=30)
+    slowed(tmp_path)
+    halfway(paths)
+    party, made = make_party(open_place(paths[0]), parties_of("dp-combinatorial").build, timing=QUICK)
+    (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
+    control = Control(party, open_place(paths[0]).journal, made.commands)
+
+    async def running():
+        await control.start()
+        told = await asyncio.to_thread(CliRunner().invoke, app, ["change", str(paths[0])])
+        control.close()
+        return told.exit_code
+
+    assert asyncio.run(running()) == 0
+    party.engine.sync()
+    close(party)
+    close(opened(paths[0]))
+    (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,-1,20\n")
+    refused = CliRunner().invoke(app, ["change", str(paths[0])])
+    assert (refused.exit_code, "cost" in refused.stderr) == (2, True)
+    (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,5\n")
+    with pytest.raises(JournalError, match="posse change"):
+        opened(paths[0])
+    assert CliRunner().invoke(app, ["change", str(paths[0])]).exit_code == 0
+    again = opened(paths[0])
+    assert again.engine.role.brings.capacity == (5.0, 0.0)
+    close(again)
 
 
 def test_a_report_over_a_change_pays_for_the_larger_capacity():
