@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from posse.core.roles import Note
+from posse.privacy.crypto.keys import Secrets
 from posse.protocols.samba.deploy import FederationFile, build, lay_out
+from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Timing
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party, open_place, root_of, secrets_of
+from posse.runtime.network.engine import journalled_nonce
 from posse.runtime.network.party import Party
 
 QUICK = Timing(heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0)
@@ -36,6 +39,16 @@ def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
 def opened(path: Path, notes: list[Note] | None = None, log: Callable[..., None] | None = None, **how: Any) -> Party:
     watch = None if notes is None else notes.append
     return make_party(open_place(path), build, log=log, watch=watch, timing=how.pop("timing", QUICK), **how)[0]
+
+
+def journalled_secrets(path: Path) -> Secrets:
+    """The secrets that a party, which is stopped, has had since it began its journal."""
+    place = open_place(path)
+    journal = Journal(place.journal)
+    nonce = journalled_nonce(journal)
+    journal.close()
+    assert nonce
+    return secrets_of(root_of(place), nonce)
 
 
 async def run_all(parties: list[Party], seconds: float = 60) -> None:

@@ -23,12 +23,10 @@ from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions, World
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime import local
-from posse.runtime.journal import Journal
 from posse.runtime.memory import MemoryRun
-from posse.runtime.network.deployment import PartyFile, make_party, open_place, root_of, secrets_of
-from posse.runtime.network.engine import journalled_nonce
+from posse.runtime.network.deployment import PartyFile, make_party, open_place
 from posse.runtime.network.party import Party
-from tests.network.federations import QUICK, free_port, run_all
+from tests.network.federations import QUICK, free_port, journalled_secrets, run_all
 from tests.network.torment import PATIENCE, Torment
 
 ARMS = ("wait", "treat", "refer")
@@ -131,16 +129,6 @@ class TestWorld:
         assert isinstance(ask, Earn)
         row = int(self._rows[ask.step])
         return Earned(ask.step, self._contexts.reward(self._seed, row, self.pulled[ask.step]))
-
-
-def journalled_secrets(path: Path) -> Secrets:
-    """The secrets that a party has had since it began its journal."""
-    place = open_place(path)
-    journal = Journal(place.journal)
-    nonce = journalled_nonce(journal)
-    journal.close()
-    assert nonce
-    return secrets_of(root_of(place), nonce)
 
 
 def twin(paths: list[Path]) -> Outcome:

@@ -14,6 +14,7 @@ import struct
 import time
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -31,7 +32,7 @@ from posse.runtime.network.deployment import open_place
 from posse.runtime.network.operate import SOCKET, Control, ask
 from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import laid_out, opened
+from tests.network.federations import journalled_secrets, laid_out, opened
 
 BUDGET = 40
 PEER = "clinic-1"
@@ -434,6 +435,7 @@ def test_messages_that_decode_and_make_no_sense(tmp_path, times):
     """Whatever an admitted peer says, the controller's role refuses it with a `ProtocolError` or has a use for it."""
     paths = stopped_midway(tmp_path)
     rng, decoder = random.Random(5), VOCABULARY.decoder()
+    place = replace(open_place(paths[0]), secrets=journalled_secrets(paths[0]))
     party = opened(paths[0])
     role, saved = party.engine.role, party.engine.role.save()
     peers = list(party.engine.links)
@@ -452,7 +454,7 @@ def test_messages_that_decode_and_make_no_sense(tmp_path, times):
             actions = role.receive(rng.choice(peers), message)
             assert all(action[1] in peers for action in actions if isinstance(action, tuple))
             outcome["taken"] += 1
-            role = build(open_place(paths[0])).role
+            role = build(place).role
             role.load(saved)
         except ProtocolError:
             outcome["refused"] += 1
