@@ -33,6 +33,7 @@ from posse.protocols.samba.closing import ask
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Close
 from posse.protocols.samba.strict import controller as strict_controller
+from posse.protocols.samba.strict.messages import Compare, Shuffled
 from tests.protocols.durable import Moved, Recorded, samba_anew, samba_meaning
 
 KEY: PrivateKey = generate_key(2048)
@@ -106,6 +107,25 @@ def test_samba_goes_on_wherever_it_stops(case: Any, crashes: set[tuple[int, str]
             if (number, name) in crashes:
                 run.restart(name)
     assert outcome(run) == outcome(samba_recorded(*case))
+
+
+def test_passes_of_several_questions_go_on_after_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At level strict, above 16 owners: the servers ask and answer the same, between two questions too."""
+    monkeypatch.setattr(shuffle, "_CHUNK", 320)  # two passes
+    arms, budget, asked = BernoulliArms(np.linspace(0.2, 0.8, 20)), 32, []
+    roles = list(federation(arms, UCB(), budget, seed=None, level="strict"))
+    for restarts in (False, True):
+        run = Moved(map(samba_anew, roles), SimulatedWorld(arms, 3, budget, keep_arms=True), samba_anew)
+        questions: list[object] = []
+        for number, next_input in enumerate(run.inputs()):
+            if isinstance(next_input.message, Shuffled | Compare):
+                questions.append(next_input.message)
+            for name in ("controller", "comp", "dealer"):
+                if restarts and (name == next_input.receiver or number % 37 == 0):
+                    run.restart(name)
+        asked.append((questions, run.world.arms))
+    assert any(isinstance(question, Compare) for question in asked[0][0])
+    assert asked[0] == asked[1]
 
 
 def test_samba_keeps_replies_that_came_before_a_slow_reward() -> None:

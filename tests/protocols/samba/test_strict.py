@@ -102,6 +102,22 @@ def test_a_server_with_an_owners_help_compares_a_score_of_its_choice_with_the_la
                 break
 
 
+def test_a_controller_can_have_an_owner_of_its_choice_pull() -> None:
+    """It adds as much to this owner's share as no score has."""
+    run = strict(owners=4, budget=20)
+    controller: Any = run.roles["controller"]
+    begin = controller._begin_pass
+
+    def begun() -> Any:
+        more = int.from_bytes(controller._frames["owner-3"], "little") + 2**61
+        controller._frames["owner-3"] = (more % 2**64).to_bytes(8, "little")
+        return begin()
+
+    controller._begin_pass = begun
+    assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+    assert run.world.pulls.tolist() == [1, 1, 17, 1]
+
+
 def test_a_server_alone_cannot_alter_the_total_and_with_an_owner_it_can() -> None:
     for helped in (False, True):
         run = strict(owners=4, budget=20)

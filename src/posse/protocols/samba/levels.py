@@ -104,9 +104,10 @@ _ALWAYS = (
 _STRICT = (
     "Any two of controller, comp and dealer together learn every score, every sum and who is pulled.",
     "All parties are assumed to follow the protocol (honest but curious). A server that does not can flip the bit that "
-    "an owner opens, so that none or two pull, and can see by what follows whether that owner was to pull; with an "
-    "owner's help it can compare a score of its choice with the largest of the others. A controller that asks with "
-    "numbers of its own learns, a bit a pair, how far scores of unnamed owners are apart.",
+    "an owner opens, so that none or two pull, and can see by what follows whether that owner was to pull; it can add "
+    "to an owner's share so that this one is always chosen, or never; with an owner's help it can compare a score of "
+    "its choice with the largest of the others. A controller that asks with numbers of its own learns, a bit a pair, "
+    "how far scores of unnamed owners are apart.",
     "A server with an owner's help can replace the total: the tag on it protects against a server alone.",
     "A customer that puts owners of its own into the roster knows the coins, and what is left of the total.",
     "The dealer learns the pace of the run, and each server how many comparisons every pass took, which is random.",
