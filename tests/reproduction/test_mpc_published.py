@@ -23,6 +23,7 @@ from posse.experiments.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
+from posse.protocols.mpc_contextual.coins import Coins
 from posse.protocols.mpc_contextual.floats import replay, run
 from tests.core.chance import SIGMAS
 from tests.protocols.mpc_contextual.test_floats import linear
@@ -211,7 +212,7 @@ def test_the_recursive_form_is_the_more_accurate_one(world) -> None:
 
 
 def test_shares_come_from_the_seed(world) -> None:
-    x, rewards, flips = world[0][:300], world[1][:300], world[2].cut(slice(300))
+    x, rewards, flips = world[0][:300], world[1][:300], Coins(*(part[:300] for part in world[2][:3]))
     first, again, other = (simulate(x, rewards, flips, bits=16, seed=seed).weights for seed in (1, 1, 2))
     assert (first == again).all()
     assert not (first == other).all()
