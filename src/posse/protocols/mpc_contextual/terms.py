@@ -200,7 +200,8 @@ def largest_steps(bits: int) -> int:
     reaches: rewards count less after about 2^(bits / 2 + 1) pulls of their arm (16,000 with 26 bits). An arm that is
     not pulled keeps its P. Measured, not proved, over uncentred, constant, nearly equal, few and centred contexts, 2 to
     60 features, 2 and 10 arms, 12 to 18 bits (`make bench-range`): 0 of 108 settings broke at this limit and 0 of 36 at
-    four times as many steps, with no eigenvalue below 26 units; without the quarter 6 of the 36 broke at the limit.
+    four times as many steps, where the least eigenvalue was 29 units; without the quarter 6 of the 36 broke at the
+    limit.
 
     >>> largest_steps(26), largest_steps(20)
     (1001223, 62576)

@@ -61,7 +61,11 @@ class StrictLane(BlockLane):
 
 
 class StrictOwner(Owner):
-    """One arm. `epoch` counts the times this party began the run anew; it is on the disk before the first frame."""
+    """One arm. `epoch` tells starts with the same secrets apart.
+
+    In a deployment it stays 0: secrets derive from a nonce that is drawn and synced with the journal. A journal begun
+    anew has other pads, and one that goes on repeats the frames it sent, byte for byte.
+    """
 
     def __init__(
         self, name: str, identity: Identity, customer: bytes, expected: Expected, world_seed: int | None,
