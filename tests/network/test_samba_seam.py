@@ -12,6 +12,7 @@ from posse.protocols.samba.deploy import VOCABULARY
 from posse.protocols.samba.federation import SimulatedWorld, owner_names, prepare
 from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, sole
 from posse.protocols.samba.strict import controller as strict_controller
+from posse.protocols.samba.strict.messages import Tick, Tock
 from posse.protocols.samba.twin import simulate
 from tests.network.seam import Network
 
@@ -42,9 +43,9 @@ def key():
     return generate_key(2048)
 
 
-def factories(policy, level, key):
+def factories(policy, level, key, slot=0.0):
     """One function a party that makes its role anew with the identity and the secrets it has always had."""
-    make = prepare(ARMS, policy, BUDGET, seed=SEED, level=level, key=key)
+    make = prepare(ARMS, policy, BUDGET, seed=SEED, level=level, key=key, slot=slot)
     return {
         name: lambda name=name: next(role for role in make() if role.name == name) for name in (*sole(level), *OWNERS)
     }
@@ -81,6 +82,23 @@ def test_whatever_happens_the_run_is_the_plain_one(policy, level, faults, key):
         total, pulls, _ = disturbed(policy, level, key, FAULTS[faults], seed)
         assert (total,) == plain.total
         assert [pulls] == plain.pulls.tolist()
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+def test_slots_end_whenever_they_do(faults):
+    """Ticks and rewards come in any order: slots are overrun, parties die, and the run is the plain one."""
+    plain = simulate(ARMS, Pursuit(), BUDGET, [SEED], level="strict")
+    world = SimulatedWorld(ARMS, SEED, BUDGET)
+    links = [(CONTROLLER, name) for name in (*sole("strict"), *OWNERS) if name != CONTROLLER]
+    network = Network(
+        factories(Pursuit(), "strict", None, slot=0.1), links, VOCABULARY,
+        lambda ask: Tock(ask.number) if isinstance(ask, Tick) else world(ask), 1, snapshot_bytes=4_000,
+    )  # fmt: skip
+    network.run(FAULTS[faults])
+    roles = {name: engine.role for name, engine in network.engines.items()}
+    assert (roles[CUSTOMER].total,) == plain.total
+    assert [[roles[name].pulls for name in OWNERS]] == plain.pulls.tolist()
+    assert roles["controller"].gate.overruns == roles["comp"].gate.overruns > 0
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
-from posse.core import files
+from posse.core import check, files
 from posse.core.errors import ConfigError, JournalError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
@@ -37,6 +37,7 @@ from posse.protocols.samba.setup import (
     sole,
 )
 from posse.protocols.samba.strict import messages as strict
+from posse.protocols.samba.strict import slots
 from posse.protocols.samba.strict.comp import Comp as StrictComp
 from posse.protocols.samba.strict.controller import StrictController
 from posse.protocols.samba.strict.customer import StrictCustomer
@@ -60,9 +61,10 @@ VOCABULARY = Vocabulary(
         messages.Closed, messages.End, Reward,
         strict.Keyring, strict.Stream, strict.Streams, strict.Seeds, strict.Dealing, strict.Want, strict.Dealt,
         strict.DealtPairs, strict.Relayed, strict.Ahead, strict.Shuffled, strict.Compare, strict.Compared,
-        strict.Found, strict.Placed, strict.Share, strict.Shares,
+        strict.Found, strict.Placed, strict.Share, strict.Shares, strict.Tock, strict.Ready, strict.Opened,
+        strict.Again,
     ),
-    (Pull,),
+    (Pull, strict.Tick),
 )  # fmt: skip
 
 
@@ -81,6 +83,11 @@ class SambaOptions(PolicySettings):
     """Folder of the customer's authority, which knows the certificates of all; at the customer."""
     paillier_bits: int = DEFAULT_BITS
     """Size of the Paillier key; at the customer."""
+    slot: float | None = None
+    """Seconds that every owner waits before it answers at level 'strict', so that time does not say who pulls; 0 for no
+    slots. 0.1 if not given, none in a simulated world."""
+    slowest_pull: float | None = None
+    """Seconds of an owner's slowest pull, at the owner; a shorter slot is refused."""
     world: World | None = None
     """A simulated world ([options.world]): for trying and testing, for whoever knows its seed knows every reward."""
 
@@ -107,6 +114,16 @@ def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
     return options.level
 
 
+def _slot(options: SambaOptions) -> float:
+    """Return the seconds of a slot; 0 where there are none."""
+    if options.level != "strict" and (options.slot is not None or options.slowest_pull is not None):
+        raise ConfigError("slot and slowest_pull are settings of level 'strict'. Remove them, or set level.")
+    check.at_least(0, slot=options.slot or 0)
+    check.at_least(0, slowest_pull=options.slowest_pull or 0)
+    default = 0.0 if options.level != "strict" or options.world is not None else slots.SLOT
+    return default if options.slot is None else options.slot
+
+
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
@@ -116,7 +133,8 @@ def build(place: Place) -> Deployment:
             "an owner signs a budget only within a limit of its own. Add [consent] with the most pulls that it agrees "
             "to, such as budget = 20000."
         )
-    expected = Expected(options.sound_policy(), level, Switches(), None if consent is None else consent.budget)
+    limit = None if consent is None else consent.budget
+    expected = Expected(options.sound_policy(), level, Switches(), limit, _slot(options))
     check_level(level, Switches(), expected.policy)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
     if kind not in known:
@@ -132,7 +150,7 @@ def build(place: Place) -> Deployment:
     if kind == CUSTOMER:
         terms["budget"] = options.budget
     inputs = options.model_dump(exclude_defaults=True, exclude={"policy", "customer", "authority"})
-    inputs["policy"] = policy_terms(expected.policy)
+    inputs |= {"policy": policy_terms(expected.policy), **({"slot": expected.slot} if level == "strict" else {})}
     if kind != CUSTOMER:
         inputs["customer"] = _customer(place, options).hex()
     return replace(
@@ -166,6 +184,11 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
     outcome, failure = f"the part of {role.name} is over; the {CUSTOMER} has its answer", ""
     steps, total = role.state().get("step") if role.kind != DEALER else None, None
     pulls: dict[str, int] = {}
+    overruns = role.gate.overruns if isinstance(role, StrictController | StrictComp) else None
+    if expected.slot:
+        facts |= {"slot": expected.slot, **({} if overruns is None else {"overruns": overruns})}
+    if isinstance(role, StrictOwner) and expected.slot:
+        facts["overruns"] = role.overruns
     if isinstance(role, Owner):
         total, pulls = role.reward, {role.name: role.pulls}
         outcome += f", and {role.name} earned {total:g} in {words.count(role.pulls, 'pull')}"
@@ -179,8 +202,10 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
     return Known(
         outcome, expected.level, config, steps if isinstance(steps, int) else None, total, pulls,
         learns=learns(expected.level, expected.switches),
-        leaks=leaks(expected.level, expected.switches, len(owners), expected.policy), facts=facts,
-        failure=failure,
+        leaks=leaks(
+            expected.level, expected.switches, len(owners), expected.policy, slot=expected.slot, overruns=overruns
+        ),
+        facts=facts, failure=failure,
     )  # fmt: skip
 
 
@@ -193,8 +218,12 @@ def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deploymen
                 "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. "
                 "Remove sync = false."
             )
+        slots.check_slot(expected.slot, options.slowest_pull, place.identity.name)
         role = StrictOwner(*who, secrets=place.secrets)  # which are others in a journal begun anew
-    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, _source(place, options, place.identity.name))
+    source = _source(place, options, place.identity.name)
+    if expected.slot:
+        source = slots.Clock(source)
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, source)
 
 
 def _controller(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
@@ -231,7 +260,7 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     n = b"" if key is None else key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     terms = Terms(
         run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
-        passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n,
+        passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n, slot=expected.slot,
     )  # fmt: skip
     servers = [name for name in sole(expected.level) if name != CUSTOMER]
     admitted = _admitted(place.folder / options.authority, (*options.owners, *servers))
@@ -327,6 +356,7 @@ class OwnerEntry(Settings):
 
     name: str
     source: dict[str, Any] | None = None
+    slowest_pull: float | None = None
 
 
 class FederationFile(SambaOptions):
@@ -375,6 +405,16 @@ def _check(federation: FederationFile) -> None:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
     check_level(_level(federation), Switches(), federation.sound_policy())
+    slot = _slot(federation)
+    for member in federation.members:
+        if federation.level == "strict":
+            slots.check_slot(slot, _slowest(federation, member), member.name)
+        elif member.slowest_pull is not None:
+            raise ConfigError(f"slowest_pull of owner '{member.name}' is a setting of level 'strict'. Remove it.")
+
+
+def _slowest(federation: FederationFile, member: OwnerEntry) -> float | None:
+    return federation.slowest_pull if member.slowest_pull is None else member.slowest_pull
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
@@ -385,11 +425,14 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
     members = {**{name: name for name in sole(level)}, **dict.fromkeys(owners, "owner")}
     enrol_all(folder, federation.run, members)
     options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
-    for name in ("owners", "budget", "authority", "paillier_bits"):
+    for name in ("owners", "budget", "authority", "paillier_bits", "slowest_pull"):
         options.pop(name, None)
+    if level == "strict":
+        options["slot"] = _slot(federation)
     if federation.world is not None:
         options["owners"] = list(owners)
     sources = {member.name: member.source for member in federation.members}
+    slowest = {member.name: _slowest(federation, member) for member in federation.members}
     paths = []
     for name, role in members.items():
         own: dict[str, Any] = dict(options)
@@ -397,6 +440,8 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
             own["customer"] = f"{CUSTOMER}/{CERTIFICATE}"
         if role in ("controller", "customer"):
             own["owners"] = list(owners)
+        if slowest.get(name) is not None:
+            own["slowest_pull"] = slowest[name]
         if role == "customer":
             own |= {"budget": federation.budget, "authority": AUTHORITY, "paillier_bits": federation.paillier_bits}
         reach = {"listen": federation.listen} if role == "controller" else {"connect": {CONTROLLER: federation.listen}}

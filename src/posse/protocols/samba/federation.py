@@ -53,12 +53,13 @@ def prepare(
     level: str = "standard",
     switches: Switches | None = None,
     key: PrivateKey | None = None,
+    slot: float = 0.0,
 ) -> Callable[[], list[Role]]:
     """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
 
     Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
     ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
-    and (at `standard`) permutations come from the operating system.
+    and (at `standard`) permutations come from the operating system. With a `slot` owners ask the world for ticks.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
@@ -69,8 +70,9 @@ def prepare(
         n = key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     identities = {name: Identity() for name in (*names, *sole(level))}
     secrets = {name: Secrets.fresh() for name in identities}
-    expected, customer = Expected(policy, level, switches), identities[CUSTOMER].public
-    terms = Terms(os.urandom(8).hex(), budget, policy_terms(policy), len(policy.passes()), level, switches.off, n)
+    expected, customer = Expected(policy, level, switches, slot=slot), identities[CUSTOMER].public
+    run = os.urandom(8).hex()
+    terms = Terms(run, budget, policy_terms(policy), len(policy.passes()), level, switches.off, n, slot)
     public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
     def mine(name: str) -> tuple[Identity, bytes, Expected]:

@@ -139,12 +139,17 @@ def learns(level: str, switches: Switches) -> tuple[str, ...]:
     return (f"The published protocol with {off} off: the controller sees {sent}, comp sees them {seen}{whose}.", total)
 
 
-def leaks(level: str, switches: Switches, owners: int, policy: Policy) -> tuple[str, ...]:
-    """What is not protected, one sentence each; only what holds for these switches and this policy."""
+def leaks(
+    level: str, switches: Switches, owners: int, policy: Policy, *, slot: float = 0.0, overruns: int | None = None
+) -> tuple[str, ...]:
+    """What is not protected, one sentence each; only what holds for these switches and this policy.
+
+    `slot` is the length of a slot in seconds (0: none), `overruns` how many the run overran, where that is known.
+    """
     out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
     known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
     if level == "strict":
-        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", _TIMING)
+        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", _timing(slot, overruns))
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
         out.append(_SCALED)
@@ -162,6 +167,17 @@ def leaks(level: str, switches: Switches, owners: int, policy: Policy) -> tuple[
         *_ALWAYS,
     ]
     return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
+
+
+def _timing(slot: float, overruns: int | None) -> str:
+    if not slot:
+        return _TIMING
+    text = (
+        f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever watches the wire, how many "
+        "slots it overran, which can name a slow arm"
+    )
+    counted = {None: "", 0: "; no slot of this run was overrun", 1: "; one slot of this run was overrun"}
+    return text + counted.get(overruns, f"; {overruns} slots of this run were overrun") + "."
 
 
 def _paper_leaks(switches: Switches, policy: Policy) -> list[str]:

@@ -315,26 +315,21 @@ class Owner(Participant):
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the arm and the owners' common keys."""
-        return pack(
-            OwnerSaved(
-                **self._saved(),
-                units=self._arm.units,
-                pulls=self._arm.pulls,
-                memory=self._arm.memory if self._lane is None else self._lane.memory,
-                index=self._index,
-                pulling=self._pulling,
-                listening=self._listening,
-                keyed=self._keys is not None,
-                keys=b"" if self._keys is None or self._is_first else b"".join(self._keys),
-                masks=self._masks,
-                early=self._early,
-                end=self._end,
-                settled=self._settled,
-            )
-        )
+        return pack(OwnerSaved(**self._common()))
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            **self._saved(), "units": self._arm.units, "pulls": self._arm.pulls,
+            "memory": self._arm.memory if self._lane is None else self._lane.memory, "index": self._index,
+            "pulling": self._pulling, "listening": self._listening, "keyed": self._keys is not None,
+            "keys": b"" if self._keys is None or self._is_first else b"".join(self._keys), "masks": self._masks,
+            "early": self._early, "end": self._end, "settled": self._settled,
+        }  # fmt: skip
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        read = self._loaded(saved, OwnerSaved)
+        self._take_up(self._loaded(saved, OwnerSaved))
+
+    def _take_up(self, read: OwnerSaved) -> None:
         if self._going:
             self._enter()
             if not self._index <= read.index <= self._last + 1:

@@ -59,6 +59,8 @@ class Terms(msgspec.Struct, frozen=True):
     level: str
     off: tuple[str, ...]
     paillier_n: bytes
+    slot: float = 0.0
+    """Seconds of a slot at level `strict`; 0 where there are none."""
 
 
 def policy_terms(policy: Policy) -> str:
@@ -67,13 +69,13 @@ def policy_terms(policy: Policy) -> str:
     return json.dumps([policy.describe(), selections], sort_keys=True)
 
 
-def _named(policy: str, level: str, off: Sequence[str]) -> dict[str, Any]:
+def _named(policy: str, level: str, off: Sequence[str], slot: float) -> dict[str, Any]:
     """Give terms by name; a policy that does not decode stays as it is written."""
     try:
         described, _ = json.loads(policy)
     except (ValueError, TypeError):
         described = policy
-    return {"policy": described, "level": level, "off": off}
+    return {"policy": described, "level": level, "off": off, **({"slot": slot} if level == "strict" else {})}
 
 
 @lru_cache(maxsize=4)
@@ -91,17 +93,18 @@ class Expected:
     switches: Switches
     limit: int | None = None
     """The largest budget that this party signs; any where none is given."""
+    slot: float = 0.0
 
     @property
     def terms(self) -> dict[str, Any]:
         """The same by name, as parties compare it before they begin."""
-        return _named(policy_terms(self.policy), self.level, self.switches.off)
+        return _named(policy_terms(self.policy), self.level, self.switches.off, self.slot)
 
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
-        mine = (policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off)
-        if (terms.policy, terms.passes, terms.level, terms.off) != mine:
-            given = written(_named(terms.policy, terms.level, terms.off))
+        mine = (policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off, self.slot)
+        if (terms.policy, terms.passes, terms.level, terms.off, terms.slot) != mine:
+            given = written(_named(terms.policy, terms.level, terms.off, terms.slot))
             text = difference(given, written(self.terms), ("there", "here")) or "its policy selects otherwise"
             raise DisagreementError(
                 f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "

@@ -28,14 +28,16 @@ from posse.protocols.samba.setup import (
     Participant,
     ParticipantSaved,
 )
-from posse.protocols.samba.strict import sums
+from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.dealer import frames_for_comp
 from posse.protocols.samba.strict.messages import (
     Ahead,
     Compare,
     Compared,
     Found,
+    Opened,
     Placed,
+    Ready,
     Relayed,
     Seeds,
     Share,
@@ -66,6 +68,7 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     found: Found | None
     """The last question of the pass before, with its answer, where nothing was asked since."""
     placed: Placed | None
+    gate: slots.Gate
     closed: list[str] | None
 
 
@@ -83,6 +86,8 @@ class Comp(Participant):
         self._seed = b""
         self._streams: list[bytes] = []
         self._pads_of: list[WordRows] = []
+        self._slot_pads: list[WordRows] = []
+        self.gate = slots.Gate()
         self._second: Second | None = None
         self._frames: Frames | None = None
         self._block: Words = np.zeros((0, 2, 0), np.uint64)
@@ -98,7 +103,8 @@ class Comp(Participant):
         self._handlers: Handlers = {
             Offer: self._on_offer, Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
             Relayed: self._on_relayed, Shuffled: self._on_question, Compare: self._on_question,
-            Found: self._on_question, Close: self._on_close, Agreed: self._on_agreed, Closed: self.close,
+            Found: self._on_question, Ready: self._on_ready, Close: self._on_close, Agreed: self._on_agreed,
+            Closed: self.close,
         }  # fmt: skip
 
     def start(self) -> Sequence[Action]:
@@ -160,6 +166,7 @@ class Comp(Participant):
             self._second = Second(len(self._streams), self._seed, own)
             self._frames = frames_for_comp(self._seed, self._digest)
             self._pads_of = [pads(stream, BLOCK) for stream in self._streams]
+            self._slot_pads = [slots.slot_pads(stream) for stream in self._streams]
         return ()
 
     def _on_relayed(self, message: Relayed) -> Sequence[Action]:
@@ -190,11 +197,28 @@ class Comp(Participant):
         share, bits = self._second.ahead(self._index - self._start, scores)
         return Ahead(self._index, share, (replies ^ bits).tobytes())
 
+    def _on_ready(self, message: Ready) -> Sequence[Action]:
+        """Add the pads of a slot to the controller's sum; reveal those of the scores if all owners are ready."""
+        gate = self.gate
+        again = message.slot == gate.slot - 1 and message.word == gate.word
+        if not again:
+            expected = bool(self._slot_pads and self.manifest.terms.slot) and not gate.open and self._closed is None
+            if not (expected and (self._ahead or self._index > self._last)) or message.slot != gate.slot:
+                raise ProtocolError(f"slot {message.slot} is answered, or is asked about out of turn.")
+            gate.slot, gate.word = gate.slot + 1, message.word
+        drawn = np.stack([each.rows(message.slot, 1)[0] for each in self._slot_pads])
+        ready = (message.word + int(drawn[:, 1].sum(dtype=np.uint64))) % slots.WORD == 0
+        if not again:
+            gate.open, gate.overruns = ready, gate.overruns + (not ready)
+        return self.to_controller(Opened(message.slot, drawn[:, 0].tobytes() if ready else b""))
+
     def _on_question(self, message: Shuffled | Compare | Found) -> Sequence[Action]:
         if self._answered is not None and message == self._answered[0]:
             return self.to_controller(self._answered[1])
         if not self._ahead or message.index != self._index or isinstance(message, Shuffled) != (not self._asked):
             raise ProtocolError(f"pass {message.index} is answered, or is asked about out of turn.")
+        if self.manifest.terms.slot and not self.gate.open:
+            raise ProtocolError(f"pass {message.index} is asked about before all owners are ready.")
         answer = self._placed(message) if isinstance(message, Found) else self._compared(message)
         self._answered = message, answer
         return self.to_controller(answer)
@@ -219,7 +243,7 @@ class Comp(Participant):
         assert second is not None
         if more and not second.has(self._index + 1 - self._start):
             raise ProtocolError("the dealer's chunk of the next pass comes before this one ends.")
-        bits = second.place(message.place)
+        bits, self.gate.open = second.place(message.place), False
         self._index, self._ahead, self._mark, self._asked = self._index + 1, False, second.compared, []
         return Placed(message.index, bits, self._begin() if more else None)
 
@@ -267,7 +291,7 @@ class Comp(Participant):
         return pack(
             CompSaved(
                 **self._saved(), seed=self._seed, streams=self._streams, index=self._index, compared=self._mark,
-                dealt=dealt, asked=self._asked, found=found, placed=placed,
+                dealt=dealt, asked=self._asked, found=found, placed=placed, gate=self.gate,
                 closed=None if self._closed is None else list(self._closed),
             )
         )  # fmt: skip
@@ -281,7 +305,7 @@ class Comp(Participant):
         if {len(stream) for stream in read.streams} - {STREAM_BYTES} or len(read.seed) not in (0, 32):
             raise ProtocolError("its keys have the wrong length.")
         self._seed, self._streams, self._index, self._mark = read.seed, list(read.streams), read.index, read.compared
-        self._closed = None if read.closed is None else tuple(read.closed)
+        self._closed, self.gate = None if read.closed is None else tuple(read.closed), read.gate
         self._ready()
         if self._second is None:
             return

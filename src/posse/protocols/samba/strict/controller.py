@@ -16,8 +16,9 @@ from posse.privacy.sharing.shuffle import ALL_PAIRS, PAIRS, First, Question, pas
 from posse.protocols.samba.controller import Controller, ControllerSaved
 from posse.protocols.samba.messages import Go, Reply, Spent, Sum
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, Expected
-from posse.protocols.samba.strict import sums
+from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.messages import (
+    Again,
     Ahead,
     Compare,
     Compared,
@@ -26,7 +27,9 @@ from posse.protocols.samba.strict.messages import (
     DealtPairs,
     Found,
     Keyring,
+    Opened,
     Placed,
+    Ready,
     Relayed,
     Share,
     Shares,
@@ -37,7 +40,7 @@ from posse.protocols.samba.strict.messages import (
 )
 
 FRAME = 8
-"""Bytes of an owner's frame, and of the reply to it."""
+"""Bytes of an owner's frame, and of the reply to it; with slots a frame has another such word."""
 
 
 def pairs_in_store(owners: int) -> int:
@@ -62,6 +65,7 @@ class StrictSaved(ControllerSaved, frozen=True, kw_only=True, forbid_unknown_fie
     answers: list[bytes]
     place: bool
     """Whether the largest of the pass is found and comp is asked for its place."""
+    gate: slots.Gate
     share: Share | None
 
 
@@ -86,10 +90,11 @@ class StrictController(Controller):
         self._answers: list[bytes] = []
         self._begun = self._waits = self._place = False
         self._share: Share | None = None
+        self.gate = slots.Gate()
         self._handlers |= {
             Keyring: self._on_keyring, Stream: self._on_stream, Dealing: self._on_dealing, Dealt: self._on_dealt,
             DealtPairs: self._on_pairs, Ahead: self._on_ahead, Compared: self._on_compared, Placed: self._on_placed,
-            Share: self._on_share,
+            Share: self._on_share, Opened: self._on_opened,
         }  # fmt: skip
 
     # Setup ------------------------------------------------------------------------------------------------------------
@@ -104,7 +109,7 @@ class StrictController(Controller):
         terms = self.manifest.terms
         self._start = self._index = (self._size + 1) * terms.passes
         self._last = (terms.budget + 1) * terms.passes - 1
-        self._frame_bytes = self._reply_bytes = FRAME
+        self._frame_bytes, self._reply_bytes = 2 * FRAME if terms.slot else FRAME, FRAME
         self._awaited = set(self._owners)
 
     def _on_keyring(self, sender: str, message: Keyring) -> Sequence[Action]:
@@ -197,7 +202,35 @@ class StrictController(Controller):
         self._ahead = message
 
     def _forward(self) -> Sequence[Action]:
-        return self._go_on()
+        """Go on after the last owner's frame; with slots, first ask comp whether all are ready."""
+        if not self.manifest.terms.slot:
+            return self._go_on()
+        word = sum(int.from_bytes(frame[FRAME:], "little") for frame in self._frames.values()) % slots.WORD
+        return ((CONTROLLER, COMP, Ready(self.gate.slot, word)),)
+
+    def _on_opened(self, sender: str, message: Opened) -> Sequence[Action]:
+        """Begin the pass if all owners were ready; else all answer again in the next slot."""
+        self._expect(sender, COMP)
+        if self._end is not None:
+            return ()
+        gate, owners = self.gate, self._owners
+        asked = self.manifest.terms.slot and not gate.open and not self._awaited
+        if not asked or message.slot != gate.slot or len(message.pads) not in (0, FRAME * self._size):
+            raise ProtocolError(f"comp opens slot {message.slot}, and was not asked.")
+        gate.slot, gate.open = gate.slot + 1, bool(message.pads)
+        if not gate.open:
+            gate.overruns += 1
+            self._frames, self._awaited = {}, set(owners)
+            return (Many([(CONTROLLER, name, Again(message.slot)) for name in owners]),)
+        words = np.frombuffer(b"".join([self._frames[name][:FRAME] for name in owners]), "<u8")
+        opened = (words + np.frombuffer(message.pads, "<u8")).tobytes()
+        self._frames = dict(zip(owners, struct.unpack(f"{FRAME}s" * self._size, opened), strict=True))
+        return self._go_on() if self._index <= self._last else ((CONTROLLER, CUSTOMER, Spent(owners)),)
+
+    @property
+    def _ended_early(self) -> bool:
+        """Frames of a slot that was running when the run was closed are dropped."""
+        return self._end is not None and (self._index <= self._last or not self.gate.open)
 
     def _go_on(self) -> Sequence[Action]:
         """Do what waited for the dealer, for comp or for the last owner."""
@@ -207,6 +240,8 @@ class StrictController(Controller):
             return self._ask(None)
         first, number = self._first, self._index - self._start
         if first is None or self._begun or self._awaited or self._ahead is None or self._index > self._last:
+            return ()
+        if self.manifest.terms.slot and not self.gate.open:
             return ()
         following = self._chunk(number + 1)
         if not first.has(number) or not first.has(min(number + 1, self._last - self._start)):
@@ -273,13 +308,13 @@ class StrictController(Controller):
             for name, reply in zip(self._owners, struct.unpack(f"{FRAME}s" * size, replies.tobytes()), strict=True)
         ]
         self._index, self._frames, self._awaited = index + 1, {}, set(self._owners)
-        self._begun = self._place = False
+        self._begun = self._place = self.gate.open = False
         self._answers = []
         passes_ = self.manifest.terms.passes
         actions: list[Action] = [Many(sends)]
         if self._index % passes_ == 0:
             actions.append(Note(self.name, "step", index // passes_))
-        if last:
+        if last and not self.manifest.terms.slot:
             actions.append((CONTROLLER, CUSTOMER, Spent(self._owners)))
         return actions
 
@@ -330,7 +365,7 @@ class StrictController(Controller):
                 **self._common(), keyring=None if self._keyed else self._keyring,
                 streams={} if self._keyed else self._streams, dealing=self._dealing, number=number + 1,
                 compared=compared, dealt=dealt, pairs=pairs, kept=self._kept, wanted=self._wanted, ahead=self._ahead,
-                answers=self._answers, place=self._place, share=self._share,
+                answers=self._answers, place=self._place, share=self._share, gate=self.gate,
             )
         )  # fmt: skip
 
@@ -347,7 +382,7 @@ class StrictController(Controller):
         self._keyring, self._streams, self._dealing = read.keyring, dict(read.streams), read.dealing
         self._index, self._frames, self._sums, self._share = read.index, dict(read.frames), dict(read.sums), read.share
         self._awaited = set() if self._end is not None else self._awaited - set(self._frames)
-        self._kept, self._wanted, self._ahead = dict(read.kept), read.wanted, read.ahead
+        self._kept, self._wanted, self._ahead, self.gate = dict(read.kept), read.wanted, read.ahead, read.gate
         if self._dealing is None:
             return
         self._open(self._dealing)

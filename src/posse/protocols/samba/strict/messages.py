@@ -6,7 +6,7 @@ key that the dealer and comp share) or is one of two shares.
 
 from __future__ import annotations
 
-from posse.core.roles import Message
+from posse.core.roles import Ask, Message
 from posse.protocols.samba.messages import Keys
 
 
@@ -119,6 +119,39 @@ class Placed(Message, frozen=True, array_like=True, tag=True, gc=False):
     index: int
     bits: bytes
     ahead: Ahead | None
+
+
+class Tick(Ask, frozen=True, array_like=True, tag=True, gc=False):
+    """Wait for the end of a slot, so many seconds from now; the world answers with a `Tock`."""
+
+    number: int
+    seconds: float
+
+
+class Tock(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The world's answer to a `Tick`."""
+
+    number: int
+
+
+class Ready(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The controller's share of the sum of all ready words of a slot."""
+
+    slot: int
+    word: int
+
+
+class Opened(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """Comp's answer: the pads of the slot's scores where all owners are ready, nothing where one is not."""
+
+    slot: int
+    pads: bytes
+
+
+class Again(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """Not all owners were ready: everybody answers in the next slot."""
+
+    slot: int
 
 
 class Share(Message, frozen=True, array_like=True, tag=True, gc=False):
