@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,8 @@ from posse.protocols import registry
 from posse.protocols.samba.deploy import build, layout
 from posse.protocols.samba.messages import Score
 from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.strict import slots
+from posse.protocols.samba.strict.messages import Tick, Tock
 from posse.protocols.samba.strict.slots import Clock
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.party import Party
@@ -27,19 +28,20 @@ OWNERS, BUDGET, SLOT, PULL = 4, 130, 0.03, 0.012
 
 
 class Arrivals:
-    """When the frames of every pass reached the controller, by owner."""
+    """When the frames of the first slot of every pass reached the controller, by owner."""
 
     def __init__(self, party: Party, owners: Sequence[str]) -> None:
-        self.owners, self.passes, self._now = tuple(owners), [], {}
+        self.owners, self.passes, self._now, self._last = tuple(owners), [], {}, -1
         self._decode, self._frame = party.engine._decoder.decode, party.frame
         party.frame = self.frame  # type: ignore[method-assign]
 
     def frame(self, connection: Any, frame: Any) -> None:
-        if connection.peer in self.owners and isinstance(frame, Data) and isinstance(self._decode(frame.body), Score):
-            self._now[connection.peer] = time.perf_counter()
+        message = self._decode(frame.body) if isinstance(frame, Data) else None
+        if connection.peer in self.owners and isinstance(message, Score) and message.index > self._last:
+            self._now[connection.peer] = asyncio.get_running_loop().time()
             if len(self._now) == len(self.owners):
                 self.passes.append([self._now[name] for name in self.owners])
-                self._now = {}
+                self._now, self._last = {}, message.index
         self._frame(connection, frame)
 
 
@@ -123,6 +125,36 @@ def test_overruns_are_counted_and_listed(tmp_path):
     assert "slot of 0.01 s" in known["customer"].leaks[-1]
     plain = registry.run(Samba(policy="ucb", means=(0.5,) * OWNERS, budget=12, seed=7).plain())
     assert (known["customer"].total,) == plain.total
+
+
+def test_a_reward_is_never_handed_over_while_a_slot_ends_or_between_two(monkeypatch):
+    """It waits for the next slot: writing it to the disk would delay this owner's answer."""
+    monkeypatch.setattr(slots, "DISK", 0.95)
+
+    async def go() -> None:
+        paid: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def pull(ask: Any) -> Any:
+            return await paid
+
+        clock = Clock(pull)
+        reward = asyncio.create_task(clock(Pull("a", 0)))  # type: ignore[arg-type]
+        for number in range(2):
+            tick = asyncio.create_task(clock(Tick("a", number, 1.0)))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            assert clock._inside.is_set()
+            while clock._inside.is_set():
+                await asyncio.sleep(0.001)
+            if number == 0:
+                paid.set_result("paid")
+                assert not tick.done()
+                assert await tick == Tock(0)
+                await asyncio.sleep(0.02)
+                assert not reward.done()
+        assert await reward == "paid"
+        tick.cancel()
+
+    asyncio.run(go())
 
 
 # Settings -------------------------------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ class Expected:
     limit: int | None = None
     """The largest budget that this party signs; any where none is given."""
     slot: float = 0.0
+    """Seconds of a slot at level `strict`."""
 
     @property
     def terms(self) -> dict[str, Any]:

@@ -227,11 +227,6 @@ class StrictController(Controller):
         self._frames = dict(zip(owners, struct.unpack(f"{FRAME}s" * self._size, opened), strict=True))
         return self._go_on() if self._index <= self._last else ((CONTROLLER, CUSTOMER, Spent(owners)),)
 
-    @property
-    def _ended_early(self) -> bool:
-        """Frames of a slot that was running when the run was closed are dropped."""
-        return self._end is not None and (self._index <= self._last or not self.gate.open)
-
     def _go_on(self) -> Sequence[Action]:
         """Do what waited for the dealer, for comp or for the last owner."""
         if self._end is not None:
