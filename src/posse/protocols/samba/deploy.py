@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
-from posse.core import check, files
+from posse.core import files
 from posse.core.errors import ConfigError, JournalError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
@@ -114,14 +114,9 @@ def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
     return options.level
 
 
-def _slot(options: SambaOptions) -> float:
-    """Return the seconds of a slot; 0 where there are none."""
-    if options.level != "strict" and (options.slot is not None or options.slowest_pull is not None):
-        raise ConfigError("slot and slowest_pull are settings of level 'strict'. Remove them, or set level.")
-    check.at_least(0, slot=options.slot or 0)
-    check.at_least(0, slowest_pull=options.slowest_pull or 0)
-    default = 0.0 if options.level != "strict" or options.world is not None else slots.SLOT
-    return default if options.slot is None else options.slot
+def _slot(options: SambaOptions, slowest: float | None = None) -> float:
+    given = options.slowest_pull if slowest is None else slowest
+    return slots.seconds(options.slot, given, _level(options), simulated=options.world is not None)
 
 
 def build(place: Place) -> Deployment:
@@ -186,9 +181,8 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
     pulls: dict[str, int] = {}
     overruns = role.gate.overruns if isinstance(role, StrictController | StrictComp) else None
     if expected.slot:
-        facts |= {"slot": expected.slot, **({} if overruns is None else {"overruns": overruns})}
-    if isinstance(role, StrictOwner) and expected.slot:
-        facts["overruns"] = role.overruns
+        own = role.overruns if isinstance(role, StrictOwner) else overruns
+        facts |= {"slot": expected.slot} | ({} if own is None else {"overruns": own})
     if isinstance(role, Owner):
         total, pulls = role.reward, {role.name: role.pulls}
         outcome += f", and {role.name} earned {total:g} in {words.count(role.pulls, 'pull')}"
@@ -405,16 +399,14 @@ def _check(federation: FederationFile) -> None:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
     check_level(_level(federation), Switches(), federation.sound_policy())
-    slot = _slot(federation)
-    for member in federation.members:
-        if federation.level == "strict":
-            slots.check_slot(slot, _slowest(federation, member), member.name)
-        elif member.slowest_pull is not None:
-            raise ConfigError(f"slowest_pull of owner '{member.name}' is a setting of level 'strict'. Remove it.")
+    for name, slowest in _slowest(federation).items():
+        slots.check_slot(_slot(federation, slowest), slowest, name)
 
 
-def _slowest(federation: FederationFile, member: OwnerEntry) -> float | None:
-    return federation.slowest_pull if member.slowest_pull is None else member.slowest_pull
+def _slowest(federation: FederationFile) -> dict[str, float | None]:
+    """The slowest pull of every owner, where it is given."""
+    common = federation.slowest_pull
+    return {each.name: common if each.slowest_pull is None else each.slowest_pull for each in federation.members}
 
 
 def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
@@ -432,7 +424,7 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
     if federation.world is not None:
         options["owners"] = list(owners)
     sources = {member.name: member.source for member in federation.members}
-    slowest = {member.name: _slowest(federation, member) for member in federation.members}
+    slowest = _slowest(federation)
     paths = []
     for name, role in members.items():
         own: dict[str, Any] = dict(options)

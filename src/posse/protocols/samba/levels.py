@@ -113,6 +113,11 @@ _STRICT = (
     "The dealer learns the pace of the run, and each server how many comparisons every pass took, which is random.",
 )
 
+_EARLY = (
+    "A comp that does not follow the protocol can say that all owners are ready while one pulls: that owner refuses to "
+    "go on, which names it and stops the run."
+)
+
 ONE_PROCESS = "All roles ran in one process: there is no separation of roles, and whoever runs it sees everything."
 
 _OFF = {
@@ -149,7 +154,7 @@ def leaks(
     out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
     known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
     if level == "strict":
-        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", _timing(slot, overruns))
+        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", *_timing(slot, overruns))
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
         out.append(_SCALED)
@@ -169,15 +174,15 @@ def leaks(
     return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
 
 
-def _timing(slot: float, overruns: int | None) -> str:
+def _timing(slot: float, overruns: int | None) -> tuple[str, ...]:
     if not slot:
-        return _TIMING
+        return (_TIMING,)
     text = (
         f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever watches the wire, how many "
         "slots it overran, which can name a slow arm"
     )
     counted = {None: "", 0: "; no slot of this run was overrun", 1: "; one slot of this run was overrun"}
-    return text + counted.get(overruns, f"; {overruns} slots of this run were overrun") + "."
+    return _EARLY, text + counted.get(overruns, f"; {overruns} slots of this run were overrun") + "."
 
 
 def _paper_leaks(switches: Switches, policy: Policy) -> list[str]:

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message
 from posse.privacy.crypto.streams import Words
@@ -63,6 +64,17 @@ class Gate(msgspec.Struct, forbid_unknown_fields=True):
     """Whether all were ready, so that the pass goes on."""
     word: int = 0
     """The sum that was asked about last."""
+
+
+def seconds(slot: float | None, slowest: float | None, level: str, *, simulated: bool) -> float:
+    """Return the seconds of a slot from what a party's file says; 0 where there are none."""
+    if level != "strict":
+        if slot is not None or slowest is not None:
+            raise ConfigError("slot and slowest_pull are settings of level 'strict'. Remove them, or set level.")
+        return 0.0
+    check.at_least(0, slot=slot or 0)
+    check.at_least(0, slowest_pull=slowest or 0)
+    return (0.0 if simulated else SLOT) if slot is None else slot
 
 
 def check_slot(slot: float, slowest: float | None, owner: str) -> None:
