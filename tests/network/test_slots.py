@@ -179,7 +179,8 @@ def test_a_slot_lasts_a_tenth_of_a_second_and_none_in_a_simulated_world(tmp_path
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"b": {"slowest_pull": 0.4}}, "slot = 0.4"), ({"slowest_pull": 2.0}, "slot = 2"), ({"slot": 0.05}, "slot = 0.1"),
+        ({"b": {"slowest_pull": 0.4}}, "slot = 0.4"), ({"slowest_pull": 2.0}, "slot = 2"),
+        ({"slot": 0.05}, "slot = 0.1"),
         ({"slot": 0, "b": {"slowest_pull": 0.2}}, "slot = 0.2"), ({"slot": -1}, "slot must be at least 0"),
         ({"level": "standard", "slot": 0.1}, "level 'strict'"),
         ({"level": "standard", "b": {"slowest_pull": 0.1}}, "level 'strict'"),

@@ -419,8 +419,6 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
     options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
     for name in ("owners", "budget", "authority", "paillier_bits", "slowest_pull"):
         options.pop(name, None)
-    if level == "strict":
-        options["slot"] = _slot(federation)
     if federation.world is not None:
         options["owners"] = list(owners)
     sources = {member.name: member.source for member in federation.members}

@@ -178,8 +178,8 @@ def _timing(slot: float, overruns: int | None) -> tuple[str, ...]:
     if not slot:
         return (_TIMING,)
     text = (
-        f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever watches the wire, how many "
-        "slots it overran, which can name a slow arm"
+        f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever watches the wire, how "
+        "many slots it overran, which can name a slow arm"
     )
     counted = {None: "", 0: "; no slot of this run was overrun", 1: "; one slot of this run was overrun"}
     return _EARLY, text + counted.get(overruns, f"; {overruns} slots of this run were overrun") + "."

@@ -213,8 +213,7 @@ class StrictOwner(Owner):
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the arm and the owners' common keys."""
-        more = {"slot": self._slot, "overruns": self.overruns, "ticking": self._ticking}
-        return pack(StrictOwnerSaved(**self._common(), **more))
+        return pack(StrictOwnerSaved(**self._common(), slot=self._slot, overruns=self.overruns, ticking=self._ticking))
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, StrictOwnerSaved)
