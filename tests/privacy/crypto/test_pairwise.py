@@ -98,10 +98,11 @@ def test_a_mask_from_its_definition() -> None:
         return len(text).to_bytes(4, "big") + text
 
     seeds = {"c": bytes(range(32)), "a": bytes(range(32, 64))}
-    message = b"".join(map(part, [b"posse/pairwise/mask", b"1", b"ctx", b"a", b"b", b"c"]))
+    present = b"".join(map(part, [b"posse/pairwise/present", b"1", bytes(32), b"a", b"b", b"c"]))
+    message = b"".join(map(part, [b"posse/pairwise/mask", b"1", b"ctx", hashlib.sha256(present).digest()]))
     plus, minus = (int(hmac.new(seeds[j], message, "sha256").hexdigest()[:32], 16) for j in "ca")
     assert mask(seeds, "b", ["c", "b", "a"], b"ctx") == (plus - minus) % 2**128
-    assert (plus - minus) % 2**128 == 0xAE1846074230BC295FFAF732ACDCB8D7
+    assert (plus - minus) % 2**128 == 0x2F6F5FCBD33A51F851F3B6C94E6760C1
 
 
 def test_seeds_are_symmetric_and_follow_the_rfc_7748_vector() -> None:
@@ -175,9 +176,9 @@ def test_masks_are_refused_outside_their_rule() -> None:
         mask({}, "a", ["a"], b"ctx")
     with pytest.raises(ProtocolError, match=r"missing: \['c'\]"):
         mask({"b": seeds["b"]}, "a", present, b"ctx")
-    with pytest.raises(ProtocolError, match=r"not present: \['d'\]"):
+    with pytest.raises(ProtocolError, match=r"not among them: \['d'\]"):
         mask({**seeds, "d": bytes(32)}, "a", present, b"ctx")
-    with pytest.raises(ProtocolError, match=r"not present: \['a'\]"):
+    with pytest.raises(ProtocolError, match=r"not among them: \['a'\]"):
         mask({**seeds, "a": bytes(32)}, "a", present, b"ctx")
     with pytest.raises(ConfigError, match="32 bytes"):
         mask({**seeds, "b": bytes(31)}, "a", present, b"ctx")
@@ -223,3 +224,15 @@ def test_masks_and_their_differences_look_uniform(difference: str) -> None:
         values.append(value % MODULUS)
     assert len(set(values)) == DRAWS
     assert largest_bit_bias(values) <= LIMIT
+
+
+def test_masks_of_neighbours_alone_cancel_too() -> None:
+    """A ring of six: each masks with the two beside it."""
+    present = list("abcdef")
+    near = {name: [present[i - 1], present[(i + 1) % 6]] for i, name in enumerate(present)}
+    seeds = {name: {other: seeds_of(name, present)[other] for other in near[name]} for name in present}
+    masks = [mask(seeds[name], name, present, b"ctx", near[name]) for name in present]
+    assert sum(masks) % MODULUS == 0
+    assert len(set(masks)) == 6
+    with pytest.raises(ProtocolError, match=r"missing: \['f'\]"):
+        mask({"b": seeds["a"]["b"]}, "a", present, b"ctx", near["a"])

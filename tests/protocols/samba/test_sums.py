@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import comb
+
 import msgspec
 import numpy as np
 import pytest
 
 from posse.core.errors import ProtocolError
+from posse.core.fixed import MAX_OWNERS
 from posse.core.roles import DURABLE
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, generate_key
 from posse.problems import BernoulliArms
-from posse.protocols.samba.closing import ask
+from posse.protocols.samba.closing import COMPLETE, NEIGHBOURS, ask, partners
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.messages import Close, Closed, Sum, Total
 from posse.protocols.samba.twin import simulate
@@ -130,3 +134,37 @@ def test_the_whole_budget_may_be_the_first_pulls() -> None:
     assert totals == [federation.world.curve[-1]]
     assert federation.world.arms == [0, 1, 2, 3, 4]
     assert totals == list(simulate(BernoulliArms(np.linspace(0.2, 0.8, 5)), UCB(), 5, [3]).total)
+
+
+# Many owners ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owners", [129, 200, 1001])
+def test_many_owners_mask_along_a_graph_that_all_see_alike(owners: int) -> None:
+    names, context, s_own = tuple(f"owner-{i}" for i in range(owners)), bytes(32), b"s" * 32
+    graph = {name: set(partners(name, names, context, s_own)) for name in names}
+    assert {len(near) for near in graph.values()} == {NEIGHBOURS}
+    assert all(name in graph[other] for name, near in graph.items() for other in near)
+    assert all(name not in near for name, near in graph.items())
+    assert set(partners(names[0], names, context, b"t" * 32)) != graph[names[0]]  # servers cannot choose or know it
+    assert len(partners(names[0], names[:COMPLETE], context, s_own)) == COMPLETE - 1
+
+
+def test_the_graph_holds_together_with_the_stated_probability() -> None:
+    """At most 2^-40 that two gaps of NEIGHBOURS / 2 places open in the circle where a third of the owners collude."""
+    for owners in range(COMPLETE + 1, MAX_OWNERS + 1):
+        corrupt = owners // 3
+        apart = Fraction(owners**2, 2) * Fraction(comb(corrupt, NEIGHBOURS), comb(owners, NEIGHBOURS))
+        assert apart < Fraction(1, 1 << 40), owners
+
+
+def test_the_sum_of_many_owners_is_exact_and_each_alone_is_hidden() -> None:
+    owners = COMPLETE + 2
+    federation = Federation(UCB(), KEY, owners=owners, budget=owners + 5)
+    sums = {}
+    for sender, _, message in federation.deliveries():
+        if isinstance(message, Sum):
+            sums[sender] = KEY.decrypt(Ciphertext.from_bytes(message.ciphertext, KEY.public_key))
+    assert [note.value for note in federation.notes if note.kind == "total"] == [federation.world.curve[-1]]
+    assert sum(sums.values()) % (1 << 128) == (int(federation.world.units.sum()) << 64) + owners + 5
+    assert min(sums.values()) > 1 << 96  # a bare sum is below 2^94

@@ -5,7 +5,8 @@ Owners i and j share a seed k_ij from X25519. Modulo 2^128, owner i adds
     mask_i = sum over j > i of F(k_ij, ctx) - sum over j < i of F(k_ij, ctx),      sum over i of mask_i = 0,
 
 with F = HMAC-SHA256 cut to 128 bits and owners ordered by name. F's input holds the set of present owners, so masks for
-two sets have nothing in common, and dropping an owner spoils the sum instead of revealing a part.
+two sets have nothing in common, and dropping an owner spoils the sum instead of revealing a part. Where there are many
+owners, the sums run over a few neighbours each, on a graph that stays connected without those who pool what they know.
 
 What it protects: everyone else together learns of two or more honest owners only the sum of their numbers. What it does
 not: a mask hides one number. Two numbers under one (seeds, present, context) show their difference, so an owner must
@@ -20,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -76,18 +78,31 @@ def present_digest(names: Iterable[str], manifest: bytes) -> bytes:
     >>> present_digest(["bob", "ada"], bytes(32)) == present_digest(["ada", "bob"], bytes(32))
     True
     """
+    return _present_digest(tuple(names), _digest(manifest))
+
+
+@lru_cache(maxsize=4)
+def _present_digest(names: tuple[str, ...], manifest: bytes) -> bytes:
+    """Digest a set; it is public, so the parties of a process share the work."""
     ordered = [name.encode() for name in _ordered(names)]
-    return hashlib.sha256(framed(_PRESENT, _VERSION, _digest(manifest), *ordered)).digest()
+    return hashlib.sha256(framed(_PRESENT, _VERSION, manifest, *ordered)).digest()
 
 
-def mask(seeds: Mapping[str, bytes], me: str, present: Sequence[str], context: bytes) -> int:
+def mask(
+    seeds: Mapping[str, bytes],
+    me: str,
+    present: Sequence[str],
+    context: bytes,
+    neighbours: Iterable[str] | None = None,
+) -> int:
     """Compute this owner's mask in [0, 2^128); over all the present owners the masks add to 0 modulo 2^128.
 
-    `seeds` holds the pair seed of every other present owner and of nobody else. `context` is the `present_digest` that
-    the owners signed; F also hashes the names in `present`, so a careless context cannot join two sets.
+    `seeds` holds the pair seed of every neighbour (every other present owner, if none are given) and of nobody else;
+    two owners are neighbours of each other or not at all. `context` is the `present_digest` that the owners signed; F
+    also hashes the names in `present`, so a careless context cannot join two sets.
 
-    Cost: one HMAC for each other present owner, no message. Leaks: a masked number is uniform to all who lack one of
-    its seeds; whoever holds all of them (the other owners together) reads it.
+    Cost: one HMAC a neighbour, no message. Leaks: a masked number is uniform to all who lack one of its seeds; whoever
+    holds all of them (its neighbours together) reads it.
 
     >>> seed, names = bytes(range(32)), ["ada", "bob"]
     >>> context = present_digest(names, bytes(32))
@@ -102,8 +117,8 @@ def mask(seeds: Mapping[str, bytes], me: str, present: Sequence[str], context: b
         raise ProtocolError(f"a masked sum needs at least 2 present owners, got only '{me}'. Wait for another owner.")
     if not context:
         raise ConfigError("context must not be empty. Pass present_digest(present, manifest).")
-    _check_seeds(seeds, [name for name in names if name != me])
-    message = framed(_MASK, _VERSION, context, *(name.encode() for name in names))
+    _check_seeds(seeds, [name for name in names if name != me] if neighbours is None else sorted(neighbours))
+    message = framed(_MASK, _VERSION, context, present_digest(names, bytes(32)))
     return sum(_prf(seed, message) * (1 if name > me else -1) for name, seed in seeds.items()) % MODULUS
 
 
@@ -128,8 +143,8 @@ def _check_seeds(seeds: Mapping[str, bytes], others: list[str]) -> None:
     if sorted(seeds) != others:
         missing, extra = sorted(set(others) - set(seeds)), sorted(set(seeds) - set(others))
         raise ProtocolError(
-            f"expected the seeds of the other present owners, got {len(seeds)} for {len(others)} (missing: {missing}, "
-            f"not present: {extra}). Derive each with pair_seed()."
+            f"expected the seeds of the neighbours in the set, got {len(seeds)} for {len(others)} (missing: {missing}, "
+            f"not among them: {extra}). Derive each with pair_seed()."
         )
     short = [name for name, seed in seeds.items() if len(seed) != SEED_BYTES]
     if short:

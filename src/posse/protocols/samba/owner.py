@@ -16,7 +16,7 @@ from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets
 from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
-from posse.protocols.samba.closing import agree, check_agreed, check_close, refused_end, same
+from posse.protocols.samba.closing import agree, check_agreed, check_close, partners, refused_end, same
 from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import AnyLane, Arm, PaperLane, StandardLane
@@ -274,15 +274,18 @@ class Owner(Participant):
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
         """Send the sum, and the pull count if nobody is left out, behind masks that cancel over the set."""
+        assert self._keys is not None
+        context = present_digest(present, self._digest)
+        others = partners(self.name, present, context, self._keys[1])
         seeds = {
             other: pair_seed(
                 self._run_key.private,
                 X25519PublicKey.from_public_bytes(self.manifest.member(other).run_key),
                 me=self.name, other=other, manifest=self._digest,
             )
-            for other in present if other != self.name
+            for other in others
         }  # fmt: skip
-        masked = mask(seeds, self.name, present, present_digest(present, self._digest))
+        masked = mask(seeds, self.name, present, context, others)
         return self._encrypted((self._arm.units * SLOT + self._counted(present) + masked) % MODULUS)
 
     def _counted(self, present: tuple[str, ...]) -> int:
