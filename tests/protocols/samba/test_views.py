@@ -174,14 +174,16 @@ def test_switches_belong_to_level_paper() -> None:
     assert any("mask is OFF" in line for line in leaks("paper", Switches(mask=False), 5, UCB()))
 
 
-def test_records_of_twins_are_identical_but_for_their_costs() -> None:
-    settings = Samba(policy="pursuit", owners=4, budget=120, runs=2, seed=5)
+@pytest.mark.parametrize("level", LEVELS)
+def test_records_of_twins_are_identical_but_for_their_costs(level: str) -> None:
+    settings = Samba(policy="pursuit", owners=4, budget=120, runs=2, seed=5, level=level)
     secure, plain = run(settings, key=KEY), run(settings.plain())
     np.testing.assert_array_equal(secure.reward, plain.reward)
     np.testing.assert_array_equal(secure.regret, plain.regret)
     np.testing.assert_array_equal(secure.pulls, plain.pulls)
     assert secure.total == plain.total
-    assert secure.level == "standard"
+    assert secure.level == level
     assert plain.level == "plain"
     assert secure.bytes > 0
-    assert set(secure.role_seconds) == {"owner", "controller", "comp", "customer"}
+    dealers = {"dealer"} if level == "strict" else set()
+    assert set(secure.role_seconds) == {"owner", "controller", "comp", "customer"} | dealers
