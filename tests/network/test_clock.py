@@ -41,12 +41,13 @@ def test_which_clocks_are_read_at_all():
     assert readers(WALL, "runtime/network", "runtime/journal.py", "runtime/sources.py", "runtime/local.py") == {
         "runtime/local.py", "runtime/network/deployment.py", "runtime/network/doctor.py", "runtime/network/operate.py",
     }  # fmt: skip
-    # What decides (roles, engine, links, journal, frames) reads no clock of any kind.
+    # What decides (roles, engine, links, journal, frames) reads no clock of any kind; the clock of slots answers asks,
+    # as a source of rewards does.
     decides = ("links", "engine", "wire")
-    assert not readers(
+    assert readers(
         ANY, "protocols/samba", "core", "policies", "privacy/crypto", "runtime/journal.py",
         *(f"runtime/network/{name}.py" for name in decides),
-    )  # fmt: skip
+    ) == {"protocols/samba/strict/clock.py"}  # fmt: skip
 
 
 class Shifted:

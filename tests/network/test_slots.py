@@ -19,9 +19,9 @@ from posse.protocols import registry
 from posse.protocols.samba.deploy import build, layout
 from posse.protocols.samba.messages import Score
 from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.strict import slots
+from posse.protocols.samba.strict import clock
+from posse.protocols.samba.strict.clock import Clock
 from posse.protocols.samba.strict.messages import Tick, Tock
-from posse.protocols.samba.strict.slots import Clock
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import Data
@@ -135,7 +135,7 @@ def test_overruns_are_counted_and_listed(tmp_path):
 
 def test_a_reward_is_never_handed_over_while_a_slot_ends_or_between_two(monkeypatch):
     """It waits for the next slot: writing it to the disk would delay this owner's answer."""
-    monkeypatch.setattr(slots, "DISK", 0.95)
+    monkeypatch.setattr(clock, "DISK", 0.95)
 
     async def go() -> None:
         paid: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

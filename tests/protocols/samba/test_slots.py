@@ -15,7 +15,7 @@ from posse.problems import BernoulliArms
 from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.messages import End, Reply, Score, Sum
-from posse.protocols.samba.strict import slots
+from posse.protocols.samba.strict import clock, slots
 from posse.protocols.samba.strict.messages import Again, Opened, Ready, Tick, Tock
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
@@ -296,13 +296,13 @@ def test_an_early_end_leaves_at_the_end_of_a_slot() -> None:
 
 
 def test_a_slot_shorter_than_an_owners_slowest_pull_is_refused_with_the_line_to_change() -> None:
-    slots.check_slot(0.1, None, "a")
-    slots.check_slot(0.5, 0.5, "a")
-    slots.check_slot(0.02, 0.01, "a")
-    slots.check_slot(0.0, None, "a")
+    clock.check_slot(0.1, None, "a")
+    clock.check_slot(0.5, 0.5, "a")
+    clock.check_slot(0.02, 0.01, "a")
+    clock.check_slot(0.0, None, "a")
     for slot, slowest, line in [(0.1, 0.5, "slot = 0.5"), (0.05, None, "slot = 0.1"), (0.0, 0.2, "slot = 0.2")]:
         with pytest.raises(ConfigError, match=line) as raised:
-            slots.check_slot(slot, slowest, "clinic-b")
+            clock.check_slot(slot, slowest, "clinic-b")
         assert "'clinic-b'" in raised.value.text
 
 

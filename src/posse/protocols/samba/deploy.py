@@ -36,8 +36,8 @@ from posse.protocols.samba.setup import (
     policy_terms,
     sole,
 )
+from posse.protocols.samba.strict import clock
 from posse.protocols.samba.strict import messages as strict
-from posse.protocols.samba.strict import slots
 from posse.protocols.samba.strict.comp import Comp as StrictComp
 from posse.protocols.samba.strict.controller import StrictController
 from posse.protocols.samba.strict.customer import StrictCustomer
@@ -116,7 +116,7 @@ def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
 
 def _slot(options: SambaOptions, slowest: float | None = None) -> float:
     given = options.slowest_pull if slowest is None else slowest
-    return slots.seconds(options.slot, given, _level(options), simulated=options.world is not None)
+    return clock.seconds(options.slot, given, _level(options), simulated=options.world is not None)
 
 
 def build(place: Place) -> Deployment:
@@ -212,11 +212,11 @@ def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deploymen
                 "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. "
                 "Remove sync = false."
             )
-        slots.check_slot(expected.slot, options.slowest_pull, place.identity.name)
+        clock.check_slot(expected.slot, options.slowest_pull, place.identity.name)
         role = StrictOwner(*who, secrets=place.secrets)  # which are others in a journal begun anew
     source = _source(place, options, place.identity.name)
     if expected.slot:
-        source = slots.Clock(source)
+        source = clock.Clock(source)
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, source)
 
 
@@ -400,7 +400,7 @@ def _check(federation: FederationFile) -> None:
     check_budget(len(names), federation.budget)
     check_level(_level(federation), Switches(), federation.sound_policy())
     for name, slowest in _slowest(federation).items():
-        slots.check_slot(_slot(federation, slowest), slowest, name)
+        clock.check_slot(_slot(federation, slowest), slowest, name)
 
 
 def _slowest(federation: FederationFile) -> dict[str, float | None]:
