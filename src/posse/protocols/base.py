@@ -156,6 +156,16 @@ class Parties:
     """Reads and checks a federation's file (its values, the folder it lies in)."""
 
 
+@dataclass(frozen=True)
+class Scenario:
+    """A named set-up for someone who sees the system for the first time."""
+
+    name: str
+    about: str
+    """Two or three sentences: who the parties are, what they want, what to look for."""
+    settings: Mapping[str, Any]
+
+
 class System(ABC):
     """What a protocol declares about itself.
 
@@ -177,6 +187,8 @@ class System(ABC):
     actions: tuple[Action, ...] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
+    scenarios: tuple[Scenario, ...] = ()
+    """Set-ups to start from on a page."""
     story: ClassVar[str] = ""
     """What the demo is about, in a sentence or two."""
     demo_levels: ClassVar[tuple[str, ...]] = ()
@@ -257,8 +269,14 @@ class System(ABC):
             **more,
         }
 
+    # What a picture of a run needs ------------------------------------------------------------------------------------
+
     def pseudocode(self, settings: Any) -> Mapping[str, Sequence[str]]:
         """Return the code of each kind of role by line; empty where nobody has written it down yet."""
+        return {}
+
+    def sources(self, settings: Any) -> Mapping[str, str]:
+        """Return the class of each kind of role as "module:Class", to show its real source."""
         return {}
 
     def scene(self, run: Run) -> Mapping[str, Any] | None:
@@ -268,6 +286,35 @@ class System(ABC):
     def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any] | None:
         """Explain a message at the moment it is delivered; None where there is no explanation."""
         return None
+
+    def knowledge(self, settings: Any, kind: str) -> Mapping[str, Sequence[str]]:
+        """Say what a kind of role knows, can never know, and could find out, in sentences.
+
+        By default what the level says about it: sentences of `learns` and `not_protected` that name the role.
+        """
+        level = self.level(settings)
+        label = next((role.label for role in self.roles if role.kind == kind), kind)
+        words = {kind.lower(), label.lower(), label.lower().split()[-1]}
+
+        def about(sentences: Iterable[str]) -> list[str]:
+            return [text for text in sentences if any(word in text.lower() for word in words)]
+
+        holds = [f"It holds {role.holds}." for role in self.roles if role.kind == kind and role.holds]
+        learns = () if level is None else level.learns(settings)
+        return {"knows": [*holds, *about(learns)], "never": [], "could": about(self.not_protected(settings))}
+
+    def preview(self, settings: Any) -> Mapping[str, Any] | None:
+        """Return what the data give before anything runs; None where there is nothing to show.
+
+        `arms`: name, mean and number of ratings of each; `histogram`: value and count; `note`: a sentence.
+        """
+        return None
+
+    def variants(self, settings: Any) -> Sequence[tuple[str, Any]]:
+        """Return settings that show what each protection costs: a name and settings each, these settings first."""
+        if self.level_of(settings) == "plain":
+            return (("as set", settings),)
+        return (("as set", settings), ("plain", self.twin(settings)))
 
 
 PLAIN = ("Nothing is protected: this is the plain twin, in which one party sees everything.",)
