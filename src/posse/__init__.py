@@ -1,8 +1,8 @@
 """Posse: bandits across organisations that will not show each other their data.
 
 Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
-`Record`, or `start` them and go step by step. `compare`, `report` and `sweep` work on records; `check` tries a policy
-of your own. Everything is imported when it is first used.
+`Record`, or `start` them and go step by step; `audit` attacks them. `compare`, `report` and `sweep` work on records;
+`check` tries a policy of your own. Everything is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from posse.core.errors import PosseError as PosseError
     from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
+    from posse.protocols.audit import audit as audit
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
     from posse.protocols.fed_contextual.settings import FedContextual as FedContextual
     from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
@@ -38,6 +39,7 @@ _HOMES = {
     "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",
     "Store": "posse.results.store",
+    "audit": "posse.protocols.audit",
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
     "report": "posse.results.report",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, ca, catalogue, demo, federation, runs, systems
+from posse.cli import actions, audit, ca, catalogue, demo, federation, runs, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
@@ -37,7 +37,7 @@ FRAMED = 70
 """Columns from which on help is set in frames."""
 
 ORDER = (
-    "demo", "run", "simulate", "compare", "sweep", "runs", "policies", "problems", "reproduce", "ca", "enrol",
+    "demo", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca", "enrol",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor",
 )  # fmt: skip
 
@@ -176,6 +176,10 @@ _of_systems(
     "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).", other=systems.stored_command,
 )  # fmt: skip
 _of_systems("sweep", systems.sweep_command, "Run a grid of settings.")
+_of_systems(
+    "audit", audit.settings_audit, "Attack a stored run (id), or settings: what every adversary finds.",
+    other=audit.stored_audit, takes=audit.STORED_FLAGS,
+)  # fmt: skip
 app.add_typer(runs.app, name="runs")
 app.command("policies")(catalogue.policies)
 app.command("problems")(catalogue.problems)

@@ -46,11 +46,12 @@ Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler t
 
 
 def system_group(
-    make: Callable[[System], Any], *, first: bool = True, other: Callable[[], Any] | None = None
-) -> type[TyperGroup]:
+    make: Callable[[System], Any], *, first: bool = True, other: Callable[[], Any] | None = None,
+    takes: Sequence[str] = STORED_FLAGS,
+) -> type[TyperGroup]:  # fmt: skip
     """Make a group with a command for every system; `first`: without a name the registry's first is meant.
 
-    `other` makes the command that takes arguments which are no system's name.
+    `other` makes the command that takes arguments which are no system's name; `takes` are its flags.
     """
 
     class Group(TyperGroup):
@@ -75,7 +76,7 @@ def system_group(
             if leading in names() or leading == "--help":
                 return super().parse_args(ctx, args)
             if other is not None and word is not None and not leading.startswith("-"):
-                extra = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in STORED_FLAGS]
+                extra = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in takes]
                 if extra:
                     raise ConfigError(f"ids of stored runs take no settings, got both, ids and {extra[0]}.")
                 args = [STORED, *args]
@@ -86,7 +87,7 @@ def system_group(
     return Group
 
 
-def _made(name: str, summary: str, cls: type[Any], function: Callable[..., None]) -> Any:
+def command_of(name: str, summary: str, cls: type[Any], function: Callable[..., None]) -> Any:
     """Make one command of a function."""
     scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
     scratch.command(name, cls=cls, help=summary)(function)
@@ -115,7 +116,7 @@ def run_command(known: System) -> Any:
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, known.beside(settings) if wanted else (), json)
 
-    return _made(known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
+    return command_of(known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
 
 
 def simulate_command(known: System) -> Any:
@@ -136,7 +137,7 @@ def simulate_command(known: System) -> Any:
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS)
-    return _made(known.name, summary, command, simulate)
+    return command_of(known.name, summary, command, simulate)
 
 
 def _checked(settings: S) -> S:
@@ -250,15 +251,15 @@ def compare_command(known: System) -> Any:
             )
         if len(set(policies)) < len(policies):
             raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
-        made = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
+        each = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         with keeper.on_interrupt(json):
-            records = [go(settings.plain(), keeper) for settings in made]
+            records = [go(settings.plain(), keeper) for settings in each]
         _show_comparison(records, keeper, json)
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
-    return _made(known.name, summary, command, compare)
+    return command_of(known.name, summary, command, compare)
 
 
 def stored_command() -> Any:
@@ -280,7 +281,7 @@ def stored_command() -> Any:
         store = Store()
         _show_comparison([store.get(id) for id in ids], keeper, json)
 
-    return _made(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
+    return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
 
 
 def _show_comparison(records: Sequence[Record], keeper: Keeper, json: bool) -> None:
@@ -346,8 +347,8 @@ def sweep_command(known: System) -> Any:
         heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
         tables.comparison(compare(made.records))
 
-    return _made(known.name, "Run a grid of settings, on processes or a cluster; what was run before is not run again.",
-                 settings_command(lambda: known.Settings, skip=known.skip), sweep)  # fmt: skip
+    summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."
+    return command_of(known.name, summary, settings_command(lambda: known.Settings, skip=known.skip), sweep)
 
 
 def _grid(text: str) -> tuple[str, list[str]]:

@@ -123,12 +123,16 @@ def section(made: Section) -> None:
 
 def details(record: Record, beside: Sequence[Record] = ()) -> None:
     """Print the rest of one record: its sections, what parties earned, protection."""
+    from posse.results.audits import audits
     from posse.results.sections import sections
 
     for made in sections([record, *beside]):
         section(made)
     joining([record, *(other for other in beside if not other.federated)])
     protection(record)
+    for audit in audits(record)[-1:]:
+        for made in audit.sections():
+            section(made)
 
 
 def comparison(compared: Comparison) -> None:

@@ -183,7 +183,8 @@ class System(ABC):
     roles: ClassVar[tuple[RoleKind, ...]]
     words: ClassVar[Mapping[str, str]] = {}
     """Its own nouns for step, arm, pull, reward and party (`results.words.Vocabulary`)."""
-    attacks: tuple[Attack, ...] = ()
+    unattacked: ClassVar[Mapping[str, str]] = {}
+    """Beginnings of sentences of its levels that no attack stands behind, each with the reason why there is none."""
     actions: tuple[Action, ...] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
@@ -204,6 +205,11 @@ class System(ABC):
     @abstractmethod
     def Settings(self) -> type[RunSettings]:
         """The model of its settings."""
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Attacks on its runs, imported when they are used; each sentence of a level names one (`Attack.claims`)."""
+        return ()
 
     @abstractmethod
     def start(

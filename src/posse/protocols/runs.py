@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.roles import Ask, Message, Note, Role, View
+from posse.core.roles import WORLD, Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
-from posse.runtime.memory import Delivery, MemoryRun, World, fork
+from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
@@ -124,6 +124,11 @@ class Run(ABC):
         """Names of the parties."""
         return ()
 
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Kind of role of every party."""
+        return {}
+
     def state(self, party: str) -> dict[str, Any]:
         """Return what an operator standing at a party may see."""
         self._refuse("has no parties: one process sees everything.")
@@ -131,6 +136,10 @@ class Run(ABC):
     def view(self, *parties: str) -> View:
         """Return what these parties together saw: their messages, their own secrets, the public terms."""
         self._refuse("has no parties, and so no views.")
+
+    def tap(self) -> View:
+        """Return what somebody sees who holds no party and reads everything that travels between them."""
+        self._refuse("has no messages between roles.")
 
     def truth(self) -> Mapping[str, Any]:
         """Return what only a simulation knows, to score an attack by."""
@@ -301,6 +310,11 @@ class RolesRun(Run):
         """Names of the parties."""
         return tuple(self.memory.roles)
 
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Kind of role of every party."""
+        return {name: role.kind for name, role in self.memory.roles.items()}
+
     def state(self, party: str) -> dict[str, Any]:
         """Return what an operator standing at a party may see."""
         check.one_of(self.parties, party=party)
@@ -310,11 +324,25 @@ class RolesRun(Run):
         """Return what these parties together saw of the current seed."""
         for party in parties:
             check.one_of(self.parties, party=party)
+        kept = self._transcript
+        secrets = {party: self.memory.roles[party].save() for party in parties}
+        return View(tuple(parties), kept.view(*parties), secrets, self._terms, kept.forgotten)
+
+    def tap(self) -> View:
+        """Return what travelled between the parties in the current seed, without anybody's secrets."""
+        kept = self._transcript
+        return View((), [entry for entry in kept if entry.sender != WORLD], {}, self._terms, kept.forgotten)
+
+    @property
+    def _transcript(self) -> Transcript:
         kept = self.memory.transcript
         if kept is None:
             self._refuse("keeps no transcript. Start it with posse.start, or give transcript=100000.")
-        secrets = {party: self.memory.roles[party].save() for party in parties}
-        return View(tuple(parties), kept.view(*parties), secrets, self.public, kept.forgotten)
+        return kept
+
+    @property
+    def _terms(self) -> dict[str, Any]:
+        return {"system": self.system.name, **self.public}
 
     def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
         """Messages and bytes between kinds of role, over all seeds, or over the first ones."""

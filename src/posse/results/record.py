@@ -169,6 +169,8 @@ class Record(Named):
     """CPU seconds of the whole experiment, all threads; compiling is not in it."""
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
+    audits: tuple[Mapping[str, JSON], ...] = ()
+    """What attacks found in runs of these settings (`results.audits`), the latest last."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
     """Further figures worth a line in a table; `label` is the user's own label."""
     show: Mapping[str, JSON] = field(default_factory=dict)
@@ -207,6 +209,7 @@ class Record(Named):
         put("traffic", tuple(self.traffic))
         put("seconds", float(self.seconds))
         put("privacy", tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)))
+        put("audits", tuple(plain_dict(entry, f"audits[{i}]") for i, entry in enumerate(self.audits)))
         put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
         for name in ("config", "problem", "summary", "show"):
             put(name, plain_dict(getattr(self, name), name))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
-from posse.results import plots, words
+from posse.results import audits, plots, words
 from posse.results.compare import compare, identical
 from posse.results.joining import parties
 from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels, remark
@@ -49,6 +49,7 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
     if len(chosen) > 1:
         parts.append(comparison(compare(chosen)))
     parts += [parties(chosen), systems(named), _figures(named, colours), protection(chosen)]
+    parts.append(audits.page_part(named))
     parts += [privacy(chosen), costs(named), details(named), _footer()]
     return page(_title(chosen), *(part for part in parts if part), style=plots.dark_style(colours))
 

@@ -15,7 +15,8 @@ from posse.core.fixed import REWARD_ONE, to_units
 from posse.core.roles import Action as Done
 from posse.core.roles import Ask, Message, Note, Pull, Reward, Role, View
 from posse.core.settings import Settings
-from posse.privacy.leakage.attack import Attack
+from posse.privacy.leakage.attack import Attack, Score
+from posse.privacy.leakage.scores import hits
 from posse.problems.arms.rewards import BernoulliArms
 from posse.protocols.base import Action, Level, Parties, RoleKind, RunSettings, System
 from posse.protocols.runs import RolesRun, Run
@@ -272,7 +273,13 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     )  # fmt: skip
 
 
-def add_up(view: View) -> float:
+def right(guesses: Sequence[float], truths: Sequence[Mapping[str, Any]]) -> Score:
+    """How many totals were added up right."""
+    return hits(sum(guess == truth["total"] for guess, truth in zip(guesses, truths, strict=True)), len(truths), 0.001,
+                "runs")  # fmt: skip
+
+
+def add_up(view: View, seed: int) -> float:
     """The attack: a listener adds up what it was told."""
     return sum(entry.message.units for entry in view.entries if isinstance(entry.message, Tell)) / REWARD_ONE
 
@@ -294,8 +301,7 @@ class ToySystem(System):
               lambda _: ("The listener learns the total.",)),
     )  # fmt: skip
     attacks = (
-        Attack("add-up", "Add up what is told", (LISTENER,), "The listener learns the total.", add_up,
-               lambda guess, truth: float(guess == truth["total"]), lambda truth: 0.0),
+        Attack("add-up", "the total", (LISTENER,), ("The listener learns",), add_up, right, "runs right"),
     )  # fmt: skip
     actions = (Action(("greet",), "Greet somebody.", lambda: Greeting, greet, positional=("name",)),)
     presets: ClassVar[dict[str, dict[str, Any]]] = {"demo": {"horizon": 40}}

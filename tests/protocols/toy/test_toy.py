@@ -42,8 +42,11 @@ def test_it_runs_from_python(tmp_path: Path) -> None:
     assert "toy arms" in Path(page).read_text()
     run = posse.start(settings)
     run.finish()
-    (attack,) = run.system.attacks
-    assert attack.score(attack.estimate(run.view(*attack.adversary)), run.truth()) == 1.0
+    made = posse.audit(run)
+    assert made["add-up"].value == 1.0
+    assert made["add-up"].verdict == "finds it out"
+    assert "finds it out" in made._repr_html_()
+    assert posse.audit(record)["add-up"].counted == "2 of 2 runs"
 
 
 def test_it_runs_from_the_command_line() -> None:
@@ -53,6 +56,10 @@ def test_it_runs_from_the_command_line() -> None:
     assert "hello" in command("greet", "Ada")
     assert json.loads(command("greet", "--json"))["to"] == "world"
     assert "toy" in command("run", "--help")
+    audit = json.loads(command("audit", told["records"][0]["id"], "--json"))
+    assert [row["verdict"] for row in audit["rows"]] == ["finds it out"]
+    assert "finds it out" in command("runs", "show", told["records"][0]["id"])
+    assert "finds it out" in command("audit", "toy", "--budget", "25")
 
 
 def test_it_runs_as_two_processes(tmp_path: Path) -> None:

@@ -1,38 +1,73 @@
-"""What an attack is: an estimate from a view, kept apart from how it is scored.
+"""What an attack is: an estimate from what an adversary saw, kept apart from how it is scored.
 
-`estimate` is given what an adversary who holds some roles saw, and nothing else; `score` compares the estimate with
-the truth that only a simulation knows. Two figures stand beside every score: the `baseline`, what an adversary without
-a view scores against the same truth, and the `control`, what the attack scores on a view with a leak planted in it. An
-attack that finds nothing says something only where it finds its control.
+`estimate` is given what an adversary who holds some roles saw, and a seed, and nothing else: the same answer twice.
+`score` compares estimates with the truth that only a simulation knows, and says what an adversary who saw nothing
+scores against the same truth (`Score.baseline`, `Score.p`). Two controls stand beside every score: `plant` puts a leak
+into what is seen, which a working attack finds, and `shuffle` exchanges the truth for one that what is seen cannot
+tell, which no honest attack finds. An attack that finds nothing says something only where it finds what was planted.
+
+To add one: write `estimate` and `score`, name the sentences of the level that it stands behind, and list it in
+`protocols/<system>/attacks.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
+
+Truth: TypeAlias = Mapping[str, Any]
+
+FINDS, LITTLE, NOTHING, BLIND = "finds it out", "a little", "nothing found", "says nothing"
+"""Verdicts; `BLIND`: nothing found by an attack that does not find its planted leak either."""
+LEVEL = 0.01
+"""Probability, over all attacks of an audit together, that one without a leak seems to find one."""
+PLANTINGS = 5
+"""Planted leaks that the power is counted from."""
+WIRE = "wire"
+"""Stands for a role in `Attack.adversary`: one that holds none, and sees what travels."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """How good an estimate is; a larger value is better for the adversary."""
+    """How good estimates are; a larger value is better for the adversary."""
 
     value: float
     interval: tuple[float, float] | None = None
-    """Where the true value lies, with the confidence that `text` names; None for a value that is exact."""
+    """Where the true value lies, at confidence .95; None for a value that is exact."""
     text: str = ""
-    """What was counted, in one sentence."""
+    """What was counted, in a few words."""
+    baseline: float = 0.0
+    """What an adversary who saw nothing scores."""
+    p: float | None = None
+    """Probability that such an adversary scores as well; None where the interval decides."""
 
-    def above(self, other: Score) -> bool:
-        """Return whether this is better than another score's value, also at the lower end of its interval."""
-        return (self.value if self.interval is None else self.interval[0]) > other.value
+    def above(self, level: float = LEVEL) -> bool:
+        """Return whether this is better than the baseline, with a probability of error of at most `level`."""
+        if self.p is not None:
+            return self.p < level
+        return (self.value if self.interval is None else self.interval[0]) > self.baseline
 
     def __str__(self) -> str:
         edges = "" if self.interval is None else f" [{self.interval[0]:.3g}, {self.interval[1]:.3g}]"
         return f"{self.value:.3g}{edges}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an adversary saw of one run or game, and the truth to score its estimate by."""
+
+    seen: Any
+    """A `View` where the attack needs one view, else what its `stage` made."""
+    truth: Truth
+
+
+def nothing(settings: Any) -> str:
+    """`Attack.missing` of an attack that works on every run."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -41,66 +76,121 @@ class Attack:
 
     name: str
     title: str
+    """What it seeks, as a row of a table says it: "the total reward"."""
     adversary: tuple[str, ...]
-    """Kinds of role that the adversary holds."""
-    claim: str
-    """The sentence it tests: a promise that it would break, or what is not protected and it shows."""
-    estimate: Callable[[View], Any]
-    score: Callable[[Any, Mapping[str, Any]], Score | float]
-    """Compares an estimate with the truth."""
-    baseline: Callable[[Mapping[str, Any]], Score | float]
-    """What an adversary without a view scores against the same truth."""
-    control: Callable[[View, Mapping[str, Any]], View] | None = None
-    """Plants a leak in a view: what the attack must find if it works at all."""
+    """Kinds of role that the adversary holds, each once for a party; `WIRE` for one that only sees what travels."""
+    claims: tuple[str, ...]
+    """Beginnings of the sentences that it stands behind: promises it would break, weaknesses it shows."""
+    estimate: Callable[[Any, int], Any]
+    """Of what was seen and a seed; a pure function."""
+    score: Callable[[Sequence[Any], Sequence[Truth]], Score]
+    """Compares the estimates of several runs with their truths."""
+    statistic: str = ""
+    """What the score's value is."""
+    plant: Callable[[Evidence, int], Evidence] | None = None
+    """The positive control: plants a leak that the attack must find if it works at all."""
+    planted: str = ""
+    """What is planted, in a few words."""
+    shuffle: Callable[[Sequence[Truth], int], Sequence[Truth]] | None = None
+    """The negative control: truths that what was seen cannot tell."""
+    finds: float = 0.9
+    """The value from which on what it seeks is found out, not just a little of it."""
+    needs: Literal["view", "runs", "network"] = "view"
+    """One view of a run; games of its own with many runs; a run over sockets."""
+    stage: Callable[[Any, int], Iterable[Evidence]] | None = None
+    """Makes the evidence of given settings and a seed, where one view is not enough."""
+    seconds: Callable[[Any], float] = lambda settings: 1.0
+    """About how long staging takes."""
+    missing: Callable[[Any], str] = nothing
+    """Why it says nothing about a run with these settings; empty where it does."""
+    tell: Callable[[Any], str] = str
+    """An estimate in words, for those who have no truth to score it by."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of an attack on one view."""
+    """What came of an attack."""
 
     attack: Attack
     score: Score
-    baseline: Score
-    control: Score | None
+    planted: tuple[Score, ...] = ()
+    shuffled: Score | None = None
+    estimates: tuple[Any, ...] = ()
+    level: float = LEVEL
 
     @property
     def succeeded(self) -> bool:
-        """Whether the adversary learnt something: it scores above one without a view."""
-        return self.score.above(self.baseline)
+        """Whether the adversary learnt something: it scores above one that saw nothing."""
+        return self.score.above(self.level)
+
+    @property
+    def power(self) -> float | None:
+        """Share of planted leaks that it finds; None where none is planted."""
+        return sum(one.above(self.level) for one in self.planted) / len(self.planted) if self.planted else None
 
     @property
     def conclusive(self) -> bool:
-        """Whether the outcome says something: a success, or a failure of an attack that finds its control."""
-        return self.succeeded or (self.control is not None and self.control.above(self.baseline))
+        """Whether the outcome says something: a success, or a failure of an attack that finds what is planted."""
+        return self.succeeded or (self.power or 0.0) > 0.5
+
+    @property
+    def honest(self) -> bool:
+        """Whether it finds nothing in truths that it cannot know."""
+        return self.shuffled is None or not self.shuffled.above(self.level)
+
+    @property
+    def verdict(self) -> str:
+        """One of `FINDS`, `LITTLE`, `NOTHING`, `BLIND`."""
+        if self.succeeded and self.honest:
+            return FINDS if self.score.value >= self.attack.finds else LITTLE
+        return NOTHING if self.conclusive and self.honest else BLIND
 
     def sentence(self) -> str:
         """Say what came out, with everything it must stand with."""
-        verdict = "succeeds" if self.succeeded else "fails" if self.conclusive else "fails, and says nothing"
-        control = "none" if self.control is None else f"{self.control}"
+        power = "no planted leak" if self.power is None else f"finds {self.power:.0%} of planted leaks"
         return (
-            f"{self.attack.title}, by {' and '.join(self.attack.adversary)}: {verdict}. Score {self.score}, without a "
-            f"view {self.baseline}, with a planted leak {control}. Tests: {self.attack.claim}"
+            f"{self.attack.title}, by {' and '.join(self.attack.adversary)}: {self.verdict}. {self.score}, without a "
+            f"view {self.score.baseline:.3g}; {power}. Tests: {' '.join(self.attack.claims)}"
         )
 
 
-def attempt(attack: Attack, view: View, truth: Mapping[str, Any]) -> Attempt:
-    """Attack a view, score the estimate by the truth, and score baseline and control beside it.
+def check_view(attack: Attack, view: View) -> None:
+    """Refuse a view that is not this adversary's, or that lacks the beginning of the run.
 
-    The estimate sees the view alone. A view that holds the secrets of a role which the adversary does not hold is
-    refused: what it would find says nothing about that adversary.
+    A view that holds the secrets of a role which the adversary does not hold says nothing about that adversary.
     """
-    for party in view.parties:
-        kind = view.secrets.get(party, {}).get("kind", attack.adversary[0])
+    kinds = [view.secrets.get(party, {}).get("kind", attack.adversary[0]) for party in view.parties]
+    for party, kind in zip(view.parties, kinds, strict=True):
         if kind not in attack.adversary:
             raise ConfigError(
                 f"attack '{attack.name}' is by {' and '.join(attack.adversary)}, got a view of {kind} '{party}'."
             )
-    planted = None
-    if attack.control is not None:
-        planted = _score(attack.score(attack.estimate(attack.control(view, truth)), truth))
-    score = _score(attack.score(attack.estimate(view), truth))
-    return Attempt(attack, score, _score(attack.baseline(truth)), planted)
+    for kind in attack.adversary:
+        if kind != WIRE and kind not in kinds:
+            raise ConfigError(f"attack '{attack.name}' needs a view of {kind}, got one of {', '.join(view.parties)}.")
+    if view.forgotten:
+        raise DataError(
+            f"the view has lost its first {view.forgotten:,} messages, and attack '{attack.name}' begins at the first "
+            "step. Start the run with a larger transcript."
+        )
 
 
-def _score(given: Score | float) -> Score:
-    return given if isinstance(given, Score) else Score(float(given))
+def attempt(
+    attack: Attack, evidence: Sequence[Evidence], seed: int = 0, *, level: float = LEVEL, plantings: int = PLANTINGS
+) -> Attempt:
+    """Attack what was seen of one run or several, and score the estimates, with both controls beside it."""
+    truths = [one.truth for one in evidence]
+    for one in evidence:
+        if attack.needs == "view":
+            check_view(attack, one.seen)
+    estimates = tuple(attack.estimate(one.seen, seed) for one in evidence)
+    planted = []
+    if attack.plant is not None:
+        for number in range(plantings):
+            made = [attack.plant(one, seed + number) for one in evidence]
+            guesses = [attack.estimate(one.seen, seed) for one in made]
+            planted.append(attack.score(guesses, [one.truth for one in made]))
+    shuffled = None if attack.shuffle is None else attack.score(estimates, attack.shuffle(truths, seed))
+    return Attempt(attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, level)
+
+

@@ -24,7 +24,7 @@ estimate from what the adversary has, apart from its verdict; `infer` makes both
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.roles import View
-from posse.privacy.leakage.attack import Attack, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -157,7 +157,7 @@ def infer(
         one if isinstance(one, Pairs) else _finite(one, "losses and errors") for one in (members, others)
     ]
     view, truth = probes(*some, split=split, seed=seed)
-    return verdict(attack.title, attack.estimate(view), truth, confidence)
+    return verdict(attack.title, attack.estimate(view, seed), truth, confidence)
 
 
 def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
@@ -350,16 +350,23 @@ def _attack(
 ) -> Attack:  # fmt: skip
     """Make a membership attack; `planted` gives the rows of a model that shows who is a member."""
 
-    def plant(view: View, truth: Mapping[str, Any]) -> View:
+    def plant(evidence: Evidence, seed: int) -> Evidence:
+        view, truth = evidence.seen, evidence.truth
         members, others, _ = _known(view)
         known = (np.ones(len(members), np.bool_), np.zeros(len(others), np.bool_), truth["member"])
         own = dict(zip(("members", "others", "rows"), map(planted, known), strict=True))
-        return View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public)
+        return Evidence(View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public), truth)
 
-    def score(called: Called, truth: Mapping[str, Any]) -> Score:
-        return verdict(title, called, truth).score
+    def score(called: Sequence[Called], truths: Sequence[Mapping[str, Any]]) -> Score:
+        rows = np.concatenate([one.rows for one in called])
+        member = np.concatenate([truth["member"] for truth in truths])
+        apart = all(truth["apart"] for truth in truths)
+        return verdict(title, Called(called[0].rule, rows), {"member": member, "apart": apart}).score
 
-    return Attack(name, title, adversary, claim, estimate, score, lambda _: 0.0, plant)
+    return Attack(
+        name, title, adversary, (claim,), lambda view, seed: estimate(view), score, "advantage", plant,
+        "models that learnt their rows by heart", needs="runs",
+    )  # fmt: skip
 
 
 def _by_heart(member: Bools) -> Floats:

@@ -1,0 +1,242 @@
+"""Attacks on a run: `posse.audit` of settings, of a run, of its record, or of a view that was recorded.
+
+Settings and records are simulated again, one seed after the other, and every adversary is given its own view; a run is
+attacked as far as it is. Without a truth (a view from a deployment) attacks estimate, and nothing is scored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from posse.core.check import nearest
+from posse.core.errors import ConfigError, PosseError
+from posse.core.interrupts import held
+from posse.core.roles import View
+from posse.privacy.leakage.attack import LEVEL, PLANTINGS, WIRE, Attack, Attempt, Evidence, attempt, check_view
+from posse.protocols.base import RunSettings
+from posse.protocols.registry import system, system_of
+from posse.protocols.runs import Run
+from posse.results.audits import Audit, Row
+from posse.results.record import Record
+
+Progress: TypeAlias = Callable[[float, str], None]
+"""Called with the share of the work that is done, and what is being done."""
+
+TRANSCRIPT = 100_000_000
+"""Messages that a run keeps while it is audited: all of them."""
+UNSCORED = "not scored"
+"""Verdict on an estimate that no truth is known for."""
+
+
+class AuditInterrupted(KeyboardInterrupt):
+    """Ctrl-C, with the audit as far as it was."""
+
+    def __init__(self, audit: Audit) -> None:
+        super().__init__("interrupted")
+        self.audit = audit
+
+
+def audit(
+    what: RunSettings | Run | Record | View, *, attacks: str | Sequence[str] = (), all: bool = False,
+    seed: int = 0, plantings: int = PLANTINGS, watch: Progress | None = None,
+) -> Audit:  # fmt: skip
+    """Attack a run and say what every adversary finds.
+
+    `attacks` names those to make; without it, all that need one view, and with `all` those too that need many runs or
+    a network. The same `seed` gives the same answer. Ctrl-C raises `AuditInterrupted`, which holds what is done.
+    """
+    going = Auditing(what, attacks=(attacks,) if isinstance(attacks, str) else tuple(attacks), all=all, seed=seed)
+    going.plantings = plantings
+    try:
+        for _ in going.rows(watch or (lambda share, doing: None)):
+            pass
+    except KeyboardInterrupt as stop:
+        raise AuditInterrupted(going.audit("interrupted")) from stop
+    return going.audit()
+
+
+def settings_of(record: Record) -> RunSettings:
+    """Return the settings that a record was made with, to run them again."""
+    if record.party:
+        raise ConfigError(
+            f"record {record.id} is what party '{record.party}' knows of a deployment, which nobody can simulate again."
+            " Audit the view that the party recorded."
+        )
+    of = system(record.kind)
+    known = of.Settings.model_fields
+    config: dict[str, Any] = {name: value for name, value in record.config.items() if name in known}
+    return of.Settings(**{**config, **({"seed": record.seeds[0]} if record.seeds else {})})
+
+
+@dataclass
+class Auditing:
+    """An audit that goes on: which attacks, on what, and the rows made so far."""
+
+    what: RunSettings | Run | Record | View
+    attacks: tuple[str, ...] = ()
+    all: bool = False
+    seed: int = 0
+    plantings: int = PLANTINGS
+    made: list[Row] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._began, self._runs, self._steps = time.monotonic(), 0, 0
+        what = self.what
+        self.settings: RunSettings | None = None
+        if isinstance(what, Record):
+            what = self.what = settings_of(what)
+        if isinstance(what, RunSettings):
+            self.settings, self.system = what, system_of(what)
+        elif isinstance(what, Run):
+            self.settings, self.system = what.settings, what.system
+        elif isinstance(what, View):
+            name = what.public.get("system")
+            if not isinstance(name, str):
+                raise ConfigError("a view must say which system it is of: its public terms have no 'system'.")
+            self.system = system(name)
+        else:
+            raise ConfigError(
+                f"audit takes settings, a run, a record or a view, got {type(what).__name__}. For a stored run: "
+                "audit(Store().get(id))."
+            )
+        if self.settings is not None and self.system.level(self.settings) is None:
+            raise ConfigError("a plain run protects nothing: one party sees everything, and there is nothing to find.")
+        self.chosen = self._choose()
+
+    def _choose(self) -> tuple[Attack, ...]:
+        known = {attack.name: attack for attack in self.system.attacks}
+        for name in self.attacks:
+            if name not in known:
+                raise ConfigError(f"{self.system.name} has no attack '{name}'.{nearest(name, tuple(known))}")
+        chosen = []
+        for name, attack in known.items():
+            asked = name in self.attacks if self.attacks else self.all or attack.needs == "view"
+            if not asked:
+                if not self.attacks:
+                    self.left_out[name] = f"needs {_NEEDS[attack.needs]}; ask for it with --all."
+                continue
+            why = "" if self.settings is None else attack.missing(self.settings)
+            if attack.needs != "view" and attack.stage is None:
+                why = "asks a model about rows: make it from Python (`posse.privacy.leakage.membership.infer`)."
+            if self.settings is None and attack.needs != "view":
+                why = "needs runs of its own, and a view alone has no settings to run."
+            if why:
+                self.left_out[name] = why
+            else:
+                chosen.append(attack)
+        return tuple(chosen)
+
+    @property
+    def seconds(self) -> float:
+        """About how long the attacks take that stage runs of their own."""
+        return sum(attack.seconds(self.settings) for attack in self.chosen if attack.stage is not None)
+
+    def rows(self, watch: Progress) -> Iterator[Row]:
+        """Make the attacks, one row after the other."""
+        one_view = [attack for attack in self.chosen if attack.stage is None]
+        share = 0.5 if one_view and isinstance(self.what, RunSettings) else 0.0
+        evidence = self._evidence(one_view, lambda part: watch(share * part, f"running {self.system.title}"))
+        for number, attack in enumerate(self.chosen):
+            watch(share + (1 - share) * number / len(self.chosen), f"attack {attack.name}")
+            started = time.monotonic()
+            row = self._row(attack, evidence.get(attack.name, ()))
+            if row is not None:
+                row = replace(row, seconds=time.monotonic() - started)
+                self.made.append(row)
+                yield row
+
+    def _row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row | None:
+        try:
+            if attack.stage is not None:
+                evidence = list(attack.stage(self.settings, self.seed))
+            if not evidence:
+                return None
+            if any(one.truth for one in evidence):
+                level = LEVEL / max(1, len(self.chosen))
+                return row_of(attempt(attack, evidence, self.seed, level=level, plantings=self.plantings))
+            for one in evidence:
+                check_view(attack, one.seen)
+            estimate = attack.estimate(evidence[0].seen, self.seed)
+            return Row(attack.name, attack.title, _at(attack), UNSCORED, attack.tell(estimate), claims=attack.claims)
+        except PosseError as error:
+            self.left_out[attack.name] = error.text
+            return None
+
+    def _evidence(self, attacks: Sequence[Attack], watch: Callable[[float], None]) -> dict[str, list[Evidence]]:
+        """Give every attack the views of its adversary, one a run."""
+        made: dict[str, list[Evidence]] = {attack.name: [] for attack in attacks}
+        if not attacks:
+            return made
+        if isinstance(self.what, View):
+            self._runs = 1
+            for attack in attacks:
+                made[attack.name].append(Evidence(self.what, {}))
+            return made
+        for run in self._each(watch):
+            views: dict[tuple[str, ...], View] = {}
+            truth = run.truth()
+            self._runs, self._steps = self._runs + 1, max(self._steps, run.time)
+            for attack in attacks:
+                if attack.adversary not in views:
+                    parties = self._parties(run, attack)
+                    if parties is None:
+                        continue
+                    views[attack.adversary] = run.tap() if WIRE in attack.adversary else run.view(*parties)
+                made[attack.name].append(Evidence(views[attack.adversary], truth))
+        return made
+
+    def _each(self, watch: Callable[[float], None]) -> Iterator[Run]:
+        if isinstance(self.what, Run):
+            yield self.what
+            return
+        assert self.settings is not None
+        seeds = self.settings.seeds
+        for number, seed in enumerate(seeds):
+            with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+                run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
+            run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
+            yield run
+
+    def _parties(self, run: Run, attack: Attack) -> tuple[str, ...] | None:
+        """Choose a party of every kind that the adversary holds."""
+        left = dict(run.kinds)
+        chosen = []
+        for kind in attack.adversary:
+            party = next((name for name, of in left.items() if of == kind), None)
+            if party is None and kind != WIRE:
+                self.left_out[attack.name] = f"this run has no {kind}."
+                return None
+            if party is not None:
+                del left[party]
+                chosen.append(party)
+        return tuple(chosen)
+
+    def audit(self, status: str = "finished") -> Audit:
+        """Return the audit as far as it is."""
+        settings: Any = self.settings
+        protection = "view" if settings is None else getattr(settings, "protection", self.system.level_of(settings))
+        return Audit(
+            self.system.title, protection, tuple(self.made), self.seed, self._runs, self._steps, status,
+            dict(self.left_out), LEVEL, time.monotonic() - self._began,
+        )  # fmt: skip
+
+
+_NEEDS = {"view": "one view", "runs": "runs of its own", "network": "a network"}
+
+
+def _at(attack: Attack) -> str:
+    return " and ".join(attack.adversary)
+
+
+def row_of(made: Attempt) -> Row:
+    """Write an attempt as a row."""
+    attack, score = made.attack, made.score
+    return Row(
+        attack.name, attack.title, _at(attack), made.verdict, attack.tell(made.estimates[0]), attack.statistic,
+        score.value, score.interval, score.text, score.baseline, score.p, made.power, attack.planted,
+        None if made.shuffled is None else made.shuffled.p, attack.claims,
+    )  # fmt: skip
