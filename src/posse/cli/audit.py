@@ -61,9 +61,7 @@ def stored_audit() -> Any:
     return command_of(STORED, "Attack a stored run: its settings are simulated again.", typer.core.TyperCommand, audit)
 
 
-def _audited(
-    what: RunSettings | Record, all: bool, attacks: list[str] | None, seed: int
-) -> tuple[Audit, bool]:
+def _audited(what: RunSettings | Record, all: bool, attacks: list[str] | None, seed: int) -> tuple[Audit, bool]:
     """Make the attacks with progress; Ctrl-C keeps those that are done."""
     from posse.protocols.audit import Auditing
 

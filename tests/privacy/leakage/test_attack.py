@@ -90,9 +90,7 @@ def test_where_nothing_leaks_the_planted_leak_is_found_and_the_attack_fails() ->
     assert outcome.score.value == pytest.approx(0.5, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "blind", [replace(TOY, plant=None), replace(TOY, estimate=lambda view, seed: [0] * NUMBERS)]
-)
+@pytest.mark.parametrize("blind", [replace(TOY, plant=None), replace(TOY, estimate=lambda view, seed: [0] * NUMBERS)])
 def test_a_failure_without_a_control_that_is_found_says_nothing(blind: Attack) -> None:
     outcome = attempt(blind, [world(leak=False)])
     assert (outcome.succeeded, outcome.conclusive, outcome.verdict) == (False, False, BLIND)

@@ -192,5 +192,3 @@ def attempt(
             planted.append(attack.score(guesses, [one.truth for one in made]))
     shuffled = None if attack.shuffle is None else attack.score(estimates, attack.shuffle(truths, seed))
     return Attempt(attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, level)
-
-
