@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench bench-network bench-mpc bench-range bench-devices reproduce reproduce-devices clean
+.PHONY: help demo studio test test-long lint bench bench-network bench-mpc bench-range bench-devices reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ $(READY): pyproject.toml
 
 demo: $(READY)  ## a secure federated bandit over ten data owners, beside its plain twin
 	@$(BIN)/posse demo
+
+studio: $(READY)  ## watch runs, compare them, choose a policy and its protection, in a browser
+	@$(BIN)/posse studio
 
 test: $(READY)  ## the tests that run in minutes
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"

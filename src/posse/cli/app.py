@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, ca, catalogue, demo, federation, runs, systems
+from posse.cli import actions, audit, ca, catalogue, demo, federation, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
@@ -37,7 +37,8 @@ FRAMED = 70
 """Columns from which on help is set in frames."""
 
 ORDER = (
-    "demo", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca", "enrol",
+    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
+    "enrol",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor",
 )  # fmt: skip
 
@@ -169,6 +170,7 @@ def _of_systems(name: str, make: Callable[[System], Any], summary: str, **more: 
 
 
 app.command("demo")(demo.demo)
+app.command("studio")(studio.studio)
 _of_systems("run", systems.run_command, "Run a protected protocol.", first=False)
 _of_systems("simulate", systems.simulate_command, "Simulate plain bandits, many runs at once.")
 _of_systems(

@@ -116,7 +116,7 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
     if name in model.part_help:
         owner = model.aliases[name].partition(".")[0]
         option = typer.Option(
-            None, f"--{name}", help=model.part_help[name], metavar="PATH", rich_help_panel=panel_of(model, owner)
+            None, f"--{name}", help=model.part_help[name], metavar="PATH", rich_help_panel=model.heading(owner)
         )
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
     field = model.model_fields[name]
@@ -136,7 +136,7 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
         help=help_of(model, name) + shown,
         metavar=None if kind is bool else metavar,
         show_default=False,
-        rich_help_panel=panel_of(model, name),
+        rich_help_panel=model.heading(name),
     )
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
 
@@ -144,13 +144,6 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
 def help_of(model: type[Settings], name: str) -> str:
     """Give the help of one setting: the docstring below its field."""
     return " ".join((model.model_fields[name].description or "").split())
-
-
-def panel_of(model: type[Settings], name: str) -> str:
-    """Give the heading under which a flag is listed: what it is about."""
-    # The last class that declares it: one that says more about a setting of another keeps its heading.
-    owner = next((cls for cls in reversed(model.__mro__) if name in inspect.get_annotations(cls)), model)
-    return str(model.panels.get(name, vars(owner).get("panel", Settings.panel)))
 
 
 def _shape(annotation: Any) -> tuple[Any, str]:

@@ -6,6 +6,7 @@ setting is an alias: `budget` for `horizon`, or `offers` for the part `data.offe
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -89,6 +90,13 @@ class Settings(BaseModel):
             words.setdefault(field, alias)
             named[field] = {**(whole or {}), part: values[alias]} if part else values[alias]
         return named
+
+    @classmethod
+    def heading(cls, name: str) -> str:
+        """Return the heading under which a setting is listed: what it is about."""
+        # The last class that declares it: one that says more about a setting of another keeps its heading.
+        owner = next((base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base)), cls)
+        return str(cls.panels.get(name, vars(owner).get("panel", Settings.panel)))
 
     def but(self, **changes: Any) -> Self:
         """Return these settings with changes, checked like new ones."""

@@ -92,8 +92,8 @@ class Run(ABC):
         """Seeds that go forward together."""
         return 1
 
-    def deliver(self) -> Delivery | None:
-        """Move one message; None when nothing is left. A run without messages between roles moves one decision."""
+    def deliver(self, *, explain: bool = True) -> Delivery | None:
+        """Move one message, and `explain` it; None when nothing is left."""
         if self.done:
             return None
         self._refuse("has no messages between roles. Use step().")
@@ -276,7 +276,7 @@ class RolesRun(Run):
                 return
         self._next()
 
-    def deliver(self) -> Delivery | None:
+    def deliver(self, *, explain: bool = True) -> Delivery | None:
         """Move one message; None when the run is over, or waits for the world outside."""
         with self._counted():
             moved = self.memory.deliver()
@@ -289,7 +289,7 @@ class RolesRun(Run):
         for note in moved.notes:
             self._look(note)
         delivery = moved._replace(time=self.time)
-        return delivery._replace(explanation=self.system.explain(self, delivery))
+        return delivery._replace(explanation=self.system.explain(self, delivery)) if explain else delivery
 
     def _look(self, note: Note) -> None:
         self.memory.time = int(self.world.reached)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -50,6 +50,11 @@ class Transcript:
         made = Transcript(self._entries.maxlen or 0)
         made._entries, made.count = self._entries.copy(), self.count
         return made
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The messages that are held, in order."""
+        return self._entries
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries)
@@ -122,6 +127,16 @@ class MemoryRun:
         """Move one message and carry out what is not a message up to the next one; None when nothing is left."""
         notes = tuple(self._pump(1))
         return None if self._last is None else Delivery(*self._last, notes, self.time)
+
+    @property
+    def upcoming(self) -> Send | None:
+        """The message that moves next, as far as it is known: what the world answers may come before it is sent."""
+        for action in self._queue:
+            if isinstance(action, tuple):
+                return action
+            if isinstance(action, Many):
+                return action.sends[0]
+        return None
 
     def _pump(self, limit: int | None) -> Iterator[Note]:
         """Carry out actions in the order they were asked for, until `limit` messages have moved."""

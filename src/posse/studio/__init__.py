@@ -1,0 +1,1 @@
+"""The studio: a page on this machine that plays, pauses, rewinds and explains runs of any system, and keeps them."""

@@ -1,0 +1,331 @@
+"""What can be set up: systems, policies, data and a user's own files; settings from a request, read as flags are.
+
+A request names policies that ship with Posse or were named when the studio was started, data that ship or lie in the
+folder of data sets, and files that were sent to the studio (`file:` and their digest). It never names a path or a
+module of this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posse.core import files
+from posse.core.errors import PosseError
+from posse.core.settings import Settings
+from posse.protocols import registry
+from posse.studio.guard import UPLOAD, Refused
+
+if TYPE_CHECKING:
+    from posse.protocols.base import Action, RunSettings, System
+
+FILE = "file:"
+STORED = 512 << 20
+"""Bytes of all files that were sent, at most."""
+LARGEST = 1_000_000
+"""The largest whole number that a setting of the studio may be, seeds apart."""
+MOST = {"owners": 200, "parties": 16, "agents": 100, "producers": 500, "arms": 1000}
+"""The same of settings that say how many there are of something that is drawn."""
+REMEMBERED = 16
+"""Settings whose data stay loaded."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_-]{0,79}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Uploads:
+    """A user's own files, by digest; they stay for later runs."""
+
+    def __init__(self, folder: Path) -> None:
+        files.make_folder(folder)
+        self._folder = folder
+
+    def put(self, name: str, data: bytes) -> dict[str, Any]:
+        """Keep a table that was sent, and say what it is."""
+        if not data or len(data) > UPLOAD:
+            raise Refused(413 if data else 400, f"a file may have 1 to {UPLOAD:,} bytes, got {len(data):,}.")
+        if sum(path.stat().st_size for path in self._folder.iterdir()) + len(data) > STORED:
+            raise Refused(413, f"the studio keeps {STORED:,} bytes of files. Remove some from {self._folder}.")
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Refused(400, "the file is no text in UTF-8. Send a CSV file.") from error
+        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        if not lines or "\0" in text:
+            raise Refused(400, "the file is empty or no text. Send a CSV file.")
+        digest = hashlib.sha256(data).hexdigest()
+        shown = re.sub(r"[^\w. ()-]", "_", Path(name).name)[:80] or "data.csv"
+        files.write_whole(self._folder / f"{digest}.csv", data, mode=files.PRIVATE)
+        note = f"{len(lines) - 1:,} rows; columns {lines[0][:200]}"
+        said = {"id": digest, "name": shown, "size": len(data), "note": note}
+        files.write_whole(self._folder / f"{digest}.json", json.dumps(said).encode(), mode=files.PRIVATE)
+        return said
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Files that are here."""
+        return [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]
+
+    def path(self, word: str) -> Path:
+        """Return where a file lies that settings name."""
+        digest = word.removeprefix(FILE)
+        path = self._folder / f"{digest}.csv"
+        if not _DIGEST.fullmatch(digest) or not path.is_file():
+            raise Refused(400, f"the file {digest[:12]} is not here. Send it to this studio first.", field="data")
+        return path
+
+    def word(self, value: Any) -> Any:
+        """Write paths of such files as settings of the studio name them."""
+        if isinstance(value, Mapping):
+            return {name: self.word(one) for name, one in value.items()}
+        if isinstance(value, str) and (path := Path(value)).parent == self._folder:
+            return f"{FILE}{path.stem}"
+        return value
+
+
+class Catalogue:
+    """The systems as a page needs them, and settings from what a page sends."""
+
+    def __init__(self, folder: Path, policies: Sequence[str] = ()) -> None:
+        self.uploads = Uploads(folder)
+        self._own = tuple(policies)
+        self._made: OrderedDict[str, RunSettings] = OrderedDict()
+
+    def systems(self) -> list[dict[str, Any]]:
+        """Describe every system."""
+        return [self._system(one) for one in registry.systems()]
+
+    def _system(self, one: System) -> dict[str, Any]:
+        policies, data = one.policies(), one.problems(None)
+        known = [dict(policy) for policy in (policies.data or {}).get("policies", ())] if policies else []
+        if "registry" in dir(one.Settings):
+            known += [{"name": name, "summary": "your own", "parameters": {}} for name in self._own]
+        return {
+            "name": one.name, "title": one.title, "summary": one.summary, "reference": one.reference,
+            "protects": one.protects, "words": dict(one.words), "exact": one.exact,
+            "roles": [{**asdict(role), "colour": list(role.colour), "place": list(role.place)} for role in one.roles],
+            "levels": [{"name": level.name, "summary": level.summary} for level in one.levels],
+            "schema": schema_of(one.Settings, one.skip), "groups": groups_of(one.Settings, one.skip),
+            "presets": {name: dict(values) for name, values in one.presets.items()},
+            "scenarios": [plain(scenario) for scenario in getattr(one, "scenarios", ())],
+            "policies": known, "data": (data.data or {}).get("data", []) if data else [],
+        }  # fmt: skip
+
+    def system(self, name: Any) -> System:
+        """Return a system by the name that a request gives."""
+        if not isinstance(name, str):
+            raise Refused(400, "system must be the name of a system.", field="system")
+        if name not in registry.names():
+            raise Refused(400, f"unknown system '{name[:40]}'. Known: {', '.join(registry.names())}.", field="system")
+        return registry.system(name)
+
+    def settings(self, system: System, given: Any) -> RunSettings:
+        """Make settings of what a request gives; those used last keep their data."""
+        values = self.safe(system.Settings, given)
+        key = json.dumps([system.name, values], sort_keys=True, default=str)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = system.Settings(**values)
+            while len(self._made) > REMEMBERED:
+                self._made.popitem(last=False)
+        else:
+            self._made.move_to_end(key)
+        return made
+
+    def safe(self, model: type[Settings], given: Any) -> dict[str, Any]:
+        """Refuse what a request may not name, and put paths in the place of files that were sent."""
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise Refused(400, "settings must be a table.")
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            field = model.aliases.get(name, name).partition(".")[0]
+            known = model.model_fields.get(field)
+            if value is None and known is not None and known.default is None:
+                continue
+            if known is not None and Path in _types(known.annotation):
+                raise Refused(400, f"{name} is a path, which a page may not name.", field=name)
+            _bounded(name, value)
+            if field == "policy":
+                value = self._policy(name, value)
+            elif field == "data":
+                value = self._data(name, value, name != field and "." in model.aliases.get(name, ""))
+            values[name] = value
+        return values
+
+    def _policy(self, name: str, value: Any) -> Any:
+        named = value
+        while isinstance(named, Mapping):
+            named = named.get("class") or named.get("name")
+        if not isinstance(named, str) or (named not in self._own and not re.fullmatch(r"[A-Za-z0-9 _-]{1,60}", named)):
+            raise Refused(400, f"{name} must be a policy that ships, or one the studio was started with.", field=name)
+        return value
+
+    def _data(self, name: str, value: Any, part: bool) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._data(name, one, True) for key, one in value.items()}
+        if isinstance(value, str) and value.startswith(FILE):
+            return str(self.uploads.path(value))
+        if not isinstance(value, str) or part or not _NAME.fullmatch(value) or Path(value).is_file():
+            raise Refused(400, f"{name} must be the name of a data set, or a file sent to the studio.", field=name)
+        return value
+
+    # Checking -------------------------------------------------------------------------------------------------------
+
+    def check(self, name: Any, given: Any) -> dict[str, Any]:
+        """Say what settings come to, or what is wrong with them and with which."""
+        system = self.system(name)
+        try:
+            settings = self.settings(system, given)
+            settings.load()
+            said = {
+                "level": system.level_of(settings), "not_protected": list(system.not_protected(settings)),
+                "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
+                "knowledge": {role.kind: knowledge(system, settings, role.kind) for role in system.roles if role.party},
+                "preview": plain(preview(system, settings)),
+            }  # fmt: skip
+        except PosseError as error:
+            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text)
+            return {"ok": False, "errors": [{"field": named, "message": error.text}]}
+        return {"ok": True, "settings": self.shown(settings), "errors": [], **said}
+
+    def shown(self, settings: RunSettings) -> dict[str, Any]:
+        """Write settings as a page gives them: files by digest."""
+        resolved = settings.resolved()
+        return {**resolved, "data": self.uploads.word(resolved["data"])} if "data" in resolved else resolved
+
+    # Budgets --------------------------------------------------------------------------------------------------------
+
+    def budgets(self) -> list[dict[str, Any]]:
+        """Describe the calculations of privacy that systems declare."""
+        return [
+            {"name": name, "summary": action.summary, "schema": schema_of(action.settings(), action.skip),
+             "groups": groups_of(action.settings(), action.skip), "defaults": dict(action.defaults)}
+            for name, action in _budgets()
+        ]  # fmt: skip
+
+    def budget(self, name: str, given: Any) -> dict[str, Any]:
+        """Calculate one."""
+        from posse.results.sections import Section
+
+        action = dict(_budgets()).get(name)
+        if action is None:
+            raise Refused(404, f"unknown budget '{name[:40]}'. Known: {', '.join(dict(_budgets()))}.")
+        model = action.settings()
+        values = {**action.defaults, **self.safe(model, given)}
+        try:
+            settings = model(**values)
+            found = list(action.run(settings))
+        except PosseError as error:
+            raise Refused(400, error.text, field=field_of(model, error.text)) from error
+        sections = [one for one in found if isinstance(one, Section)]
+        return {
+            "settings": settings.resolved(), "sections": [one.plain() for one in sections],
+            "data": [plain(one.data) for one in sections], "notes": [one for one in found if isinstance(one, str)],
+        }  # fmt: skip
+
+
+def _budgets() -> Iterator[tuple[str, Action]]:
+    for one in registry.systems():
+        for action in one.actions:
+            if action.path[0] == "budget":
+                yield ("-".join(action.path[1:]) or one.name), action
+
+
+def schema_of(model: type[Settings], skip: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON schema of settings, without those that are not offered or name a path."""
+    made = model.model_json_schema()
+    for name, field in model.model_fields.items():
+        if name in skip or Path in _types(field.annotation):
+            made["properties"].pop(name, None)
+    made["aliases"] = dict(model.aliases)
+    return made
+
+
+def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the settings under the headings that help has."""
+    groups: dict[str, list[str]] = {}
+    for name, field in model.model_fields.items():
+        if name not in skip and Path not in _types(field.annotation):
+            groups.setdefault(model.heading(name), []).append(name)
+    return [{"name": heading, "fields": names} for heading, names in groups.items()]
+
+
+def field_of(model: type[Settings], text: str) -> str | None:
+    """Guess which setting a sentence is about: the first one that it names."""
+    names = {*model.model_fields, *model.aliases}
+    found = [word for word in re.findall(r"[A-Za-z_]+", text) if word in names]
+    return found[0] if found else None
+
+
+def knowledge(system: System, settings: RunSettings, kind: str) -> Mapping[str, Any]:
+    """Return what a kind of role knows, can never know, and could find out."""
+    said: Callable[..., Mapping[str, Any]] | None = getattr(system, "knowledge", None)
+    if said is not None:
+        return said(settings, kind)
+    level = system.level(settings)
+    learns = () if level is None else level.learns(settings)
+    label = next((role.label for role in system.roles if role.kind == kind), kind)
+    knows = [one for one in learns if re.search(rf"\b({kind}|{label})s?\b", one, re.IGNORECASE)]
+    return {"knows": knows, "never": [], "could": list(system.not_protected(settings))}
+
+
+def preview(system: System, settings: RunSettings) -> Mapping[str, Any]:
+    """Return what is learnt, to be looked at before a run: arms with their means."""
+    own: Callable[..., Mapping[str, Any] | None] | None = getattr(system, "preview", None)
+    if own is not None and (made := own(settings)) is not None:
+        return made
+    described: Callable[[], Mapping[str, Any]] | None = getattr(settings, "problem", None)
+    problem = described() if described is not None else {}
+    names, means = problem.get("names") or (), problem.get("means") or ()
+    arms = [{"name": name, "mean": mean} for name, mean in zip(names, means, strict=False)]
+    return {"arms": arms, "histogram": [], "note": problem.get("source", "")}
+
+
+def plain(value: Any) -> Any:
+    """Write a value with what JSON has."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not (-1e308 < value < 1e308):
+        return None
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _types(annotation: Any) -> set[Any]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple):
+        return {one for part in typing.get_args(annotation) for one in _types(part)}
+    return {annotation}
+
+
+def _bounded(name: str, value: Any) -> None:
+    """Refuse numbers that would fill the machine, and texts that nobody types."""
+    if isinstance(value, Mapping):
+        for one in value.values():
+            _bounded(name, one)
+    elif isinstance(value, list | tuple):
+        if len(value) > MOST["arms"]:
+            raise Refused(400, f"{name} may have {MOST['arms']:,} values here, got {len(value):,}.", field=name)
+        for one in value:
+            _bounded(name, one)
+    elif isinstance(value, str):
+        if len(value) > 200:
+            raise Refused(400, f"{name} may have 200 characters here, got {len(value):,}.", field=name)
+        if re.fullmatch(r"\s*[+-]?\d+\s*", value):
+            _bounded(name, int(value))
+    elif isinstance(value, int) and not isinstance(value, bool) and "seed" not in name:
+        most = MOST.get(name, LARGEST)
+        if abs(value) > most:
+            raise Refused(
+                400, f"{name} may be {most:,} in the studio, got {value:,}. Use the command line.", field=name
+            )
