@@ -1,0 +1,548 @@
+/** What the page does: every change that talks to the server. */
+
+import { get, Gone, post, Refused, upload } from "./api.js";
+import { format, parse, token } from "./route.js";
+import { current, fromAddress, write } from "./schema.js";
+import { joined } from "./scale.js";
+import { change, event, refresh, state } from "./store.js";
+import { stream } from "./stream.js";
+
+/**
+ * @typedef {import("./types.js").Settings} Settings
+ * @typedef {import("./types.js").Stage} Stage
+ */
+
+const QUICK = 5;
+/** Milliseconds between two looks at the messages while a run plays quickly. */
+const LOOK = 1000;
+const PAUSE = 250;
+
+/** @type {ReturnType<typeof stream> | null} */
+let line = null;
+
+/** Begin: give the launch token, learn the systems, and put on the stage what the address says. */
+export async function boot() {
+  const given = token(location);
+  if (given !== null) {
+    history.replaceState(null, "", "/#/stage");
+    try {
+      await post("/api/enter", { token: given });
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+    }
+  }
+  await arrive();
+}
+
+/** Load what the page needs; without a cookie it asks for a token instead. */
+async function arrive() {
+  try {
+    const systems = await get("/api/systems");
+    change({ systems, entered: "yes", problem: "", gone: null });
+  } catch (error) {
+    if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
+      change({ entered: error.answer["enter"] === "password" ? "password" : "token", problem: "" });
+      return;
+    }
+    change({ problem: reason(error), gone: error instanceof Gone ? state.gone ?? Date.now() : null });
+    setTimeout(arrive, 2000);
+    return;
+  }
+  line ??= stream({ frame, gone: (since) => change({ gone: since }) });
+  await open();
+  addEventListener("hashchange", open);
+}
+
+/**
+ * Enter with a token or a password.
+ * @param {string} secret
+ */
+export async function enter(secret) {
+  try {
+    await post("/api/enter", state.entered === "password" ? { password: secret } : { token: secret });
+    await arrive();
+  } catch (error) {
+    change({ problem: reason(error) });
+  }
+}
+
+let written = "";
+
+/** Show what the address says. */
+async function open() {
+  if (location.hash === written) return;
+  written = location.hash;
+  const route = parse(location.hash);
+  change({ page: route.page });
+  if (route.page !== "stage") {
+    if (state.system === null) choose(state.systems[0]?.name ?? "");
+    line?.follow(state.stage ? [state.stage.id] : []);
+    return;
+  }
+  const named = state.systems.find((one) => one.name === route.values["system"]);
+  if (named === undefined) {
+    if (state.system === null || state.stage === null) {
+      choose(state.systems[0]?.name ?? "");
+      await start();
+    }
+    return;
+  }
+  const settings = fromAddress(named, route.values);
+  change({ system: named, settings, scenario: route.values["scenario"] ?? "", check: null });
+  const time = Number(route.values["t"] ?? 0);
+  const message = route.values["m"] === undefined ? undefined : Number(route.values["m"]);
+  await start(time || message ? { time, message } : undefined);
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let addressing;
+
+/** Write set-up and moment into the address, at most four times a second. */
+function address() {
+  if (addressing !== undefined || state.page !== "stage") return;
+  addressing = setTimeout(() => {
+    addressing = undefined;
+    if (state.page !== "stage" || state.system === null) return;
+    const next = link();
+    if (next === location.hash) return;
+    written = next;
+    history.replaceState(null, "", next);
+  }, PAUSE);
+}
+
+/** The address of this moment. */
+export function link() {
+  const system = state.system;
+  if (system === null) return "#/stage";
+  const given = Object.entries(state.stage ? JSON.parse(state.stageOf || "{}") : state.settings);
+  /** @type {Record<string, string>} */
+  const values = { system: system.name, scenario: state.scenario };
+  for (const [name, value] of given) values[name] = write(value);
+  const stage = state.stage;
+  if (stage && stage.time > 0) values["t"] = String(stage.time);
+  if (stage && stage.message > 0 && stage.phase !== "playing") values["m"] = String(stage.message);
+  return format({ page: "stage", values });
+}
+
+/**
+ * Go to a page.
+ * @param {string} page
+ */
+export function go(page) {
+  const next = page === "stage" ? link() : `#/${page}`;
+  written = next;
+  history.pushState(null, "", next);
+  change({ page });
+}
+
+// Set-up -------------------------------------------------------------------------------------------------------------
+
+/**
+ * Take another system, with its first scenario.
+ * @param {string} name
+ */
+export function choose(name) {
+  const system = state.systems.find((one) => one.name === name) ?? null;
+  const scenario = system?.scenarios[0];
+  change({ system, scenario: scenario?.name ?? "", settings: { ...(scenario?.settings ?? {}) }, check: null, observer: "" });
+  verify();
+}
+
+/**
+ * Take a scenario of the system.
+ * @param {string} name
+ */
+export function take(name) {
+  const scenario = state.system?.scenarios.find((one) => one.name === name);
+  change({ scenario: name, settings: { ...(scenario?.settings ?? {}) } });
+  verify();
+}
+
+/**
+ * Give a setting a value; null takes it back to its default.
+ * @param {string} name
+ * @param {unknown} value
+ */
+export function set(name, value) {
+  const settings = { ...state.settings };
+  const fallback = state.system?.schema.properties[name]?.default ?? null;
+  if (value === null || JSON.stringify(value) === JSON.stringify(fallback)) delete settings[name];
+  else settings[name] = value;
+  if (name === "policy") {
+    const policies = (state.system?.policies ?? []).filter((one) => typeof one.parameters === "object");
+    for (const parameter of policies.flatMap((one) => Object.keys(one.parameters))) delete settings[parameter];
+  }
+  change({ settings });
+  verify();
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let verifying;
+let asked = 0;
+
+/** Have the server check the settings, a moment after the last change. */
+export function verify() {
+  clearTimeout(verifying);
+  verifying = setTimeout(async () => {
+    const system = state.system;
+    if (system === null) return;
+    const turn = (asked += 1);
+    change({ checking: true });
+    try {
+      const check = await post("/api/check", { system: system.name, settings: state.settings });
+      if (turn === asked) change({ check, checking: false });
+    } catch (error) {
+      if (turn !== asked) return;
+      const errors = [{ field: error instanceof Refused ? error.field : "", message: reason(error) }];
+      change({ check: { ok: false, errors }, checking: false });
+    }
+  }, PAUSE);
+}
+
+/**
+ * Send a file of the user's own and use it as data.
+ * @param {File} file
+ */
+export async function drop(file) {
+  try {
+    const kept = await upload(`/api/files?name=${encodeURIComponent(file.name)}`, file);
+    change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}` });
+    set("data", `file:${kept.id}`);
+  } catch (error) {
+    change({ check: { ok: false, errors: [{ field: "data", message: reason(error) }] } });
+  }
+}
+
+// The run ------------------------------------------------------------------------------------------------------------
+
+/**
+ * Put the settings on the stage, at a moment if one is given.
+ * @param {{time: number, message?: number | undefined}} [at]
+ */
+export async function start(at) {
+  const system = state.system;
+  if (system === null) return;
+  const settings = state.settings;
+  const before = state.stage;
+  change({ starting: Date.now(), problem: "", full: null, selected: null, pinned: null, party: null });
+  verify();
+  try {
+    const made = await post("/api/stages", { system: system.name, settings, ...(at ? { at } : {}) });
+    change({
+      stage: made.state ?? made,
+      stageOf: JSON.stringify(settings),
+      curves: {},
+      messages: [],
+      code: {},
+      source: null,
+      audit: null,
+      auditFor: "",
+      cost: null,
+      starting: 0,
+    });
+    line?.follow([made.id]);
+    written = location.hash;
+    address();
+    if (before !== null && before.id !== made.id) void drive("DELETE", before.id);
+  } catch (error) {
+    if (error instanceof Refused && error.status === 409) {
+      change({ full: /** @type {Stage[]} */ (error.answer["stages"] ?? []), starting: 0, problem: error.message });
+    } else if (error instanceof Refused) {
+      change({ check: { ok: false, errors: [{ field: error.field, message: error.message }] }, starting: 0, problem: error.message });
+    } else change({ starting: 0, problem: reason(error) });
+  }
+}
+
+/**
+ * End a stage that nobody looks at any more.
+ * @param {"DELETE"} method
+ * @param {string} id
+ */
+async function drive(method, id) {
+  try {
+    await fetch(`/api/stages/${id}`, { method, credentials: "same-origin" });
+  } catch {
+    // The server ends idle stages by itself.
+  }
+}
+
+/**
+ * Stop a stage that takes up room, then start.
+ * @param {string} id
+ */
+export async function stop(id) {
+  await drive("DELETE", id);
+  await start();
+}
+
+/**
+ * Move the run.
+ * @param {string} action
+ * @param {Record<string, unknown>} [more]
+ */
+export async function act(action, more = {}) {
+  const stage = state.stage;
+  if (stage === null) return;
+  change({ selected: null });
+  try {
+    const answer = await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
+    merge(answer.state ?? answer);
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) await again();
+    else if (error instanceof Refused) change({ said: error.message });
+  }
+}
+
+/** Play, or pause if it plays. */
+export function toggle() {
+  return act(state.stage?.phase === "playing" ? "pause" : "play");
+}
+
+/** Take the run up again from where it was: the server does not know it any more. */
+async function again() {
+  const stage = state.stage;
+  if (stage === null) return;
+  /** @type {Settings} */
+  const settings = JSON.parse(state.stageOf || "{}");
+  change({ settings });
+  await start({ time: stage.time, message: stage.message });
+}
+
+/**
+ * A frame of the stream.
+ * @param {string} name
+ * @param {any} data
+ */
+function frame(name, data) {
+  if (name === "state") merge(data);
+  else if (name === "gone" && data.id === state.stage?.id) void again();
+  else if (name === "jobs") change({ jobs: data });
+  else if (name === "runs") changed();
+}
+
+/** @type {() => void} */
+let changed = () => {};
+
+/**
+ * Say who looks at the store when its runs change.
+ * @param {() => void} look
+ */
+export function onRuns(look) {
+  changed = look;
+}
+
+/**
+ * Take over what changed of the stage.
+ * @param {Partial<Stage> & {id?: string, curves?: any}} news
+ */
+function merge(news) {
+  const stage = state.stage;
+  if (stage === null || (news.id !== undefined && news.id !== stage.id)) return;
+  const { curves, ...rest } = news;
+  if (curves?.lines) {
+    for (const [name, points] of Object.entries(curves.lines)) {
+      state.curves[name] = joined(state.curves[name] ?? [], points, curves.from);
+    }
+    if (curves.from === 0) {
+      for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
+    }
+  }
+  change({ stage: { ...stage, ...rest } });
+  address();
+  look();
+}
+
+// What is looked at closer ------------------------------------------------------------------------------------------
+
+let looked = "";
+let looking = false;
+let later = 0;
+
+/** Fetch the newest messages as the observer has them, if they are not those on display. */
+export function look() {
+  const stage = state.stage;
+  if (stage === null || state.page !== "stage") return;
+  if (stage.phase === "starting" || stage.phase === "failed") return;
+  const quick = stage.phase === "playing" && rate(stage) > QUICK;
+  const key = `${stage.id} ${stage.message} ${state.observer}`;
+  if (key === looked || looking) return;
+  const wait = quick ? later - Date.now() : 0;
+  if (wait > 0) {
+    setTimeout(look, wait);
+    looking = true;
+    setTimeout(() => (looking = false), wait - 1);
+    return;
+  }
+  looked = key;
+  later = Date.now() + LOOK;
+  looking = true;
+  void fetchMessages(stage, quick ? 6 : 12).finally(() => {
+    looking = false;
+    look();
+  });
+}
+
+/**
+ * Time steps a second, roughly, at which a stage plays.
+ * @param {Stage} stage
+ */
+export function rate(stage) {
+  return stage.speed === 0 ? Infinity : stage.speed;
+}
+
+/**
+ * @param {Stage} stage
+ * @param {number} count
+ */
+async function fetchMessages(stage, count) {
+  try {
+    const observer = encodeURIComponent(state.observer || "wire");
+    const messages = await get(`/api/stages/${stage.id}/messages?count=${count}&observer=${observer}`);
+    if (stage.id === state.stage?.id) change({ messages });
+    if (Object.keys(state.code).length === 0) change({ code: await get(`/api/stages/${stage.id}/code`) });
+  } catch (error) {
+    if (error instanceof Refused) change({ said: error.message });
+  }
+}
+
+/** Fetch messages before the oldest on display. */
+export async function older() {
+  const stage = state.stage;
+  const first = state.messages[0];
+  if (stage === null || first === undefined || first.number <= 1) return;
+  const observer = encodeURIComponent(state.observer || "wire");
+  const more = await get(`/api/stages/${stage.id}/messages?before=${first.number - 1}&count=20&observer=${observer}`);
+  change({ messages: [...more, ...state.messages] });
+}
+
+/**
+ * See messages as another observer has them.
+ * @param {string} observer
+ */
+export function observe(observer) {
+  change({ observer, audit: null });
+  look();
+  audit(false);
+}
+
+/**
+ * Select a message: stage, log line and code show it.
+ * @param {number | null} number
+ */
+export function select(number) {
+  change({ selected: state.selected === number ? null : number });
+}
+
+/**
+ * Pin a party's card on the stage, or take it away.
+ * @param {string | null} name
+ */
+export async function pin(name) {
+  if (name === null || name === state.pinned) {
+    change({ pinned: null, party: null });
+    return;
+  }
+  change({ pinned: name, party: null });
+  const stage = state.stage;
+  if (stage === null) return;
+  try {
+    const party = await get(`/api/stages/${stage.id}/party/${encodeURIComponent(name)}`);
+    if (state.pinned === name) change({ party });
+  } catch {
+    // The card keeps what the level says about the role.
+  }
+}
+
+/** Show the real source of the role whose code is on display. */
+export async function source() {
+  const stage = state.stage;
+  const kind = state.codeKind || Object.keys(state.code)[0] || "";
+  if (stage === null || !state.real || state.source?.kind === kind) return;
+  try {
+    const found = await get(`/api/stages/${stage.id}/source?kind=${encodeURIComponent(kind)}`);
+    change({ source: { kind, ...found } });
+  } catch (error) {
+    change({ source: { kind, text: reason(error), file: "", first: 1 } });
+  }
+}
+
+let slow = false;
+
+/**
+ * Try the attacks on what the observer has seen so far. Unless it was asked for it is done at rest only, and not again
+ * by itself where it took long.
+ * @param {boolean} wanted
+ */
+export async function audit(wanted) {
+  const stage = state.stage;
+  if (stage === null || state.auditing || stage.phase === "starting") return;
+  const observer = state.observer;
+  const key = `${stage.id} ${stage.message} ${observer}`;
+  if (!wanted && (slow || key === state.auditFor || stage.phase === "playing" || observer === "wire")) return;
+  change({ auditing: true, auditFor: key });
+  const began = performance.now();
+  try {
+    const found = await post(`/api/stages/${stage.id}/audit`, { observer });
+    change({ audit: state.observer === observer ? found : null, auditing: false });
+  } catch (error) {
+    change({ audit: { rows: [], note: reason(error) }, auditing: false });
+  }
+  slow = performance.now() - began > 1500;
+}
+
+/** Measure what each protection costs. */
+export async function measure() {
+  const stage = state.stage;
+  if (stage === null || state.costing) return;
+  change({ costing: true });
+  try {
+    change({ cost: await post(`/api/stages/${stage.id}/cost`), costing: false });
+  } catch (error) {
+    change({ cost: { rows: [], note: reason(error) }, costing: false });
+  }
+}
+
+/** Keep the run of the stage in the store. */
+export async function keep() {
+  const stage = state.stage;
+  if (stage === null) return;
+  try {
+    const kept = await post(`/api/stages/${stage.id}/keep`);
+    change({ said: `Kept as ${kept.run}: it is under Runs.` });
+  } catch (error) {
+    change({ said: reason(error) });
+  }
+}
+
+/** The line of words about what happens now. */
+export function sentence() {
+  return event()?.says ?? "";
+}
+
+/** Whether the settings in the form are other ones than those on the stage. */
+export function edited() {
+  return state.stage !== null && (state.stageOf !== JSON.stringify(state.settings) || state.stage.system !== state.system?.name);
+}
+
+/**
+ * The value of a setting in the form.
+ * @param {string} name
+ */
+export function value(name) {
+  return state.system === null ? null : current(state.system, state.settings, name);
+}
+
+/** Try to reach the server at once. */
+export function retry() {
+  line?.retry();
+  refresh();
+}
+
+/**
+ * What went wrong, in one line.
+ * @param {unknown} error
+ */
+export function reason(error) {
+  if (error instanceof Gone) return "The server does not answer.";
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,483 @@
+/** The picture of the run: parties, arrows, the message that moves. Nodes are made once a layout and patched afterwards. */
+
+import { observe, pin, rate } from "./actions.js";
+import { tint } from "./colour.js";
+import { attr, flag, h, once, s, show, text } from "./dom.js";
+import { along, corner, drawn, layout, way } from "./layout.js";
+import { change, event, kindOf, labelOf, refresh, state } from "./store.js";
+
+
+/**
+ * @typedef {import("./types.js").Party} Party
+ * @typedef {import("./layout.js").Spot} Spot
+ * @typedef {import("./layout.js").Curve} Curve
+ * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string}} Link
+ * @typedef {{curve: Curve, node: SVGGElement, began: number}} Flight
+ */
+
+const TRAVEL = 340;
+const QUICK = 5;
+const FLIGHTS = 24;
+const FADE = 450;
+
+/** Make the stage. */
+export function stage() {
+  const links = s("g", { class: "links" });
+  const parties = s("g", { class: "parties" });
+  const flights = s("g", { class: "flights", "aria-hidden": "true" });
+  const svg = s("svg", { role: "group", "aria-label": "Stage: the parties and what moves between them" }, links, parties, flights);
+  const card = h("div", { class: "knows", hidden: true, role: "region", "aria-label": "About a party" });
+  const wait = h("p", { class: "wait", hidden: true, role: "status" });
+  const node = h("section", { class: "card stage", "aria-label": "Stage" }, svg, card, wait);
+  let box = { width: 0, height: 0 };
+  new ResizeObserver(([entry]) => {
+    const { width, height } = entry?.contentRect ?? { width: 0, height: 0 };
+    box = { width, height };
+    refresh();
+  }).observe(node);
+
+  /** @type {import("./layout.js").Layout | null} */
+  let where = null;
+  /** @type {Map<string, Link>} */
+  let lines = new Map();
+  /** @type {Map<string, {node: SVGGElement, patch: (party: Party, most: number) => void}>} */
+  let drawnParties = new Map();
+  /** @type {Flight[]} */
+  let flying = [];
+  /** @type {Link[]} */
+  let marked = [];
+  let sent = "";
+  let clock = 0;
+
+  const rebuild = once((/** @type {unknown} */ _key) => {
+    const scene = state.stage?.scene;
+    const system = state.system;
+    links.replaceChildren();
+    parties.replaceChildren();
+    flights.replaceChildren();
+    flying = [];
+    marked = [];
+    lines = new Map();
+    drawnParties = new Map();
+    where = null;
+    if (!scene || !system || box.width === 0) return;
+    attr(svg, "viewBox", `0 0 ${box.width} ${box.height}`);
+    where = layout(system.roles, scene.parties, box.width, box.height, state.narrow);
+    for (const [from, to] of scene.links) addLinks(scene.parties, from, to, scene.links);
+    for (const party of scene.parties) {
+      const spot = where.spots.get(party.name);
+      if (!spot) continue;
+      const made = SHAPES[spot.shape](spot, party);
+      tint(made.node, system.roles, party.kind);
+      attr(made.node, "class", `party ${spot.shape}`);
+      attr(made.node, "transform", `translate(${(spot.x - spot.w / 2).toFixed(1)} ${(spot.y - spot.h / 2).toFixed(1)})`);
+      attr(made.node, "role", "button");
+      attr(made.node, "tabindex", drawnParties.size === 0 ? "0" : "-1");
+      attr(made.node, "data-party", party.name);
+      parties.append(made.node);
+      drawnParties.set(party.name, made);
+    }
+    for (const crowd of where.crowds) {
+      if (crowd.shape !== "cell") continue;
+      parties.append(s("text", { class: "named", x: crowd.x, y: crowd.y + crowd.h - 6, "data-crowd": crowd.kind }));
+    }
+  });
+
+  /**
+   * @param {Party[]} all
+   * @param {string} from
+   * @param {string} to
+   * @param {[string, string][]} every
+   */
+  function addLinks(all, from, to, every) {
+    const both = every.some(([a, b]) => a === to && b === from);
+    const crowdOf = (/** @type {string} */ kind) => where?.crowds.find((one) => one.kind === kind && one.shape === "cell");
+    const ends = (/** @type {string} */ kind) => {
+      const crowd = crowdOf(kind);
+      return crowd ? [{ name: kind, at: crowd }] : all.filter((party) => party.kind === kind).flatMap((party) => {
+        const at = where?.spots.get(party.name);
+        return at ? [{ name: party.name, at }] : [];
+      });
+    };
+    if (from === to) return;
+    for (const one of ends(from)) {
+      for (const other of ends(to)) {
+        if (where === null) return;
+        const circles = one.at.shape === "circle" && other.at.shape === "circle";
+        if (both && !circles && lines.has(`${other.name}>${one.name}`)) continue;
+        const curve = way(where, one.at, other.at, both && circles ? 6 : 0);
+        addLink(`${one.name}>${other.name}`, curve, from);
+      }
+    }
+  }
+
+  /**
+   * @param {string} key
+   * @param {Curve} curve
+   * @param {string} kind
+   */
+  function addLink(key, curve, kind) {
+    const path = s("path", { d: drawn(curve), class: "link" });
+    tint(path, state.system?.roles ?? [], kind);
+    links.append(path);
+    const link = { curve, path, heat: 0, drawn: "" };
+    lines.set(key, link);
+    return link;
+  }
+
+  /**
+   * The arrow a message takes, made where the picture has none; a party of a dense grid shares its crowd's.
+   * @param {string} from
+   * @param {string} to
+   */
+  function linkOf(from, to) {
+    const near = where?.spots.get(from);
+    const far = where?.spots.get(to);
+    if (!where || !near || !far) return null;
+    const name = (/** @type {Spot} */ spot) => (spot.shape === "cell" ? spot.kind : spot.name);
+    const found = lines.get(`${name(near)}>${name(far)}`) ?? lines.get(`${name(far)}>${name(near)}`);
+    return found ?? addLink(`${from}>${to}`, way(where, near, far), near.kind);
+  }
+
+  /**
+   * @param {[string, string][]} pairs
+   * @param {number} bytes
+   * @param {boolean} travel
+   */
+  function send(pairs, bytes, travel) {
+    flights.replaceChildren();
+    flying = [];
+    for (const link of marked) flag(link.path, "marked", false);
+    marked = [];
+    for (const [from, to] of pairs) {
+      const link = linkOf(from, to);
+      if (!link || !where) continue;
+      link.heat = 1;
+      link.path.style.setProperty("--c", roleColour(from));
+      if (!travel && rate0() > QUICK) continue;
+      flag(link.path, "marked", true);
+      marked.push(link);
+      if (flying.length >= FLIGHTS) continue;
+      const spots = /** @type {[Spot, Spot]} */ ([where.spots.get(from), where.spots.get(to)]);
+      const both = lines.has(`${from}>${to}`) && lines.has(`${to}>${from}`);
+      const curve = way(where, spots[0], spots[1], both ? 6 : 0);
+      const label = `${bytes} B`;
+      const wide = Math.max(26, 10 + label.length * 6);
+      const pill = s("g", { class: "pill" },
+        s("rect", { x: -wide / 2, y: -8, width: wide, height: 16, rx: 8 }),
+        s("text", { "text-anchor": "middle", y: 3.5 }, label));
+      pill.style.setProperty("--c", roleColour(from));
+      pill.style.setProperty("--co", roleColour(from, "-on"));
+      flights.append(pill);
+      flying.push({ curve, node: pill, began: travel ? clock : clock - 2 * TRAVEL });
+    }
+  }
+
+  const rate0 = () => (state.stage?.phase === "playing" ? rate(state.stage) : 0);
+
+  /** @returns {boolean} whether something still moves */
+  function update() {
+    const now = state.stage;
+    const scene = now?.scene ?? null;
+    show(wait, !scene || now?.phase === "starting");
+    text(wait, waiting());
+    if (!now || !scene) {
+      rebuild(["nothing"]);
+      show(card, false);
+      return state.starting > 0;
+    }
+    rebuild([now.system, state.system?.name, scene.parties.map((one) => [one.name, one.kind, one.label]), scene.links, box.width, box.height, state.narrow]);
+    if (!where) return false;
+    const before = clock;
+    clock = performance.now();
+    patchParties(scene.parties, new Set(scene.now?.chosen ?? []));
+    const shown = event();
+    const key = `${now.id} ${shown?.number ?? -1} ${state.selected}`;
+    if (shown && key !== sent) {
+      const moved = "moved" in shown && shown.moved?.length ? shown.moved : [[shown.sender, shown.receiver]];
+      sent = key;
+      send(/** @type {[string, string][]} */ (moved), shown.size, !state.still && rate0() <= QUICK && state.selected === null);
+    } else if (!shown && sent !== "") {
+      sent = "";
+      send([], 0, false);
+    }
+    patchCard();
+    return move(Math.min(100, clock - before));
+  }
+
+  /**
+   * @param {number} passed
+   */
+  function move(passed) {
+    let moves = false;
+    for (const flight of flying) {
+      const part = (clock - flight.began) / TRAVEL;
+      const rest = part >= 1;
+      const dot = along(flight.curve, rest ? 0.5 : part * part * (3 - 2 * part));
+      attr(flight.node, "transform", `translate(${dot.x.toFixed(1)} ${dot.y.toFixed(1)})`);
+      flag(flight.node, "resting", rest);
+      moves ||= !rest;
+    }
+    for (const link of lines.values()) {
+      if (link.heat > 0) link.heat = Math.max(0, link.heat - passed / FADE);
+      const heat = link.heat.toFixed(1);
+      if (heat === link.drawn) continue;
+      link.drawn = heat;
+      link.path.style.setProperty("--heat", heat);
+      moves ||= link.heat > 0;
+    }
+    for (const link of lines.values()) moves ||= link.heat > 0;
+    return moves;
+  }
+
+  /**
+   * @param {Party[]} all
+   * @param {Set<string>} chosen
+   */
+  function patchParties(all, chosen) {
+    let most = 1;
+    for (const party of all) most = Math.max(most, party.weight ?? 0);
+    for (const party of all) {
+      const made = drawnParties.get(party.name);
+      if (!made) continue;
+      made.patch(party, most);
+      flag(made.node, "chosen", chosen.has(party.name));
+      flag(made.node, "observer", state.observer === party.kind || state.observer === party.name);
+      flag(made.node, "pinned", state.pinned === party.name);
+      attr(made.node, "aria-pressed", String(state.pinned === party.name));
+    }
+    for (const named of parties.querySelectorAll(".named")) {
+      const kind = named.getAttribute("data-crowd");
+      const pointed = state.pointed !== null && kindOf(state.pointed) === kind ? state.pointed : null;
+      const name = pointed ?? [...chosen].find((one) => kindOf(one) === kind);
+      const party = all.find((one) => one.name === name);
+      text(named, party ? `${pointed ? "" : "chosen: "}${party.label}  ${party.text ?? ""}` : "");
+    }
+  }
+
+  const fillCard = once((/** @type {unknown} */ _key) => {
+    card.replaceChildren();
+    const name = state.pinned ?? state.pointed ?? state.observer;
+    const kind = kindOf(name);
+    const known = state.party?.name === name ? state.party : state.check?.knowledge?.[kind];
+    if (!known) return;
+    const title = labelOf(name);
+    const parts = /** @type {[string, string[]][]} */ ([
+      [`${title} knows`, known.knows],
+      [`can never know${state.stage?.level ? ` at ${state.stage.level}` : ""}`, known.never],
+      ["could find out", known.could],
+    ]);
+    for (const [heading, sentences] of parts) {
+      if (sentences.length === 0) continue;
+      card.append(h("h3", {}, heading), h("ul", {}, ...sentences.map((one) => h("li", {}, one))));
+    }
+    if (state.party?.name === name && Object.keys(state.party.state ?? {}).length > 0) {
+      card.append(h("h3", {}, "its state now"), h("dl", {}, ...Object.entries(state.party.state).flatMap(([key, value]) => [
+        h("dt", {}, key.replaceAll("_", " ")),
+        h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
+      ])));
+    }
+    if (state.pinned !== null) {
+      card.append(h("p", { class: "acts" },
+        h("button", { type: "button", class: "plain", on: { click: () => observe(name) } }, `See messages as ${title}`),
+        h("button", { type: "button", class: "plain", on: { click: () => pin(null) } }, "Close")));
+    }
+  });
+
+  function patchCard() {
+    const name = state.pinned ?? state.pointed ?? (state.observer !== "wire" ? state.observer : "");
+    fillCard([name, state.pinned, state.check?.knowledge?.[kindOf(name)] ?? null, state.party, state.stage?.level]);
+    const wide = state.narrow ? Math.min(300, box.width - 24) : 216;
+    card.style.width = `${wide}px`;
+    card.style.maxHeight = `${Math.max(120, box.height - 24)}px`;
+    const on = name !== "" && card.childElementCount > 0 && where !== null;
+    show(card, on);
+    if (!on || !where) return;
+    const spot = corner(where, wide, Math.min(card.offsetHeight, box.height - 24));
+    const quiet = state.pinned === null && state.pointed === null && (spot.covers > 0 || state.narrow);
+    show(card, !quiet);
+    card.style.left = `${spot.x}px`;
+    card.style.top = `${spot.y}px`;
+  }
+
+  svg.addEventListener("pointerover", (happened) => point(happened.target));
+  svg.addEventListener("pointerleave", () => change({ pointed: null }));
+  svg.addEventListener("focusin", (happened) => point(happened.target));
+  svg.addEventListener("focusout", () => change({ pointed: null }));
+  svg.addEventListener("click", (happened) => void pin(nameAt(happened.target)));
+  svg.addEventListener("keydown", (happened) => {
+    const name = nameAt(happened.target);
+    if (name === null) return;
+    if (happened.key === "Enter" || happened.key === " ") {
+      void pin(name);
+      happened.preventDefault();
+      happened.stopPropagation();
+    }
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[happened.key];
+    if (step === undefined) return;
+    const names = [...drawnParties.keys()];
+    const next = names[(names.indexOf(name) + step + names.length) % names.length] ?? "";
+    for (const [one, made] of drawnParties) attr(made.node, "tabindex", one === next ? "0" : "-1");
+    drawnParties.get(next)?.node.focus();
+    happened.preventDefault();
+    happened.stopPropagation();
+  });
+
+  return { node, update };
+}
+
+/** @param {EventTarget | null} target */
+function nameAt(target) {
+  return target instanceof Element ? target.closest("[data-party]")?.getAttribute("data-party") ?? null : null;
+}
+
+/** @param {EventTarget | null} target */
+function point(target) {
+  const name = nameAt(target);
+  if (name !== state.pointed) change({ pointed: name });
+}
+
+/**
+ * @param {string} party
+ * @param {string} [variant]
+ */
+function roleColour(party, variant = "") {
+  const place = state.system?.roles.findIndex((role) => role.kind === kindOf(party)) ?? -1;
+  return place < 0 ? "var(--muted)" : `var(--role-${place}${variant})`;
+}
+
+/** What is said while there is no picture. */
+function waiting() {
+  const now = state.stage;
+  if (now?.phase === "failed") return now.refused ?? "This run could not be started.";
+  if (state.full) return "";
+  if (state.problem) return state.problem;
+  if (state.starting === 0 && now?.phase !== "starting") return now ? "This run has no picture." : "";
+  const gone = state.starting ? (Date.now() - state.starting) / 1000 : 0;
+  return `Setting up the parties and their keys${gone > 1.5 ? `, ${gone.toFixed(0)} s` : ""} …`;
+}
+
+/** @param {Party} party */
+function spoken(party) {
+  const bar = party.bar ? `, estimate ${party.bar.estimate.toFixed(2)}` : "";
+  return `${party.label}${party.text ? `: ${party.text}` : ""}${bar}`;
+}
+
+/**
+ * Shorten a name to the room there is for it.
+ * @param {string} name
+ * @param {number} room
+ * @param {number} letter
+ */
+function fit(name, room, letter) {
+  const most = Math.max(3, Math.floor(room / letter));
+  return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
+}
+
+/** @typedef {(spot: Spot, party: Party) => {node: SVGGElement, patch: (party: Party, most: number) => void}} Shape */
+
+/** @type {Shape} */
+function row(spot, party) {
+  const low = spot.h < 29;
+  const bar = party.bar ? Math.min(72, spot.w * 0.33) : 0;
+  const left = spot.w - bar - 10;
+  const middle = spot.h / 2;
+  const name = s("text", { class: "name", x: 30, y: low ? middle + 4 : middle - 2 });
+  const under = low
+    ? s("text", { class: "under", x: left - 8, y: middle + 4, "text-anchor": "end" })
+    : s("text", { class: "under", x: 30, y: middle + 11 });
+  const track = s("line", { class: "track", x1: left, x2: left + bar, y1: middle, y2: middle });
+  const range = s("line", { class: "range", y1: middle, y2: middle });
+  const truth = s("line", { class: "truth", y1: middle - 7, y2: middle + 7 });
+  const dot = s("circle", { class: "estimate", cy: middle, r: 3.5 });
+  const node = s("g", {},
+    s("rect", { class: "back", width: spot.w, height: spot.h, rx: 7 }),
+    s("circle", { class: "mark", cx: 16, cy: middle, r: low ? 5 : 6.5 }), name, under,
+    ...(bar ? [track, range, truth, dot] : []));
+  return {
+    node,
+    patch(one) {
+      text(name, fit(one.label, low ? left - 90 : left - 36, 6.4));
+      text(under, one.text ?? "");
+      attr(node, "aria-label", spoken(one));
+      if (!one.bar) return;
+      const x = (/** @type {number} */ value) => (left + Math.max(0, Math.min(1, value)) * bar).toFixed(1);
+      attr(range, "x1", x(one.bar.low));
+      attr(range, "x2", x(one.bar.high));
+      attr(dot, "cx", x(one.bar.estimate));
+      show(truth, one.bar.truth !== undefined && one.bar.truth !== null);
+      attr(truth, "x1", x(one.bar.truth ?? 0));
+      attr(truth, "x2", x(one.bar.truth ?? 0));
+    },
+  };
+}
+
+/** @type {Shape} */
+function chip(spot, party) {
+  const number = party.name.match(/\d+$/)?.[0] ?? party.label.slice(0, 3);
+  const left = 24;
+  const bar = spot.w - left - 7;
+  const fill = s("rect", { class: "fill", x: left, y: spot.h / 2 - 2.5, height: 5, rx: 2.5 });
+  const truth = s("line", { class: "truth", y1: spot.h / 2 - 5, y2: spot.h / 2 + 5 });
+  const node = s("g", {},
+    s("rect", { class: "back", width: spot.w, height: spot.h, rx: spot.h / 2 }),
+    s("text", { class: "number", x: 21, y: spot.h / 2 + 4, "text-anchor": "end" }, number),
+    s("rect", { class: "track-fill", x: left, y: spot.h / 2 - 2.5, width: bar, height: 5, rx: 2.5 }), fill, truth);
+  const title = s("title");
+  node.append(title);
+  return {
+    node,
+    patch(one, most) {
+      const part = one.bar ? one.bar.estimate : (one.weight ?? 0) / most;
+      attr(fill, "width", (Math.max(0, Math.min(1, part)) * bar).toFixed(1));
+      show(truth, typeof one.bar?.truth === "number");
+      attr(truth, "x1", (left + (one.bar?.truth ?? 0) * bar).toFixed(1));
+      attr(truth, "x2", (left + (one.bar?.truth ?? 0) * bar).toFixed(1));
+      attr(node, "aria-label", spoken(one));
+      text(title, spoken(one));
+    },
+  };
+}
+
+/** @type {Shape} */
+function cell(spot) {
+  const back = s("rect", { class: "square", width: spot.w, height: spot.h, rx: 3 });
+  const node = s("g", {}, back);
+  let drawnOpacity = "";
+  return {
+    node,
+    patch(one, most) {
+      const opacity = (0.12 + 0.88 * Math.sqrt((one.weight ?? 0) / most)).toFixed(2);
+      if (opacity === drawnOpacity) return;
+      drawnOpacity = opacity;
+      back.style.fillOpacity = opacity;
+      attr(node, "aria-label", spoken(one));
+    },
+  };
+}
+
+/** @type {Shape} */
+function circle(spot, party) {
+  const middle = spot.w / 2;
+  const words = party.label.split(" ");
+  const two = party.label.length > 11 && words.length > 1;
+  const lines = two ? [words.slice(0, -1).join(" "), words.at(-1) ?? ""] : [party.label];
+  const names = lines.map((line, place) =>
+    s("text", { class: "name", x: middle, y: middle + 4 + (place - (lines.length - 1) / 2) * 14, "text-anchor": "middle" }, fit(line, 68, 6.2))
+  );
+  const under = s("text", { class: "under", x: middle, y: spot.h + 14, "text-anchor": "middle" });
+  const node = s("g", {},
+    s("circle", { class: "halo", cx: middle, cy: middle, r: middle + 5 }),
+    s("circle", { class: "ring", cx: middle, cy: middle, r: middle }), ...names, under);
+  return {
+    node,
+    patch(one) {
+      text(under, fit(one.text ?? "", 150, 5.6));
+      attr(node, "aria-label", spoken(one));
+    },
+  };
+}
+
+/** @type {Record<Spot["shape"], Shape>} */
+const SHAPES = { row, chip, cell, circle };
+

@@ -1,0 +1,132 @@
+/** The one state object of the page. Whoever changes it asks for a render; there is one render an animation frame. */
+
+/**
+ * @typedef {import("./types.js").System} System
+ * @typedef {import("./types.js").Settings} Settings
+ * @typedef {import("./types.js").Stage} Stage
+ * @typedef {import("./types.js").Message} Message
+ * @typedef {{page: string, entered: "unknown" | "yes" | "token" | "password", problem: string,
+ *   systems: System[], system: System | null, scenario: string, settings: Settings,
+ *   check: import("./types.js").Check | null, checking: boolean, missing: string,
+ *   stage: Stage | null, stageOf: string, starting: number, curves: Record<string, import("./types.js").Point[]>,
+ *   full: import("./types.js").Stage[] | null,
+ *   unit: string, speed: number, observer: string, tab: string, messages: Message[], selected: number | null,
+ *   pointed: string | null, pinned: string | null, party: import("./types.js").PartyView | null,
+ *   code: Record<string, string[]>, codeKind: string, source: {kind: string, text: string, file: string, first: number} | null,
+ *   real: boolean, audit: import("./types.js").Audit | null, auditing: boolean, auditFor: string,
+ *   cost: import("./types.js").Cost | null, costing: boolean,
+ *   gone: number | null, said: string, runs: import("./types.js").RunRow[], runsLoaded: boolean,
+ *   jobs: import("./types.js").Job[], dark: boolean, narrow: boolean, still: boolean}} State
+ */
+
+/** @type {State} */
+export const state = {
+  page: "stage",
+  entered: "unknown",
+  problem: "",
+  systems: [],
+  system: null,
+  scenario: "",
+  settings: {},
+  check: null,
+  checking: false,
+  missing: "",
+  stage: null,
+  stageOf: "",
+  starting: 0,
+  curves: {},
+  full: null,
+  unit: "message",
+  speed: 2,
+  observer: "",
+  tab: "messages",
+  messages: [],
+  selected: null,
+  pointed: null,
+  pinned: null,
+  party: null,
+  code: {},
+  codeKind: "",
+  source: null,
+  real: false,
+  audit: null,
+  auditing: false,
+  auditFor: "",
+  cost: null,
+  costing: false,
+  gone: null,
+  said: "",
+  runs: [],
+  runsLoaded: false,
+  jobs: [],
+  dark: false,
+  narrow: false,
+  still: false,
+};
+
+/** @type {() => boolean} */
+let render = () => false;
+let asked = false;
+
+/** Ask for a render in the next animation frame. */
+export function refresh() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    if (render()) refresh();
+  });
+}
+
+/**
+ * Change the state and ask for a render.
+ * @param {Partial<State>} values
+ */
+export function change(values) {
+  Object.assign(state, values);
+  refresh();
+}
+
+/**
+ * Say what renders: a function that patches the page and returns whether something still moves.
+ * @param {() => boolean} draw
+ */
+export function rendering(draw) {
+  render = draw;
+}
+
+/**
+ * A party of the stage by its name.
+ * @param {string} name
+ */
+export function partyOf(name) {
+  return state.stage?.scene?.parties.find((party) => party.name === name) ?? null;
+}
+
+/**
+ * The kind of role that a name stands for: a party's, or a kind itself.
+ * @param {string} name
+ */
+export function kindOf(name) {
+  return partyOf(name)?.kind ?? name;
+}
+
+/**
+ * What a party or a kind is called.
+ * @param {string} name
+ */
+export function labelOf(name) {
+  return partyOf(name)?.label ?? state.system?.roles.find((role) => role.kind === name)?.label ?? name;
+}
+
+/**
+ * The event that everything shows: the message that somebody selected, or the last one.
+ * @returns {Message | import("./types.js").Last | null}
+ */
+export function event() {
+  if (state.selected !== null) {
+    const found = state.messages.find((message) => message.number === state.selected);
+    if (found) return found;
+  }
+  return state.stage?.last ?? null;
+}
