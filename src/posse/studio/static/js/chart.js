@@ -36,7 +36,7 @@ export function chart(title, height = 128) {
   const svg = s("svg", { role: "img", tabindex: "0", class: "plot" }, grid, bands, lines, here, cursor, dots);
   const legend = h("div", { class: "legend" });
   const values = h("p", { class: "values", "aria-live": "polite" });
-  const save = h("button", { type: "button", class: "plain small", title: "Save this chart as SVG", on: { click: () => keep(svg, title) } }, "Save SVG");
+  const save = h("button", { type: "button", class: "plain small", title: "Save this chart as SVG", "aria-label": `Save ${title} as SVG`, on: { click: () => keep(svg, title) } }, "SVG");
   const node = h("figure", { class: "chart", "aria-label": title }, svg, h("figcaption", {}, legend, values, save));
   let width = 0;
   /** @type {number | null} */

@@ -199,6 +199,11 @@ function code() {
 
 // Found out ----------------------------------------------------------------------------------------------------------
 
+/** @param {unknown} value */
+function shown(value) {
+  return typeof value === "number" || value === null || value === undefined ? number(value) : String(value);
+}
+
 function found() {
   const title = h("h2", {});
   const again = h("button", { type: "button", class: "plain small", on: { click: () => audit(true) } });
@@ -211,8 +216,8 @@ function found() {
   const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, beside, stated);
   const rows = once((/** @type {import("./types.js").Attack[]} */ attacks) => {
     body.replaceChildren(...attacks.map((one) => h("tr", { title: one.says ?? one.power ?? "" },
-      h("th", { scope: "row" }, one.attack), h("td", { class: "num" }, one.finds), h("td", { class: "num" }, one.without),
-      h("td", { class: `verdict ${one.verdict.startsWith("nothing") ? "good" : "bad"}` }, one.verdict))));
+      h("th", { scope: "row" }, one.attack), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
+      h("td", { class: `verdict ${one.verdict.startsWith("nothing") ? "good" : one.verdict === "stated" ? "" : "bad"}` }, one.verdict))));
   });
   const said = once((/** @type {string[]} */ sentences) => stated.replaceChildren(...sentences.map((one) => h("li", {}, one))));
   function update() {

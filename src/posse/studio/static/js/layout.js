@@ -14,6 +14,7 @@
 const EDGE = 14;
 /** Room for the line under a circle. */
 const UNDER = 14;
+const SIDE = 18;
 export const ROWS = 12;
 export const CHIPS = 40;
 
@@ -38,8 +39,8 @@ export function layout(roles, parties, width, height, down) {
   /** @type {Crowd[]} */
   const crowds = [];
   const length = down ? height : width;
-  const share = many.length > 1 ? 0.4 : down ? 0.56 : 0.38;
-  const depth = many.length === 0 ? 0 : Math.min(down ? 330 : many.length > 1 ? 236 : 224, length * share);
+  const share = many.length > 1 ? 0.4 : down ? 0.5 : 0.38;
+  const depth = many.length === 0 ? 0 : Math.min(down ? 252 : many.length > 1 ? 236 : 224, length * share);
   many.forEach(([kind, members], turn) => {
     const first = turn === 0 || many.length === 1;
     const from = first ? EDGE : length - EDGE - depth - (many.length - 1 - turn) * (depth + EDGE);
@@ -96,7 +97,7 @@ function crowd(members, shape, box, down) {
     const columns = down && count > 3 ? 2 : 1;
     const lines = Math.ceil(count / columns);
     const pitch = Math.min(44, box.h / lines);
-    const top = down ? box.y : box.y + (box.h - pitch * lines) / 2;
+    const top = box.y + (box.h - pitch * lines) / 2;
     const w = (box.w - (columns - 1) * 8) / columns;
     const h = Math.min(33, pitch - 4);
     at = (i) => ({
@@ -141,11 +142,11 @@ function crowd(members, shape, box, down) {
  * @param {number} radius
  */
 function apart(circles, box, radius) {
-  const gap = 2 * radius + 14 + UNDER;
+  const gap = 2 * radius + 40;
   const edge = radius + 10;
   for (let turn = 0; turn < 60; turn += 1) {
     for (const one of circles) {
-      one.x = Math.max(box.x + edge, Math.min(box.x + box.w - edge, one.x));
+      one.x = Math.max(box.x + edge + SIDE, Math.min(box.x + box.w - edge - SIDE, one.x));
       one.y = Math.max(box.y + edge, Math.min(box.y + box.h - edge - UNDER, one.y));
       for (const other of circles) {
         const dx = other.x - one.x;

@@ -105,9 +105,10 @@ export function blocks(system, settings) {
   const all = new Set(system.policies.flatMap((one) => Object.keys(parameters(one))));
   const open = names.filter((name) => !all.has(name) || own.includes(name));
   const used = new Set(system.scenarios.flatMap((one) => Object.keys(one.settings)));
-  const between = open.filter((name) => used.has(name) && !FIRST.includes(name) && !LAST.includes(name) && !all.has(name));
-  const first = [...FIRST, ...own, ...between, ...LAST].filter((name) => open.includes(name));
-  const main = [...new Set(first)].sort((a, b) => flat(system, a) - flat(system, b));
+  const between = open.filter((name) => used.has(name) && short(system, name));
+  const main = [...new Set([...FIRST, ...own, ...between, ...LAST])]
+    .filter((name) => open.includes(name))
+    .sort((a, b) => late(system, a) - late(system, b));
   const groups = system.groups?.length ? system.groups : [{ title: "More settings", fields: names }];
   const rest = groups.map((group) => ({
     title: group.title ?? group.name ?? "More settings",
@@ -120,11 +121,20 @@ export function blocks(system, settings) {
 }
 
 /**
- * Switches stand together behind the other fields, and the level behind everything.
+ * Whether a setting takes little room: a number or a switch.
  * @param {System} system
  * @param {string} name
  */
-function flat(system, name) {
+function short(system, name) {
+  return ["number", "switch"].includes(field(name, system.schema.properties[name] ?? {}).kind);
+}
+
+/**
+ * The level stands behind the other fields, and switches behind the level.
+ * @param {System} system
+ * @param {string} name
+ */
+function late(system, name) {
   return name === "level" ? 1 : system.schema.properties[name]?.type === "boolean" ? 2 : 0;
 }
 

@@ -12,14 +12,16 @@ export function setup() {
   const system = h("select", { id: "system", on: { change: () => { choose(system.value); void start(); } } });
   const scenario = h("select", { id: "scenario", on: { change: () => { take(scenario.value); void start(); } } });
   const about = h("p", { class: "note about" });
-  const fields = form({
+  /** @type {import("./form.js").Owner} */
+  const owner = {
     id: "setting",
     value,
     set,
     error: (name) => state.check?.errors.find((one) => one.field === name)?.message ?? "",
     note,
     words: (field, option) => (field.name === "data" ? dataName(option) : option),
-  });
+  };
+  const [fields, more] = [form(owner), form(owner)];
   const preview = h("div", { class: "preview" });
   const file = h("input", { type: "file", id: "own-file", accept: ".csv,.json,.gz,.dat,.inter,text/csv", class: "hidden-file", on: {
     change: () => { if (file.files?.[0]) void drop(file.files[0]); },
@@ -33,7 +35,7 @@ export function setup() {
   const inside = h("form", { class: "inside", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void start(); } } },
     h("div", { class: "field wide" }, h("label", { for: "system" }, "System"), system),
     h("div", { class: "field wide" }, h("label", { for: "scenario" }, "Scenario"), scenario, about),
-    preview, own, fields.node, errors, level, go);
+    fields.node, errors, level, go, more.node, preview, own);
   const node = h("aside", { class: "setup", "aria-label": "Set-up" }, h("h2", {}, "Set-up"), fold, inside);
 
   const systems = once((/** @type {string[]} */ _names) => {
@@ -63,7 +65,9 @@ export function setup() {
     scenarios(now.scenarios.map((one) => one.name));
     put(scenario, now.scenarios.some((one) => one.name === state.scenario) ? state.scenario : "");
     text(about, now.scenarios.find((one) => one.name === state.scenario)?.about ?? now.summary);
-    fields.update(blocks(now, state.settings));
+    const all = blocks(now, state.settings);
+    fields.update(all.filter((one) => !one.folded));
+    more.update(all.filter((one) => one.folded));
     seen(state.check?.preview ?? null);
     show(own, "data" in now.schema.properties);
     const named = new Set(Object.keys(now.schema.properties));

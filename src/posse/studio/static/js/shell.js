@@ -37,6 +37,7 @@ export function head() {
     attr(scheme, "aria-label", state.dark ? "Light page" : "Dark page");
     attr(scheme, "title", state.dark ? "Light page" : "Dark page");
     show(copy, state.page === "stage");
+    text(copy, state.narrow ? "Link" : "Copy link");
   }
   return { node, update, help: () => dialog.showModal() };
 }

@@ -11,7 +11,7 @@ import { change, event, kindOf, labelOf, refresh, state } from "./store.js";
  * @typedef {import("./types.js").Party} Party
  * @typedef {import("./layout.js").Spot} Spot
  * @typedef {import("./layout.js").Curve} Curve
- * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string}} Link
+ * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string, kind: string}} Link
  * @typedef {{curve: Curve, node: SVGGElement, began: number}} Flight
  */
 
@@ -120,7 +120,7 @@ export function stage() {
     const path = s("path", { d: drawn(curve), class: "link" });
     tint(path, state.system?.roles ?? [], kind);
     links.append(path);
-    const link = { curve, path, heat: 0, drawn: "" };
+    const link = { curve, path, heat: 0, drawn: "", kind };
     lines.set(key, link);
     return link;
   }
@@ -147,7 +147,10 @@ export function stage() {
   function send(pairs, bytes, travel) {
     flights.replaceChildren();
     flying = [];
-    for (const link of marked) flag(link.path, "marked", false);
+    for (const link of marked) {
+      flag(link.path, "marked", false);
+      link.drawn = "";
+    }
     marked = [];
     for (const [from, to] of pairs) {
       const link = linkOf(from, to);
@@ -224,6 +227,7 @@ export function stage() {
       if (heat === link.drawn) continue;
       link.drawn = heat;
       link.path.style.setProperty("--heat", heat);
+      if (link.heat === 0 && !marked.includes(link)) tint(link.path, state.system?.roles ?? [], link.kind);
       moves ||= link.heat > 0;
     }
     for (const link of lines.values()) moves ||= link.heat > 0;
@@ -472,7 +476,7 @@ function circle(spot, party) {
   return {
     node,
     patch(one) {
-      text(under, fit(one.text ?? "", 150, 5.6));
+      text(under, fit(one.text ?? "", 120, 5.4));
       attr(node, "aria-label", spoken(one));
     },
   };

@@ -18,8 +18,10 @@ export function stream(listener) {
   /** @type {string[]} */
   let stages = [];
   let wait = FIRST_WAIT;
-  let timer = 0;
-  let watch = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let watch;
   /** @type {number | null} */
   let since = null;
 

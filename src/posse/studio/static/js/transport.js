@@ -84,6 +84,7 @@ export function transport() {
     attr(/** @type {Element} */ (playIcon.firstChild), "d", ICONS[plays ? "pause" : "play"]);
     text(playText, plays ? "Pause" : "Play");
     attr(play, "title", plays ? "Pause (space)" : "Play (space)");
+    attr(play, "aria-label", plays ? "Pause" : "Play");
     unit.update(["message", "step", "time"].map((one) => ({ value: one, label: one })), state.unit);
     put(speed, String(state.speed));
     attr(track, "max", now?.horizon ?? 1);

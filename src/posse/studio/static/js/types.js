@@ -35,7 +35,7 @@
  *   lines?: Record<string, number[]>, step?: string}} Message
  * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
  *   could: string[]}} PartyView
- * @typedef {{attack: string, at?: string, finds: string, without: string, verdict: string, power?: string, says?: string}} Attack
+ * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string}} Attack
  * @typedef {{columns?: string[], rows: Attack[], note?: string, beside?: {level: string, attack: string, finds: string,
  *   verdict: string}[]}} Audit
  * @typedef {{name: string, seconds: number, per_step: number}} CostRow

@@ -1,0 +1,164 @@
+/** The page to choose with: policies against levels on the chosen data; reward, cost, and what is found out. */
+
+import { go, reason } from "./actions.js";
+import { get, post, remove } from "./api.js";
+import { attr, flag, h, keyed, once, s, show, text } from "./dom.js";
+import { write } from "./schema.js";
+import { change, refresh, state } from "./store.js";
+import { number, seconds } from "./words.js";
+
+/**
+ * @typedef {import("./types.js").Cell} Cell
+ * @typedef {import("./types.js").Job} Job
+ */
+
+/** Policies that are ticked at first, at most. */
+const FIRST = 4;
+
+/** Make the page. */
+export function page() {
+  /** @type {Map<string, Set<string>>} */
+  const ticks = new Map();
+  let runs = 5;
+  let problem = "";
+  let current = "";
+  const about = h("p", { class: "note" });
+  const policies = h("fieldset", { class: "ticks" });
+  const levels = h("fieldset", { class: "ticks" });
+  const count = h("input", { type: "text", id: "choose-runs", inputmode: "numeric", value: String(runs), on: { change: () => { runs = Math.max(1, Number(count.value) || 1); } } });
+  const start = h("button", { type: "submit", class: "primary" }, "Run the grid");
+  const cancel = h("button", { type: "button", class: "plain", on: { click: () => void remove(`/api/jobs/${current}`) } }, "Cancel");
+  const error = h("p", { class: "error", role: "alert" });
+  const answer = h("p", { class: "answer", role: "status" });
+  const progress = h("progress", { max: 1, "aria-label": "progress" });
+  const head = h("tr", {});
+  const body = h("tbody", {});
+  const grid = h("table", { class: "grid-table" }, h("thead", {}, head), body);
+  const empty = h("p", { class: "empty" }, "Nothing has been run yet. Tick policies and levels and press Run the grid: each cell fills in when its runs are done.");
+  const form = h("form", { class: "card pad choose-form", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void begin(); } } },
+    h("h2", {}, "Which bandit, which protection?"), about, policies, levels,
+    h("div", { class: "field" }, h("label", { for: "choose-runs" }, "runs of each"), count), h("div", { class: "acts" }, start, cancel), error);
+  const node = h("div", { class: "page choose-page" }, h("h1", { class: "unseen" }, "Choose"), form,
+    h("section", { class: "results", "aria-label": "What came out" }, answer, progress, empty, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies and levels" }, grid)));
+
+  async function begin() {
+    const system = state.system;
+    if (system === null) return;
+    try {
+      const over = Object.fromEntries([...ticks].map(([name, values]) => [name, [...values]]).filter(([, values]) => values?.length));
+      const job = await post("/api/jobs", { kind: "choose", system: system.name, settings: state.settings, over, runs });
+      current = job.id;
+      problem = "";
+      change({ jobs: await get("/api/jobs") });
+    } catch (failure) {
+      problem = reason(failure);
+      refresh();
+    }
+  }
+
+  const options = once((/** @type {[string, string[], string[]]} */ [, names, protections]) => {
+    ticks.clear();
+    const now = write(state.settings["policy"] ?? "");
+    const first = [...new Set([...names.filter((one) => one === now), ...names])].slice(0, FIRST);
+    boxes(policies, "policies", "policy", names, first);
+    boxes(levels, "levels", "level", protections, protections);
+  });
+
+  /**
+   * @param {HTMLFieldSetElement} set
+   * @param {string} title
+   * @param {string} name
+   * @param {string[]} values
+   * @param {string[]} first
+   */
+  function boxes(set, title, name, values, first) {
+    ticks.set(name, new Set(first));
+    set.replaceChildren(h("legend", {}, title), ...values.map((value) => {
+      const box = h("input", { type: "checkbox", on: { change: () => {
+        if (box.checked) ticks.get(name)?.add(value);
+        else ticks.get(name)?.delete(value);
+        refresh();
+      } } });
+      box.checked = first.includes(value);
+      return h("label", { class: "switch" }, box, value);
+    }));
+  }
+
+  function update() {
+    const system = state.system;
+    if (!system) return;
+    options([system.name, system.policies.map((one) => one.name), "level" in system.schema.properties ? system.levels.map((one) => one.name) : []]);
+    show(levels, "level" in system.schema.properties);
+    text(about, `${system.title} on ${write(state.settings["data"] ?? system.schema.properties["data"]?.default) || "its data"}, with the settings of the stage; policy and level vary.`);
+    text(error, problem);
+    show(error, problem !== "");
+    const job = state.jobs.find((one) => one.id === current) ?? state.jobs.filter((one) => one.kind === "choose" && one.system === system.name).at(-1);
+    current = job?.id ?? current;
+    show(cancel, job !== undefined && !job.finished);
+    attr(start, "disabled", job !== undefined && !job.finished);
+    show(progress, job !== undefined && !job.finished);
+    progress.value = job?.of ? job.done / job.of : 0;
+    text(answer, job ? job.says ?? (job.error || job.text) : "");
+    show(answer, answer.textContent !== "");
+    show(empty, !job);
+    show(grid, job !== undefined);
+    if (job) draw(job);
+  }
+
+  /** @param {Job} job */
+  function draw(job) {
+    const cells = job.cells ?? [];
+    const columns = [...new Set(cells.map((one) => one.level))];
+    const rows = [...new Set(cells.map((one) => one.policy))];
+    keyed(head, ["", ...columns], (one) => one, (one) => h("th", { scope: "col" }, one));
+    const most = Math.max(1e-9, ...cells.map((one) => Math.max(one.best ?? 0, one.reward?.high ?? 0)));
+    keyed(body, rows, (one) => one, (one) => h("tr", {}, h("th", { scope: "row" }, one)), (line, policy) => {
+      const own = columns.map((level) => cells.find((one) => one.policy === policy && one.level === level));
+      const nodes = own.map((one, place) => ({ one, level: columns[place] ?? "" }));
+      keyed(line, [{ one: undefined, level: "" }, ...nodes], (pair) => pair.level,
+        (pair) => (pair.level === "" ? h("th", { scope: "row" }, policy) : h("td", {})),
+        (box, pair) => { if (pair.level !== "") patch(box, pair.one, most); });
+    });
+  }
+  return { node, update };
+}
+
+/** @type {WeakMap<Element, string>} */
+const drawn = new WeakMap();
+
+/**
+ * @param {Element} box
+ * @param {Cell | undefined} cell
+ * @param {number} most
+ */
+function patch(box, cell, most) {
+  const key = JSON.stringify([cell, most]);
+  if (drawn.get(box) === key) return;
+  drawn.set(box, key);
+  flag(box, "waiting", !cell?.done);
+  if (!cell?.reward) {
+    box.replaceChildren(h("p", { class: "note" }, cell?.error ?? (cell?.done ? "no figure" : "waits")));
+    return;
+  }
+  const { mean, low, high } = cell.reward;
+  const x = (/** @type {number} */ value) => 4 + (182 * value) / most;
+  const best = cell.best ?? null;
+  box.replaceChildren(
+    s("svg", { class: "small-chart", viewBox: "0 0 190 22", role: "img", "aria-label": `reward ${number(mean)}, ${number(low)} to ${number(high)}` },
+      s("line", { class: "rule", x1: 4, x2: 186, y1: 11, y2: 11 }),
+      best === null ? null : s("line", { class: "best", x1: x(best), x2: x(best), y1: 3, y2: 19 }),
+      s("line", { class: "range", x1: x(low), x2: x(high), y1: 11, y2: 11 }),
+      s("circle", { class: "dot", cx: x(mean), cy: 11, r: 4 })),
+    h("p", {}, h("strong", {}, number(mean)), best ? ` · ${number((100 * mean) / best, 3)} % of the best arm` : ""),
+    h("p", { class: "note" }, `${seconds(cell.per_step ?? null)} a step`),
+    h("p", { class: `verdict ${cell.verdict?.startsWith("nothing") ? "good" : cell.verdict === undefined || cell.verdict === "stated" ? "" : "bad"}` }, cell.finds ?? cell.verdict ?? ""),
+    cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => open(cell) } }, "On the stage")) : "",
+  );
+}
+
+/** @param {Cell} cell */
+function open(cell) {
+  change({ settings: { ...state.settings, policy: cell.policy, level: cell.level } });
+  go("stage");
+  void import("./actions.js").then((actions) => actions.start());
+}
