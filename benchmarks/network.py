@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from posse.policies import UCB
@@ -56,17 +57,27 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def resident(process: int) -> float:
+    """Megabytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def party(path: Path, notes: Path) -> None:
-    """Run a party; the controller writes when each step ended, and how much it sent."""
+    """Run a party; the controller writes when each step ended, and what went over its links."""
     times: list[float] = []
     place = open_place(path)
 
     def watch(note: object) -> None:
         if getattr(note, "kind", "") == "step":
             times.append(time.perf_counter())
-            if len(times) % 200 == 0:
-                told = {"times": times[-4000:], "steps": len(times), "counts": dict(made.counts)}
-                notes.with_suffix(".part").write_text(json.dumps(told))
+            if len(times) % 50 == 0 or times[-1] - times[-2:][0] > 0.005:
+                links = {
+                    name: (link.sent, link.received, link.bytes_sent, link.bytes_received)
+                    for name, link in made.engine.links.items()
+                }
+                written = {"times": times[-20_000:], "steps": len(times), "links": links}
+                notes.with_suffix(".part").write_text(json.dumps(written))
                 notes.with_suffix(".part").replace(notes)
 
     async def go() -> None:
@@ -78,40 +89,98 @@ def party(path: Path, notes: Path) -> None:
     asyncio.run(go())
 
 
-def federation(owners: int, sync: bool, seconds: float, folder: Path, level: str = "standard") -> None:
-    """Run a federation for a while and print what it did."""
+@dataclass
+class Measured:
+    """What a federation did between two readings of its controller."""
+
+    steps: int
+    gaps: list[float]
+    """Seconds between the ends of steps, sorted."""
+    spent: dict[str, float]
+    """CPU seconds a step, by party."""
+    links: dict[str, list[float]]
+    """Messages and bytes that the controller sent to and received from each party, a step: sent, received, bytes of
+    both."""
+    memory: tuple[dict[str, float], dict[str, float]]
+    """Resident megabytes of every party, early and late."""
+
+    @property
+    def rate(self) -> float:
+        """Steps a second."""
+        return len(self.gaps) / sum(self.gaps)
+
+    @property
+    def middle(self) -> float:
+        """Seconds of the middle step."""
+        return self.gaps[len(self.gaps) // 2]
+
+    @property
+    def shares(self) -> str:
+        """CPU microseconds a step, by kind of party; and how many steps a second two cores would do of that."""
+        kinds = {name: [name] for name in ("controller", "comp", "dealer") if name in self.spent}
+        owners = [seconds for name, seconds in self.spent.items() if name.startswith("owner-")]
+        parts = [f"{kind} {self.spent[kind] * 1e6:.0f}" for kind in kinds]
+        parts.append(f"owner {statistics.mean(owners) * 1e6:.0f}")
+        return f"{' '.join(parts)}; two cores at most {2 / sum(self.spent.values()):.0f} steps/s"
+
+
+def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0, **given: object) -> Measured:
+    """Run a federation for a while; with `delay`, what travels between comp and the controller takes so long."""
+    listen = f"127.0.0.1:{free_port()}"
     values = {
-        "run": f"bench-{owners}", "level": level, "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000,
-        "policy": "ucb", "paillier_bits": 2048, "sync": sync, "world": {"seed": 7, "owners": owners},
-        "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)],
+        "run": f"bench-{owners}", "level": "standard", "listen": listen, "budget": 10_000_000, "policy": "ucb",
+        "paillier_bits": 2048, "sync": True, "world": {"seed": 7, "owners": owners},
+        "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)], **given,
     }  # fmt: skip
     paths, notes = lay_out(FederationFile.make(values), folder), folder / "notes.json"
-    children = {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
+    children: dict[str, int] = {}
+    if delay:
+        port, comp = free_port(), folder / "comp.toml"
+        comp.write_text(comp.read_text().replace(listen, f"127.0.0.1:{port}"))
+        children["delay"] = forked(lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay)))
+    children |= {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
     try:
-        first = wait_for(notes, 1)
-        before = {name: cpu_of(pid) for name, pid in children.items()}
-        began = time.monotonic()
+        first = wait_for(notes, 2 if values.get("slot") or delay else 200)
+        before = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
         time.sleep(seconds)
-        told = wait_for(notes, first["steps"] + 1)
-        spent = {name: cpu_of(pid) - before[name] for name, pid in children.items()}
-        wall = time.monotonic() - began
+        last = wait_for(notes, first["steps"] + 1)
+        after = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
     finally:
         for pid in children.values():
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    steps = told["steps"] - first["steps"]
-    gaps = sorted(b - a for a, b in zip(told["times"], told["times"][1:], strict=False))
-    sent = told["counts"].get("bytes out", 0) / told["steps"]
-    owner = statistics.mean(spent[f"owner-{i + 1}"] for i in range(owners))
-    servers = [name for name in ("controller", "comp", "dealer") if name in spent]
-    share = " ".join(f"{name} {spent[name] / steps * 1e6:.0f}" for name in servers)
-    rate = steps / wall
-    how = "disk waited for" if sync else "disk beside"
-    print(
-        f"  {level:<8} K={owners:<4} {how:16}{rate:>7.0f} steps/s ({rate / TARGETS[level, owners]:.2f} of target)   "
-        f"p50 {gaps[len(gaps) // 2] * 1e3:.2f} ms  p99 {gaps[int(len(gaps) * 0.99)] * 1e3:.2f} ms   "
-        f"CPU us a step: {share} owner {owner / steps * 1e6:.0f}   controller sends {sent:.0f} B a step"
-    )
+    steps = last["steps"] - first["steps"]
+    times = last["times"][-steps - 1 :]
+    links = {
+        name: [(now - then) / steps for now, then in zip(last["links"][name], first["links"][name], strict=True)]
+        for name in last["links"]
+    }
+    return Measured(
+        steps, sorted(b - a for a, b in zip(times, times[1:], strict=False)),
+        {name: (after[name][0] - before[name][0]) / steps for name in after if name != "delay"}, links,
+        ({name: before[name][1] for name in before}, {name: after[name][1] for name in after}),
+    )  # fmt: skip
+
+
+async def delayed(port: int, target: int, seconds: float) -> None:
+    """Carry connections to another port; every chunk arrives so many seconds later, and none waits for another."""
+    loop = asyncio.get_running_loop()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            loop.call_later(seconds, writer.write, data)
+        loop.call_later(seconds, writer.close)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, other = await asyncio.open_connection("127.0.0.1", target)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(pump(reader, other), pump(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    await server.serve_forever()
 
 
 def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, object]:
@@ -190,6 +259,47 @@ def disk() -> float:
     return statistics.median(times) * 1e3
 
 
+def levels(seconds: float) -> None:
+    """Steps a second and CPU by level, beside a bare echo."""
+    for level, owners, sync in (
+        ("standard", 10, False), ("standard", 100, False), ("standard", 10, True), ("strict", 10, True),
+        ("strict", 100, True),
+    ):  # fmt: skip
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            found = federation(owners, seconds, Path(folder), level=level, sync=sync)
+            bare = "" if sync else f"; bare echo {echo(owners, min(seconds, 5), Path(folder)):.0f} rounds/s"
+        print(
+            f"  {level:<8} K={owners:<4} {'disk waited for' if sync else 'disk beside':16}{found.rate:>5.0f} steps/s "
+            f"({found.rate / TARGETS[level, owners]:.2f} of target)   p50 {found.middle * 1e3:.2f} ms  "
+            f"p99 {found.gaps[int(len(found.gaps) * 0.99)] * 1e3:.2f} ms   CPU us a step: {found.shares}{bare}"
+        )
+
+
+def strict(seconds: float) -> None:
+    """Level `strict`, K = 10: what travels, memory, slots, and servers that are far apart."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        found = federation(10, 2 * seconds, Path(folder), level="strict")
+    print("\nlevel strict, K = 10; a step:")
+    for name in ("comp", "dealer", "owner-1"):
+        sent, received, out, back = found.links[name]
+        print(f"  controller -> {name}: {sent:.2f} messages, {out:.0f} B; back: {received:.2f} messages, {back:.0f} B")
+    early, late = found.memory
+    grown = ", ".join(f"{name} {early[name]:.0f} -> {late[name]:.0f}" for name in sorted(early) if name[-1] not in "3456789")
+    print(f"  memory after the first steps and {found.steps} later, MB: {grown}")
+    base = found.middle
+    print("  slot s   steps/s   at most   a step beyond its slot, ms")
+    for slot in (0.02, 0.05, 0.1, 0.2):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            found = federation(10, seconds, Path(folder), level="strict", slot=slot, slowest_pull=slot)
+        print(f"  {slot:<6} {found.rate:>9.1f} {1 / slot:>9.0f} {(found.middle - slot) * 1e3:>12.1f}")
+    print("  20 ms one way between the servers: messages one after the other, predicted and measured ms a step")
+    for slot, messages in ((0.0, 4), (0.1, 6)):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            found = federation(10, seconds, Path(folder), delay=0.02, level="strict", slot=slot, slowest_pull=slot)
+        predicted = base + slot + messages * 0.02
+        print(f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f}")
+
+
 def main() -> None:
     for level in ("standard", "strict"):
         warm_up(UCB(), level)
@@ -197,13 +307,9 @@ def main() -> None:
     print(
         f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes {disk():.2f} ms to sync"
     )
-    for owners in (10, 100):
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            federation(owners, False, seconds, Path(folder))
-            print(f"  K={owners:<4} {'bare echo':16}{echo(owners, min(seconds, 5), Path(folder)):>7.0f} rounds/s")
-    for level in ("standard", "strict"):
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            federation(10, True, seconds, Path(folder), level)
+    if "strict" not in sys.argv[2:]:
+        levels(seconds)
+    strict(seconds)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,12 @@ class Party:
         """Answer what has arrived, or go on sending to who was slow."""
         if connection.peer is not None and self.engine.links[connection.peer].waiting:
             self.engine.touched.add(connection.peer)
-        self._soon()
+        if self._idle:
+            return  # what has arrived is written with the next thing that follows from it, or by the clock
+        if len(self.wiring.peers) == 1:
+            self._flush()  # nobody else can have arrived in this turn of the loop
+        else:
+            self._soon()
 
     def lost(self, connection: Connection, why: str) -> None:
         """Forget a connection; whoever called calls again."""
@@ -265,6 +270,13 @@ class Party:
         self.stop(error)
 
     # The loop ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _idle(self) -> bool:
+        """Whether nothing follows from what has arrived: no message, question to the world, note or refusal."""
+        engine = self.engine
+        waits = engine.touched or engine.refusals or engine.notes or not engine.started or engine.role.finished
+        return not waits and engine.asks.keys() <= self._asking
 
     def _soon(self) -> None:
         """Commit and send after everything that has arrived in this turn of the loop."""
