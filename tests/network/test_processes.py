@@ -63,27 +63,42 @@ def asked(federation, name):
 
 
 def test_six_kills(tmp_path):
-    with Torment(tmp_path, 2, owners=2, budget=300) as federation:
+    """At level `strict`, where the dealer may be among them."""
+    with Torment(tmp_path, 2, owners=2, budget=300, level="strict", sync=True) as federation:
         federation.go(3, at_once=2, again=0)
     assert sum(federation.kills.values()) >= 5
     check_plain(federation, 2, 300)
 
 
-@pytest.mark.long
-def test_two_hundred_kills_over_all_roles(tmp_path):
-    kills, early, again, run = Counter(), 0, 0, 0
-    while sum(kills.values()) < 200 and run < 20:
-        folder = tmp_path / f"{run}"
-        folder.mkdir()
+def killed_in_all_roles(folder, kills, **values):
+    """Kill parties over several runs until there were so many kills; every run is the plain one."""
+    found, early, again, run = Counter(), 0, 0, 0
+    budget = values.pop("budget", 600)
+    while sum(found.values()) < kills and run < 40:
+        (place := folder / f"{run}").mkdir()
         policy = ("ucb", "thompson", "pursuit", "epsilon-greedy")[run % 4]
-        with Torment(folder, 100 + run, owners=3, budget=600, policy=policy) as federation:
-            federation.go(14, at_once=1 + run % 3)
-        check_plain(federation, 3, 600, policy)
-        kills += federation.kills
-        early, again, run = early + federation.early_kills, again + federation.restarts_for_others, run + 1
-    print(f"\nkills in {run} runs: {dict(kills)}, of them {early} while starting; started for others {again} times")
-    assert sum(kills.values()) >= 200
-    assert min(kills[name] for name in federation.paths) >= 15
+        with Torment(place, 100 + run, owners=3, budget=budget, policy=policy, **values) as federation:
+            federation.go(min(14, kills), at_once=1 + run % 3)
+        check_plain(federation, 3, budget, policy)
+        found += federation.kills
+        early, run = early + federation.early_kills, run + 1
+        again += federation.restarts_for_others + federation.unconfirmed
+    print(f"\nkills in {run} runs: {dict(found)}, of them {early} while starting; started for others {again} times")
+    assert set(found) == set(federation.paths)
+    assert sum(found.values()) >= kills
+    return found, early
+
+
+WITH_SLOTS = {"level": "strict", "sync": True, "slot": 0.02, "slowest_pull": 0.02, "budget": 200}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "values", [{}, {"level": "strict", "sync": True}, WITH_SLOTS], ids=["standard", "strict", "slots"]
+)
+def test_two_hundred_kills_over_all_roles(tmp_path, values):
+    kills, early = killed_in_all_roles(tmp_path, 200, **values)
+    assert min(kills.values()) >= 15
     assert early >= 20
 
 

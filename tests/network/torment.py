@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from posse.core.errors import UnfinishedError
 from posse.core.roles import Reward
 from posse.runtime import local
 from posse.runtime.journal import _split
@@ -26,11 +27,13 @@ class Torment:
     def __init__(self, folder: Path, seed: int, *, owners: int, budget: int, **values: object) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         self.paths = {path.stem: path for path in laid_out(folder, owners=owners, budget=budget, **values)}
-        # A step is one frame an owner and one answer of comp in the controller's journal, about 90 bytes each.
-        self.expected_bytes = budget * (80 * owners + 60)
+        # A step is one frame an owner and comp's answers in the controller's journal; at level `strict` comp answers
+        # all pairs, and with slots once more.
+        answers = 260 * owners * (owners - 1) if values.get("level") == "strict" else 0
+        self.expected_bytes = budget * (80 * owners + 60 + answers)
         self.running: dict[str, local.Process] = {}
         self.kills: Counter[str] = Counter()
-        self.early_kills = self.restarts_for_others = 0
+        self.early_kills = self.restarts_for_others = self.unconfirmed = 0
         self.seen: list[tuple[str, bytes]] = []
         """What a journal held when its party was killed."""
         self._end = time.monotonic() + PATIENCE
@@ -98,9 +101,13 @@ class Torment:
         ended: dict[str, float] = {}
         while len(ended) < len(self.paths):
             self._tick()
-            for name, process in self.running.items():
-                if process.handle.poll() is not None:
-                    self._check(name)
+            for name, process in list(self.running.items()):
+                if process.handle.poll() is None:
+                    continue
+                if self._check(name) == UnfinishedError.exit_code:  # it asks to be started again
+                    self.unconfirmed += 1
+                    self.start(name)
+                else:
                     ended.setdefault(name, time.monotonic())
             if ended and len(ended) < len(self.paths) and time.monotonic() - max(ended.values()) > LINGER:
                 for name in ended:
@@ -118,9 +125,11 @@ class Torment:
         path = self.paths[name].with_suffix(".log")
         return path.read_text(errors="replace")[-600:] if path.exists() else ""
 
-    def _check(self, name: str) -> None:
-        code = self.running[name].handle.returncode
-        assert code == 0, f"'{name}' ended with {code}: {self.tail(name)}"
+    def _check(self, name: str) -> int:
+        """Return how a party ended: well, or well and without the word of a peer that has its last messages."""
+        code = int(self.running[name].handle.returncode)
+        assert code in (0, UnfinishedError.exit_code), f"'{name}' ended with {code}: {self.tail(name)}"
+        return code
 
     # What is left -----------------------------------------------------------------------------------------------------
 

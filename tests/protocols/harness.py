@@ -15,6 +15,7 @@ from posse.privacy.crypto.paillier import PrivateKey
 from posse.privacy.crypto.streams import Words
 from posse.problems import BernoulliArms
 from posse.protocols.samba.federation import SimulatedWorld, federation
+from posse.protocols.samba.strict.messages import Tick, Tock
 
 
 class Federation:
@@ -32,7 +33,13 @@ class Federation:
 
     def deliveries(self) -> Iterator[tuple[str, str, Message]]:
         """Yield every message just before it arrives; it arrives when the caller asks for the next."""
-        while self.queue:
+        ticks: list[Tick] = []
+        while self.queue or ticks:
+            if not self.queue:  # all wait: the slot ends
+                for tick in ticks:
+                    self.queue.extend(self.roles[tick.party].receive(WORLD, Tock(tick.number)))
+                ticks = []
+                continue
             action = self.queue.popleft()
             if isinstance(action, tuple):
                 yield action
@@ -42,6 +49,8 @@ class Federation:
                 self.queue.extendleft(reversed(action.sends))
             elif isinstance(action, Pull):
                 self.queue.extend(self.roles[action.party].receive(WORLD, self.world(action)))
+            elif isinstance(action, Tick):
+                ticks.append(action)
             else:
                 self.notes.append(action)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -14,14 +16,27 @@ from posse.core.errors import ConfigError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Message
 from posse.policies import UCB, EpsilonGreedy, Policy, Thompson
-from posse.privacy.crypto.keys import hkdf
+from posse.privacy.crypto.keys import Secrets, hkdf
 from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.crypto.pairwise import present_digest
 from posse.problems import BernoulliArms
 from posse.protocols.samba.closing import agree, ask
 from posse.protocols.samba.federation import federation
 from posse.protocols.samba.levels import Switches, check_level
-from posse.protocols.samba.messages import Agreed, Close, End, Join, Keys, Reply, Roster, Score
+from posse.protocols.samba.messages import (
+    Agreed,
+    Close,
+    Closed,
+    Consents,
+    End,
+    Go,
+    Join,
+    Keys,
+    Offer,
+    Reply,
+    Roster,
+    Score,
+)
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.setup import check_members
 from posse.protocols.samba.strict import sums
@@ -34,6 +49,7 @@ from posse.protocols.samba.strict.messages import (
     Found,
     Keyring,
     Placed,
+    Ready,
     Relayed,
     Seeds,
     Share,
@@ -177,6 +193,73 @@ def test_a_message_again_is_refused_or_answered_with_the_same_bytes(kind: type[M
     assert snapshot(role) == before
     run.queue.extend(first)
     assert run.finish() == [run.world.units.sum() / REWARD_ONE]
+
+
+AUTHENTIC = (Offer, Go, Consents, Roster, Dealing, Streams, Seeds, Keys, Relayed, Close, Closed, Reply)
+"""What a receiver can tell to be of another run, by a signature, a seal or a pad of this one. The rest is numbers, of
+which TLS alone says who sends them, or is relayed to the party that can tell; out of turn they are refused too."""
+REPEATED = (Shuffled, Compare, Found, Ready)
+"""Questions that comp answers again with the same bytes."""
+
+
+@pytest.mark.parametrize("slot", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_replayed_foreign_or_misdirected_frame_changes_a_role(seed: int, slot: float) -> None:
+    """Before every message of a run, to a role at random: one that it was sent before, one of another run of the same
+    parties, one that another party sends. Each is refused with the state as it was, and the run ends as it would."""
+    rng, seen, tried = random.Random(seed), list[tuple[str, str, Message]](), Counter[tuple[str, str]]()
+    options: dict[str, Any] = {"owners": 3, "budget": 12, "slot": slot}
+    foreign = [each for each in strict(**options).deliveries() if isinstance(each[2], AUTHENTIC)]
+    run = strict(**options)
+
+    def hostile(kind: str, sender: str, receiver: str, message: Message) -> None:
+        role = run.roles[receiver]
+        before = snapshot(role)
+        try:
+            answers = tuple(role.receive(sender, message))
+        except ProtocolError:
+            answers = ()
+        again = kind == "replayed" and isinstance(message, REPEATED)
+        where = kind, type(message).__name__, receiver
+        assert not answers or (again and all(each in (*seen, current, *run.queue) for each in answers)), where
+        assert snapshot(role) == before, where
+        tried[kind, receiver] += 1
+
+    for current in run.deliveries():
+        sender, receiver, message = current
+        if seen:
+            hostile("replayed", *rng.choice(seen))
+        hostile("foreign", *rng.choice(foreign))
+        others = ["mallory", *(name for name in run.roles if name[:5] != sender[:5])]
+        hostile("misdirected", rng.choice(others), receiver, message)
+        seen.append(current)
+    assert [note.value for note in run.notes if note.kind == "total"] == [run.world.units.sum() / REWARD_ONE]
+    assert {receiver for kind, receiver in tried if kind == "misdirected"} == set(run.roles)
+    assert min(sum(n for (kind, _), n in tried.items() if kind == one) for one in ("replayed", "foreign")) > 100
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_first_owner_that_gives_others_other_secrets_is_refused(committed: bool) -> None:
+    """With commitments to both, by the controller; with one for all, by the owner whose secrets do not fit it."""
+    run = strict(owners=4, budget=12)
+    _, _, message = run.until(lambda *one: isinstance(one[2], Keyring))
+    assert isinstance(message, Keyring)
+    first: Any = run.roles["owner-1"]
+    secrets, first._secrets = first._secrets, Secrets.fresh()
+    others = {name: keys for keys in first.make_keyring() for name in keys.sealed}
+    first._secrets = secrets
+    keys = [others[name] if (name := next(iter(one.sealed))) == "owner-3" else one for one in message.keys]
+    if not committed:
+        one = message.keys[0]
+        body = first._keys_bytes(keys[2].sealed, one.frame_commitment, one.own_commitment)
+        keys[2] = Keys(keys[2].sealed, one.frame_commitment, one.own_commitment, first._identity.sign(b"keys", body))
+    run.queue[0] = ("owner-1", "controller", Keyring(tuple(keys)))
+    role = run.roles["controller" if committed else "owner-3"]
+    with pytest.raises(ProtocolError, match="commit"):
+        for _, receiver, _ in run.deliveries():
+            if run.roles[receiver] is role:
+                before = snapshot(role)
+    assert snapshot(role) == before
 
 
 def test_comp_answers_one_question_in_its_place() -> None:

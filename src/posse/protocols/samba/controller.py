@@ -192,6 +192,8 @@ class Controller(Participant):
 
     def _on_proposal(self, sender: str, message: Proposal) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
+        if self._proposed:
+            raise ProtocolError("the customer proposes once.")
         self._proposed = True
         return self._roster()
 
@@ -355,6 +357,8 @@ class Controller(Participant):
 
     def _on_closed(self, sender: str, message: Closed) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
+        if self._over:
+            raise ProtocolError("the run is over already.")
         self.close(message)
         return [(CONTROLLER, name, message) for name in self._everyone]
 

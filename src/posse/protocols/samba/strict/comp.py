@@ -265,8 +265,8 @@ class Comp(Participant):
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
         """Send the customer its share of the sum of a set, one set a run."""
         owners = self.manifest.owners
-        if self._closed not in (None, present):
-            raise ProtocolError("comp answers for one set of owners a run.")
+        if self._closed is not None:
+            raise ProtocolError("comp answers for one set of owners a run, once.")
         self._closed, self._ahead = present, False
         digest = present_digest(present, self._digest)
         pads = (

@@ -116,6 +116,8 @@ class StrictController(Controller):
         self._expect(sender, self._owners[0])
         if self._keyring is not None or not self._going or len(message.keys) != self._size + 1:
             raise ProtocolError("the keys of all owners and the customer are relayed once, after the start.")
+        if len({(keys.frame_commitment, keys.own_commitment) for keys in message.keys}) > 1:
+            raise ProtocolError(f"'{sender}' commits to other secrets for one party than for another.")
         self._keyring = message
         return self._relay()
 
