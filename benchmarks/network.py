@@ -284,7 +284,9 @@ def strict(seconds: float) -> None:
         sent, received, out, back = found.links[name]
         print(f"  controller -> {name}: {sent:.2f} messages, {out:.0f} B; back: {received:.2f} messages, {back:.0f} B")
     early, late = found.memory
-    grown = ", ".join(f"{name} {early[name]:.0f} -> {late[name]:.0f}" for name in sorted(early) if name[-1] not in "3456789")
+    grown = ", ".join(
+        f"{name} {early[name]:.0f} -> {late[name]:.0f}" for name in sorted(early) if name[-1] not in "3456789"
+    )
     print(f"  memory after the first steps and {found.steps} later, MB: {grown}")
     base = found.middle
     print("  slot s   steps/s   at most   a step beyond its slot, ms")
