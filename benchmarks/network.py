@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from posse.policies import UCB
@@ -156,7 +157,7 @@ def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0,
         for name in last["links"]
     }
     return Measured(
-        steps, sorted(b - a for a, b in zip(times, times[1:], strict=False)),
+        steps, sorted(b - a for a, b in pairwise(times)),
         {name: (after[name][0] - before[name][0]) / steps for name in after if name != "delay"}, links,
         ({name: before[name][1] for name in before}, {name: after[name][1] for name in after}),
     )  # fmt: skip
