@@ -107,9 +107,9 @@ def audit(
     check.at_least(10, trials=trials)
     _check_share(significance=significance)
     pilot = max(50, -(-trials // 4))
-    rule = _rule(_seen(release, canary.without, pilot), _seen(release, canary.within, pilot), canary.direction)
-    wrong = rule(_seen(release, canary.without, trials)).sum()
-    right = int(trials - wrong + rule(_seen(release, canary.within, trials)).sum())
+    guess = rule(_seen(release, canary.without, pilot), _seen(release, canary.within, pilot), canary.direction)
+    wrong = guess(_seen(release, canary.without, trials)).sum()
+    right = int(trials - wrong + guess(_seen(release, canary.within, trials)).sum())
     low = lower_bound(right, 2 * trials, significance)
     return AuditResult(claimed_mu, 2 * trials, right, significance, low)
 
@@ -156,8 +156,8 @@ def _seen(release: Callable[[H, int], Floats], history: H, trials: int) -> Float
     return values
 
 
-def _rule(without: Floats, within: Floats, direction: Floats | None) -> Callable[[Floats], NDArray[np.bool_]]:
-    """Make the guess: the projection lies nearer to the mean with the canary than to the one without."""
+def rule(without: Floats, within: Floats, direction: Floats | None = None) -> Callable[[Floats], NDArray[np.bool_]]:
+    """Make the guess from trials of both histories: is the projection nearer to the mean with the canary?"""
     along = _learnt(without, within) if direction is None else np.asarray(direction, np.float64)
     threshold = float((without @ along).mean() + (within @ along).mean()) / 2
     return lambda values: values @ along > threshold

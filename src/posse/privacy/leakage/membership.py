@@ -235,7 +235,9 @@ def _threshold(members: Floats, others: Floats) -> float:
 
 def _known(view: View) -> tuple[Any, Any, Any]:
     """Return known members, known others and the rows to call: what the adversary has of its own."""
-    (own,) = view.secrets.values()
+    own = next(iter(view.secrets.values()), {})
+    if not {"members", "others", "rows"} <= set(own):
+        raise ConfigError("membership needs a model's answers on rows known to be members and on others: use probes.")
     return own["members"], own["others"], own["rows"]
 
 
@@ -299,7 +301,15 @@ class Membership:
     @property
     def score(self) -> Score:
         """The advantage as the score of an attack; in sample its interval is all of [-1, 1], since none covers."""
-        return Score(self.advantage, self.interval or (-1.0, 1.0), self.sentence())
+        counted = f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} others called"
+        return Score(self.advantage, self.interval or (-1.0, 1.0), counted, 0.0, self.p if self.apart else 1.0)
+
+    @property
+    def p(self) -> float:
+        """Probability of so large an advantage where nothing leaks: the test of two equal shares, by the normal law."""
+        share = (self.found + self.accused) / (self.members + self.others)
+        spread = math.sqrt(share * (1 - share) * (1 / self.members + 1 / self.others))
+        return NormalDist().cdf(-self.advantage / spread) if spread else 1.0
 
     @property
     def leaks(self) -> bool:

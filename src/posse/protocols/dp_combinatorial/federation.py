@@ -177,9 +177,14 @@ class MarketRun(RolesRun):
         return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: what each agent bought, and the qualities of the producers."""
-        market = self._setup.market
-        return {"bought": self.world.bought.copy(), "quality": market.quality, "capacity": market.capacity}
+        """What only the simulation knows: what each agent bought (up to its last report), qualities and capacities."""
+        market, talks = self._setup.market, self.settings.policy != "alone"
+        known = [agent.knowledge for agent in agents_of(list(self.memory.roles.values()))]
+        return {
+            "agents": market.agents, "bought": self.world.bought.copy(), "quality": market.quality,
+            "reported": np.stack([(one.sent_units if talks else one.units).copy() for one in known]),
+            "capacity": market.capacity.astype(np.float64),
+        }  # fmt: skip
 
     def record(self, status: str | None = None) -> Record:
         """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""

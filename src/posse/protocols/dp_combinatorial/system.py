@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from posse.core.settings import Settings as AnySettings
     from posse.privacy.dp.guarantee import Guarantee
     from posse.privacy.dp.plans import BudgetSettings, Plan
+    from posse.privacy.leakage.attack import Attack
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial
     from posse.results.record import Record
 
@@ -100,6 +101,11 @@ class DpCombinatorialSystem(System):
             ("placebo", "a control: reports of noise alone"),
         )
     )
+    unattacked: ClassVar[dict[str, str]] = {
+        "Who takes part, with which producers": "The terms are public: there is nothing to find out.",
+        "An agent that lies": "It is about what an agent that deviates changes, not about what it reads.",
+        "Producers see what is bought": "A producer is no party: it is given every purchase of its own goods.",
+    }
     actions = (
         Action(
             ("budget",),
@@ -119,6 +125,13 @@ class DpCombinatorialSystem(System):
         from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 
         return DpCombinatorial
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Attacks on its runs."""
+        from posse.protocols.dp_combinatorial.attacks import ATTACKS
+
+        return ATTACKS
 
     def start(
         self, settings: DpCombinatorial, *, seeds: Sequence[int] | None = None,

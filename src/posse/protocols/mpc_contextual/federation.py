@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE, to_units
-from posse.core.roles import Ask, Message, Role
+from posse.core.roles import Ask, Message, Role, View
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.protocols.base import System
 from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.dealer import DealerRole
+from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.outside import Model
@@ -155,13 +155,22 @@ class ContextualRun(RolesRun):
         return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: contexts in their order, arms, rewards, and the mean of every arm."""
+        """What only the simulation knows: contexts in their order, arms, rewards, means of arms, steps explored."""
         setup, outcome = self._setup, self._outcome()
         rows = setup.order(outcome.seed)
         return {
             "features": setup.features(rows), "arms": outcome.arms, "rewards": outcome.units / REWARD_ONE,
             "means": setup.contexts.means[rows],
+            "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }  # fmt: skip
+
+    def view(self, *parties: str) -> View:
+        """Return what these parties together saw of the current seed; the dealer also has the key of its coins."""
+        seen = super().view(*parties)
+        if DEALER not in parties:
+            return seen
+        keys = DealerKeys(self._setup.terms, seeded(self.seeds[len(self.memories) - 1], DEALER))
+        return replace(seen, secrets={**seen.secrets, DEALER: {**seen.secrets[DEALER], "coins": keys.coins}})
 
     def record(self, status: str | None = None) -> Record:
         """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""

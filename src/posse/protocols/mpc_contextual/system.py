@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
-from posse.privacy.leakage.membership import BY_ERROR, BY_LOSS, BY_REWARD
 from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, leaks
 from posse.protocols.runs import Run
@@ -22,6 +21,7 @@ from posse.results.statistics import standard_error
 
 if TYPE_CHECKING:
     from posse.privacy.dp.guarantee import Claim, Guarantee
+    from posse.privacy.leakage.attack import Attack
     from posse.protocols.mpc_contextual.settings import ArmSettings, MpcContextual
     from posse.results.record import Record
 
@@ -57,7 +57,10 @@ class MpcContextualSystem(System):
             lambda settings: leaks(settings.load().terms),
         ),
     )
-    attacks = (BY_REWARD, BY_LOSS, BY_ERROR)
+    unattacked: ClassVar[dict[str, str]] = {
+        "All of it holds for roles that follow": "It is about what a role that deviates changes, not what it reads.",
+        "Every party bounds the norm": "It is about what is computed on larger features, not about what anyone reads.",
+    }
     actions = (
         Action(
             ("budget", "arms"),
@@ -83,6 +86,13 @@ class MpcContextualSystem(System):
         """The model of its settings."""
         made: type[MpcContextual] = _settings().MpcContextual
         return made
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Attacks on its runs."""
+        from posse.protocols.mpc_contextual.attacks import ATTACKS
+
+        return ATTACKS
 
     def start(
         self, settings: MpcContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,

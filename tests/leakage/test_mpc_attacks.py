@@ -1,0 +1,137 @@
+"""The attacks on mpc-contextual: which succeed and which do not, on real runs and on runs with a fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import posse
+from posse.core.errors import PosseError
+from posse.core.roles import View
+from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, Evidence, attempt
+from posse.privacy.sharing.fixed import Words
+from posse.privacy.sharing.session import Session
+from posse.protocols.mpc_contextual.attacks import ATTACKS, Opened, opened_words
+from posse.protocols.runs import Run
+from tests.leakage.mpc_game import Played, drawn, terms_of
+
+SETTINGS = posse.MpcContextual(rows=360, horizon=180, seed=3)
+BY_NAME = {attack.name: attack for attack in ATTACKS}
+OF_VIEWS = [attack for attack in ATTACKS if attack.needs == "view"]
+STAGED = ("opened", "arms", "sequence", "membership", "membership-by-reward")
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    made = posse.start(SETTINGS, transcript=1 << 20)
+    made.finish()
+    return made
+
+
+def seen(run: Run, attack: Attack) -> Evidence:
+    if WIRE in attack.adversary:
+        return Evidence(run.tap(), run.truth())
+    return Evidence(run.view(*("party-1" if kind == "party" else kind for kind in attack.adversary)), run.truth())
+
+
+@pytest.fixture(scope="module")
+def staged() -> dict[str, list[Evidence]]:
+    return {name: list(BY_NAME[name].stage(SETTINGS, 0)) for name in STAGED}
+
+
+def attacked(attack: Attack, evidence: list[Evidence]) -> Attempt:
+    return attempt(attack, evidence, level=LEVEL / len(ATTACKS))
+
+
+def test_all_attacks_are_tested_here() -> None:
+    assert {attack.name for attack in OF_VIEWS} | set(STAGED) == set(BY_NAME)
+
+
+def test_dealer_and_party_read_every_feature(run: Run) -> None:
+    made = attacked(BY_NAME["masks"], [seen(run, BY_NAME["masks"])])
+    assert made.verdict == "finds it out"
+    np.testing.assert_allclose(made.estimates[0], run.truth()["features"], rtol=0, atol=2.0**-26)
+
+
+@pytest.mark.parametrize("name", ["exploring", "sizes"])
+def test_coins_and_sizes_tell_nothing_and_a_planted_leak_is_found(name: str, run: Run) -> None:
+    made = attacked(BY_NAME[name], [seen(run, BY_NAME[name])])
+    assert (made.verdict, made.power) == ("nothing found", 1.0)
+
+
+def test_all_parties_but_one_recognise_no_row_and_one_number_without_mask_is_enough(
+    staged: dict[str, list[Evidence]],
+) -> None:
+    made = attacked(BY_NAME["opened"], staged["opened"])
+    assert (made.verdict, made.power) == ("nothing found", 1.0)
+
+
+def _mask_but_one_number(s: Session, shape: tuple[int, ...]) -> Words:
+    mask = _drawn(s, shape)
+    if shape == (1, 3, 5):  # directions and scores, which at the first step are features of the second party
+        mask = mask.copy()
+        mask[..., 0, 2] = 0
+    return mask
+
+
+_drawn = Session._mask
+
+
+def test_a_real_run_with_one_mask_missing_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The truncation of one direction is opened without its mask; 40 guesses, a coin has 33 right with 2e-5."""
+    terms = terms_of(2, 3, 80, each=2)
+    for faulty in (True, False):
+        if faulty:
+            monkeypatch.setattr(Session, "_mask", _mask_but_one_number)
+        else:
+            monkeypatch.undo()
+        data = drawn(terms, 5)
+        played = Played(terms, data)
+        view = View(("party-1",), list(played), {}, {name: getattr(terms, name) for name in terms.__struct_fields__})
+        words = opened_words(view, "party-2")
+        rng = np.random.default_rng(6)
+        true, decoys = data.contexts[:, 2:], rng.permutation(data.contexts[:, 2:])
+        answers = rng.integers(2, size=80)
+        pairs = np.where(answers[:, None, None] == 0, np.stack([true, decoys], 1), np.stack([decoys, true], 1))
+        known = np.where(np.arange(80) % 2, -1, answers)
+        right = int((BY_NAME["opened"].estimate(Opened(words, pairs, known), 0) == answers)[known < 0].sum())
+        assert (right >= 33) == faulty
+
+
+def test_arms_tell_features_and_rewards_tell_more(staged: dict[str, list[Evidence]]) -> None:
+    arms, both = (attacked(BY_NAME[name], staged[name]) for name in ("arms", "sequence"))
+    for made in (arms, both):
+        assert (made.verdict, made.power) == (LITTLE, 1.0)
+    assert both.score.interval[0] > arms.score.value > 0.05
+
+
+def test_exploring_at_every_step_leaves_nothing_in_the_arms() -> None:
+    """Negative control on a real run: every arm is drawn at random."""
+    made = attacked(BY_NAME["arms"], list(BY_NAME["arms"].stage(SETTINGS.but(epsilon="1", horizon=80), 0)))
+    assert not made.succeeded
+
+
+@pytest.mark.parametrize("name", ["membership", "membership-by-reward"])
+def test_a_model_of_few_weights_tells_little_of_who_its_rows_are(name: str, staged: dict[str, list[Evidence]]) -> None:
+    """The advantage is below .3 with confidence .975, and a model that learnt its rows by heart is caught."""
+    made = attacked(BY_NAME[name], staged[name])
+    assert made.power == 1.0
+    assert made.score.interval[1] < 0.3
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_attacks_are_functions_of_what_was_seen(attack: Attack, run: Run, staged: dict[str, list[Evidence]]) -> None:
+    """The same answer twice, without any truth; what is foreign or cut off is refused in one line."""
+    evidence = staged[attack.name][0] if attack.name in staged else seen(run, attack)
+    first, again = (attack.estimate(evidence.seen, 4) for _ in range(2))
+    np.testing.assert_equal(first, again)
+    foreign = View(("comp",), (), {"comp": {"kind": "comp"}}, {"system": "samba"})
+    with pytest.raises(PosseError) as refused:
+        attack.estimate(foreign, 4)
+    assert "\n" not in str(refused.value)
+    if attack.needs == "view" and attack.name != "exploring":
+        view = evidence.seen
+        with pytest.raises(PosseError, match="cut off"):
+            attack.estimate(replace(view, entries=view.entries[: len(view.entries) // 2]), 4)
