@@ -291,8 +291,8 @@ def check_ranges(terms: Terms) -> tuple[Range, ...]:
 
 LEARNS = (
     "A party learns nothing but its own features and the public terms.",
-    "The puller learns the arm of every step and the payee the reward of every step; arms tell about features: who knows "
-    "similar rows finds a part of all features in the sequence of arms, and more with the rewards.",
+    "The puller learns the arm of every step and the payee the reward of every step; in the sequence of arms one who "
+    "knows similar rows finds a part of all features, and with the rewards more.",
     "The dealer sees no data; it learns neither when the bandit explores nor which arm it explores.",
 )
 """What each role learns."""
