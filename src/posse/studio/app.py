@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from posse.core.errors import PosseError
 from posse.studio import looking
 from posse.studio.catalogue import Catalogue
 from posse.studio.guard import App, Door, Guard, Keys, Place, Refused
-from posse.studio.stages import Hub, Live, Stages
+from posse.studio.jobs import KINDS, RUNS, Jobs, cells_of
+from posse.studio.runs import Runs
+from posse.studio.stages import LIVE, Hub, Live, Stages
 from posse.studio.stream import Stream, encode
 
 STATIC = Path(__file__).parent / "static"
@@ -26,26 +28,78 @@ ACTIONS = ("play", "pause", "forward", "back", "jump", "end")
 UNITS = ("message", "step", "time")
 FASTEST = 10_000.0
 MOST = 1 << 40
+LOOK = 1.0
+"""Seconds between two looks at the store, while somebody reads the stream."""
+REPORT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""What the page of a report may do: show itself."""
 
-log = logging.getLogger("posse.studio")
+
+class Studio:
+    """What a studio consists of."""
+
+    def __init__(self, folder: Path, place: Place, policies: tuple[str, ...], live: int) -> None:
+        self.keys = Keys(folder)
+        self.door = Door(place, self.keys)
+        self.catalogue = Catalogue(folder / "files", policies)
+        self.hub = Hub()
+        self.stages = Stages(self.hub, limit=live)
+        self.runs = Runs(self.catalogue)
+        self.jobs = Jobs(self._jobs_changed)
+        self.streams = 0
+        self._changed = {"runs": 0, "jobs": 0}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _jobs_changed(self) -> None:
+        """Note a change of a job, which its own thread says."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.note, "jobs")
+
+    def note(self, what: str) -> None:
+        """Note a change of a list."""
+        self._changed[what] = self.hub.touch()
+
+    def lists(self) -> dict[str, Any]:
+        """What streams show beside stages: when it changed, and how it is read."""
+        return {
+            "jobs": lambda: (self._changed["jobs"], self.jobs.shown),
+            "runs": lambda: (self._changed["runs"], lambda: {"changed": self._changed["runs"]}),
+        }
+
+    async def follow(self) -> None:
+        """Look at the store now and then, for runs of the command line too."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK)
+            with suppress(PosseError):
+                if self.streams and await self.stages.off(self.runs.moved):
+                    self.note("runs")
 
 
-def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live: int | None = None) -> App:
+def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live: int = LIVE) -> App:
     """Make the application of a studio whose key and files lie in a folder."""
-    keys = Keys(folder)
-    door, catalogue = Door(place, keys), Catalogue(folder / "files", policies)
-    hub = Hub()
-    stages = Stages(hub) if live is None else Stages(hub, limit=live)
+    studio = Studio(folder, place, policies, live)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        following = asyncio.ensure_future(studio.follow())
         yield
-        stages.shut()
+        following.cancel()
+        studio.jobs.shut()
+        studio.stages.shut()
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    app.state.stages, app.state.hub = stages, hub
+    _setting_up(app, studio)
+    _staging(app, studio)
+    _keeping(app, studio)
+    for kind in (PosseError, HTTPException):
+        app.add_exception_handler(kind, _refused)
+    return Guard(app, place, studio.keys)
 
-    # The page and who may use it ------------------------------------------------------------------------------------
+
+def _setting_up(app: FastAPI, studio: Studio) -> None:
+    """The page, who may use it, systems, data and budgets."""
+    off, catalogue = studio.stages.off, studio.catalogue
 
     @app.get("/")
     async def page() -> Response:
@@ -56,38 +110,42 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
     @app.post("/api/enter")
     async def enter(request: Request) -> Response:
         given = await table(request)
-        made = door.enter(word(given, "token", ""), word(given, "password", ""))
+        made = studio.door.enter(word(given, "token", ""), word(given, "password", ""))
         return Response(status_code=204, headers={"set-cookie": made})
-
-    # Setting up -----------------------------------------------------------------------------------------------------
 
     @app.get("/api/systems")
     async def systems() -> Response:
-        return answer(await stages.off(catalogue.systems))
+        return answer(await off(catalogue.systems))
 
     @app.post("/api/check")
     async def check(request: Request) -> Response:
         given = await table(request)
-        return answer(await stages.off(catalogue.check, given.get("system"), given.get("settings", {})))
+        return answer(await off(catalogue.check, given.get("system"), given.get("settings", {})))
 
     @app.get("/api/files")
     async def files() -> Response:
-        return answer(await stages.off(catalogue.uploads.listed))
+        return answer(await off(catalogue.uploads.listed))
 
     @app.post("/api/files")
     async def upload(request: Request) -> Response:
         name, data = request.query_params.get("name", "data.csv"), await request.body()
-        return answer(await stages.off(catalogue.uploads.put, name, data))
+        return answer(await off(catalogue.uploads.put, name, data))
 
     @app.get("/api/budgets")
     async def budgets() -> Response:
-        return answer(await stages.off(catalogue.budgets))
+        return answer(await off(catalogue.budgets))
 
     @app.post("/api/budgets/{name}")
     async def budget(name: str, request: Request) -> Response:
-        return answer(await stages.off(catalogue.budget, name, await table(request)))
+        return answer(await off(catalogue.budget, name, await table(request)))
 
-    # Stages ---------------------------------------------------------------------------------------------------------
+
+def _staging(app: FastAPI, studio: Studio) -> None:
+    """Live runs: moving them, looking closer, the stream."""
+    stages, catalogue = studio.stages, studio.catalogue
+
+    def shown(live: Live) -> dict[str, Any]:
+        return {**live.state(), "settings": catalogue.shown(live.stage.settings)}
 
     @app.get("/api/stages")
     async def listed() -> Response:
@@ -123,12 +181,6 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
         live = await stages.do(id, action, unit, max(1, whole(given, "n", 1)), float(speed), to)
         return answer({"state": shown(live)})
 
-    def shown(live: Live) -> dict[str, Any]:
-        state = live.state()
-        return {**state, "settings": catalogue.shown(live.stage.settings)}
-
-    # Looking closer -------------------------------------------------------------------------------------------------
-
     @app.get("/api/stages/{id}/messages")
     async def messages(id: str, request: Request) -> Response:
         asked = request.query_params
@@ -151,7 +203,13 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
     @app.post("/api/stages/{id}/audit")
     async def audit(id: str, request: Request) -> Response:
         given = await table(request)
-        return answer(await stages.look(id, looking.audit, word(given, "observer", "")))
+        seen = await stages.look(id, looking.evidence, word(given, "observer", ""))
+        return answer(await stages.off(looking.audit, seen))
+
+    @app.post("/api/stages/{id}/cost")
+    async def cost(id: str) -> Response:
+        stage = stages.get(id).stage
+        return answer(await stages.off(looking.cost, stage.system, stage.settings))
 
     @app.post("/api/stages/{id}/keep")
     async def keep(id: str) -> Response:
@@ -162,40 +220,122 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
         ids = request.query_params.getlist("stage")[:32]
         zipped = "gzip" in request.headers.get("accept-encoding", "")
         last = request.headers.get("last-event-id") or request.query_params.get("last", "")
-        return Passed(Stream(hub, stages, ids, last, zipped, {}))
+        return Streaming(Stream(studio.hub, stages, ids, last, zipped, studio.lists()), studio)
 
-    # What goes wrong ------------------------------------------------------------------------------------------------
 
-    async def refused(_: Request, error: Exception) -> Response:
-        if isinstance(error, Refused):
-            return answer({"error": error.text, **error.more}, error.status)
-        if isinstance(error, PosseError):
-            return answer({"error": error.text}, 400)
-        status = error.status_code if isinstance(error, HTTPException) else 400
-        return answer(
-            {"error": {404: "there is nothing at this address.", 405: "not in this way."}.get(status, "no.")}, status
+def _keeping(app: FastAPI, studio: Studio) -> None:
+    """Runs of the store, and jobs in the background."""
+    off, runs, jobs = studio.stages.off, studio.runs, studio.jobs
+
+    @app.get("/api/runs")
+    async def listed(request: Request) -> Response:
+        asked = request.query_params
+        return answer(await off(runs.listed, asked.get("filter", ""), asked.get("sort", "-when")))
+
+    @app.get("/api/runs/export")
+    async def export(request: Request) -> Response:
+        form = request.query_params.get("format", "csv")
+        data, kind = await off(runs.exported, ids_of(request), form)
+        return Response(
+            data, media_type=kind, headers={"content-disposition": f'attachment; filename="posse-runs.{form}"'}
         )
 
-    for kind in (PosseError, HTTPException):
-        app.add_exception_handler(kind, refused)
-    return Guard(app, place, keys)
+    @app.get("/api/runs/report")
+    async def reports(request: Request) -> Response:
+        return page_of(await off(runs.report, ids_of(request)))
+
+    @app.post("/api/runs/compare")
+    async def compare(request: Request) -> Response:
+        given = await table(request)
+        return answer(await off(lambda: runs.compared(runs.several(given.get("ids")))))
+
+    @app.get("/api/runs/{id}")
+    async def run(id: str) -> Response:
+        return answer(await off(runs.shown, id))
+
+    @app.get("/api/runs/{id}/report")
+    async def report(id: str) -> Response:
+        return page_of(await off(runs.report, [id]))
+
+    @app.delete("/api/runs/{id}")
+    async def delete(id: str) -> Response:
+        return answer(await off(runs.delete, id))
+
+    @app.post("/api/runs/{id}/undelete")
+    async def undelete(id: str) -> Response:
+        return answer(await off(runs.undelete, id))
+
+    @app.get("/api/jobs")
+    async def all_jobs() -> Response:
+        return answer(jobs.shown())
+
+    @app.post("/api/jobs")
+    async def begin(request: Request) -> Response:
+        given, catalogue = await table(request), studio.catalogue
+        kind, count = one_of(given, "kind", KINDS, None), max(1, whole(given, "runs", 1))
+        if count > RUNS:
+            raise Refused(400, f"runs may be {RUNS} here, got {count}.", field="runs")
+
+        def cells() -> Any:
+            system = catalogue.system(given.get("system"))
+            settings = catalogue.settings(system, given.get("settings", {}))
+            over = catalogue.over(system, given.get("over") or {})
+            safe = catalogue.safe(system.Settings, given.get("settings", {}))
+            made = cells_of(kind, system, safe, settings, over, count)
+            for cell in made:
+                cell.settings.load()
+            return system, made
+
+        return answer({"id": jobs.begin(kind, *await off(cells)).id}, 201)
+
+    @app.delete("/api/jobs/{id}")
+    async def cancel(id: str) -> Response:
+        await off(jobs.cancel, id)
+        return Response(status_code=204)
 
 
-class Passed(Response):
-    """An answer that writes itself."""
+class Streaming(Response):
+    """A stream that is counted while it is read."""
 
-    def __init__(self, inner: App) -> None:
+    def __init__(self, inner: Stream, studio: Studio) -> None:
         super().__init__()
-        self._inner = inner
+        self._inner, self._studio = inner, studio
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Let it."""
-        await self._inner(scope, receive, send)
+        """Send until the reader goes."""
+        self._studio.streams += 1
+        try:
+            await self._inner(scope, receive, send)
+        finally:
+            self._studio.streams -= 1
+
+
+# Answers and requests -----------------------------------------------------------------------------------------------
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if isinstance(error, Refused):
+        return answer({"error": error.text, **error.more}, error.status)
+    if isinstance(error, PosseError):
+        return answer({"error": error.text}, 400)
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    said = {404: "there is nothing at this address.", 405: "this address is not used in this way."}
+    return answer({"error": said.get(status, "this request cannot be read.")}, status)
 
 
 def answer(value: Any, status: int = 200) -> Response:
     """Answer with JSON."""
     return Response(encode(value), status, media_type="application/json")
+
+
+def page_of(text: str) -> Response:
+    """Answer with the page of a report, which may run nothing."""
+    return Response(text, media_type="text/html", headers={"content-security-policy": REPORT})
+
+
+def ids_of(request: Request) -> list[str]:
+    """Read ids of a query, with commas between."""
+    return [one for one in request.query_params.get("ids", "").split(",") if one]
 
 
 async def table(request: Request) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Catalogue:
             "levels": [{"name": level.name, "summary": level.summary} for level in one.levels],
             "schema": schema_of(one.Settings, one.skip), "groups": groups_of(one.Settings, one.skip),
             "presets": {name: dict(values) for name, values in one.presets.items()},
-            "scenarios": [plain(scenario) for scenario in getattr(one, "scenarios", ())],
+            "scenarios": [plain(scenario) for scenario in one.scenarios],
             "policies": known, "data": (data.data or {}).get("data", []) if data else [],
         }  # fmt: skip
 
@@ -175,6 +175,18 @@ class Catalogue:
             raise Refused(400, f"{name} must be the name of a data set, or a file sent to the studio.", field=name)
         return value
 
+    def over(self, system: System, given: Any) -> dict[str, list[Any]]:
+        """Check a grid: settings with the values that each takes."""
+        if not isinstance(given, Mapping) or not all(isinstance(one, list) and one for one in given.values()):
+            raise Refused(400, "over must be a table of lists.", field="over")
+        if any(len(one) > MOST["arms"] for one in given.values()):
+            raise Refused(400, f"over may have {MOST['arms']} values of a setting.", field="over")
+        columns = {
+            name: [self.safe(system.Settings, {name: one}).get(name) for one in values]
+            for name, values in given.items()
+        }
+        return columns
+
     # Checking -------------------------------------------------------------------------------------------------------
 
     def check(self, name: Any, given: Any) -> dict[str, Any]:
@@ -186,7 +198,9 @@ class Catalogue:
             said = {
                 "level": system.level_of(settings), "not_protected": list(system.not_protected(settings)),
                 "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
-                "knowledge": {role.kind: knowledge(system, settings, role.kind) for role in system.roles if role.party},
+                "knowledge": {
+                    role.kind: plain(system.knowledge(settings, role.kind)) for role in system.roles if role.party
+                },
                 "preview": plain(preview(system, settings)),
             }  # fmt: skip
         except PosseError as error:
@@ -204,8 +218,8 @@ class Catalogue:
     def budgets(self) -> list[dict[str, Any]]:
         """Describe the calculations of privacy that systems declare."""
         return [
-            {"name": name, "summary": action.summary, "schema": schema_of(action.settings(), action.skip),
-             "groups": groups_of(action.settings(), action.skip), "defaults": dict(action.defaults)}
+            {"name": name, "title": " ".join(action.path), "summary": action.summary, "defaults": dict(action.defaults),
+             "schema": schema_of(action.settings(), action.skip), "groups": groups_of(action.settings(), action.skip)}
             for name, action in _budgets()
         ]  # fmt: skip
 
@@ -224,9 +238,11 @@ class Catalogue:
         except PosseError as error:
             raise Refused(400, error.text, field=field_of(model, error.text)) from error
         sections = [one for one in found if isinstance(one, Section)]
+        uncovered = [note.removeprefix("- ") for one in sections if one.title == "Not covered" for note in one.notes]
         return {
             "settings": settings.resolved(), "sections": [one.plain() for one in sections],
-            "data": [plain(one.data) for one in sections], "notes": [one for one in found if isinstance(one, str)],
+            "says": next((one.title for one in sections if "(" in one.title), ""), "not_covered": uncovered,
+            "notes": [one for one in found if isinstance(one, str)],
         }  # fmt: skip
 
 
@@ -253,7 +269,7 @@ def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]
     for name, field in model.model_fields.items():
         if name not in skip and Path not in _types(field.annotation):
             groups.setdefault(model.heading(name), []).append(name)
-    return [{"name": heading, "fields": names} for heading, names in groups.items()]
+    return [{"title": heading, "fields": names} for heading, names in groups.items()]
 
 
 def field_of(model: type[Settings], text: str) -> str | None:
@@ -263,22 +279,9 @@ def field_of(model: type[Settings], text: str) -> str | None:
     return found[0] if found else None
 
 
-def knowledge(system: System, settings: RunSettings, kind: str) -> Mapping[str, Any]:
-    """Return what a kind of role knows, can never know, and could find out."""
-    said: Callable[..., Mapping[str, Any]] | None = getattr(system, "knowledge", None)
-    if said is not None:
-        return said(settings, kind)
-    level = system.level(settings)
-    learns = () if level is None else level.learns(settings)
-    label = next((role.label for role in system.roles if role.kind == kind), kind)
-    knows = [one for one in learns if re.search(rf"\b({kind}|{label})s?\b", one, re.IGNORECASE)]
-    return {"knows": knows, "never": [], "could": list(system.not_protected(settings))}
-
-
 def preview(system: System, settings: RunSettings) -> Mapping[str, Any]:
     """Return what is learnt, to be looked at before a run: arms with their means."""
-    own: Callable[..., Mapping[str, Any] | None] | None = getattr(system, "preview", None)
-    if own is not None and (made := own(settings)) is not None:
+    if (made := system.preview(settings)) is not None:
         return made
     described: Callable[[], Mapping[str, Any]] | None = getattr(settings, "problem", None)
     problem = described() if described is not None else {}

@@ -8,17 +8,31 @@ the party may see.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import time as clock
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from posse.studio.catalogue import knowledge, plain
+from posse.core.errors import PosseError
+from posse.core.roles import View
+from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
+from posse.protocols.audit import row_of
+from posse.protocols.runs import RolesRun, Run
+from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import Stage, described
 
-WIRE = "wire"
+if TYPE_CHECKING:
+    from posse.protocols.base import RunSettings, System
+
+PLANTINGS = 3
+"""Planted leaks that an attack's power is counted from."""
+MEASURED = 0.4
+"""Seconds for which each protection is measured."""
 SHOWN = 200
 """Messages of one answer, at most."""
 OPEN = ("header", "clear")
@@ -62,7 +76,7 @@ def party(stage: Stage, name: str) -> dict[str, Any]:
     found, kind = observing(stage, name)
     if found is None or kind is None:
         raise Refused(404, f"there is no party '{name[:40]}' in this run.")
-    said = knowledge(stage.system, stage.settings, kind)
+    said = stage.system.knowledge(stage.settings, kind)
     return {"name": found, "kind": kind, "state": plain(stage.run.state(found)), **plain(said)}
 
 
@@ -73,8 +87,7 @@ def code(stage: Stage) -> dict[str, Any]:
 
 def source(stage: Stage, kind: str) -> dict[str, Any]:
     """Return the real source of a kind of role."""
-    named: Callable[[Any], Mapping[str, str]] | None = getattr(stage.system, "sources", None)
-    place = {} if named is None else named(stage.settings)
+    place = stage.system.sources(stage.settings)
     if kind not in place:
         raise Refused(404, f"there is no source for '{kind[:40]}'. Known: {', '.join(place) or 'none'}.")
     module, _, name = place[kind].partition(":")
@@ -82,15 +95,95 @@ def source(stage: Stage, kind: str) -> dict[str, Any]:
     return {"text": "".join(lines), "file": module.replace(".", "/") + ".py", "first": first}
 
 
-def audit(stage: Stage, observer: str) -> dict[str, Any]:
-    """Return what is stated, until attacks are measured."""
-    _, kind = observing(stage, observer)
-    said = knowledge(stage.system, stage.settings, kind or observer)
-    rows = [
-        {"attack": one, "at": stage.run.time, "finds": None, "without": None, "verdict": "stated"}
-        for one in said["could"]
-    ]
-    return {"columns": ["attack", "finds", "guesses without", "verdict"], "rows": rows, "note": "Stated, not measured."}
+@dataclass(frozen=True)
+class Seen:
+    """What an observer saw of a run so far, taken at one moment: attacks are made on it while the run goes on."""
+
+    views: tuple[tuple[Attack, View], ...]
+    truth: Mapping[str, Any]
+    time: int
+    stated: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+def evidence(stage: Stage, observer: str) -> Seen:
+    """Take the views of the attacks in which an observer has a part."""
+    _, kind = observing(stage, observer or None)
+    run, system, settings = stage.run, stage.system, stage.settings
+    views: list[tuple[Attack, View]] = []
+    left_out: dict[str, str] = {}
+    for attack in system.attacks if system.level(settings) is not None else ():
+        if attack.needs != "view" or (kind or observer or WIRE) not in attack.adversary:
+            continue
+        if why := attack.missing(settings):
+            left_out[attack.title] = why
+            continue
+        left, parties = dict(run.kinds), []
+        for one in attack.adversary:
+            if (name := next((name for name, of in left.items() if of == one), None)) is not None:
+                del left[name]
+                parties.append(name)
+        if len(parties) + (WIRE in attack.adversary) == len(attack.adversary):
+            views.append((attack, run.tap() if WIRE in attack.adversary else run.view(*parties)))
+    stated = system.not_protected(settings) if kind is None else system.knowledge(settings, kind)["could"]
+    return Seen(tuple(views), deepcopy(dict(run.truth())), run.time, tuple(stated), left_out)
+
+
+def audit(seen: Seen) -> dict[str, Any]:
+    """Attack what an observer saw; say what each attack finds beside a guess without it."""
+    rows, left_out = [], dict(seen.left_out)
+    for attack, view in seen.views:
+        try:
+            if not seen.truth or not seen.time:
+                raise Refused(400, "nothing has happened yet.")
+            made = attempt(attack, [Evidence(view, seen.truth)], level=LEVEL / len(seen.views), plantings=PLANTINGS)
+        except PosseError as error:
+            left_out[attack.title] = error.text
+            continue
+        row = row_of(made)
+        rows.append({
+            "attack": attack.title, "name": attack.name, "at": row.at, "finds": row.finds, "says": row.says,
+            "without": None if row.baseline is None else f"{row.baseline:.3g}", "verdict": row.verdict,
+            "power": row.power, "planted": row.planted, "claims": list(row.claims),
+        })  # fmt: skip
+    notes = [f"{title}: {why}" for title, why in left_out.items()]
+    note = f"Measured on the {seen.time:,} steps so far." if rows else "No attack is measured here; this is stated."
+    return {
+        "columns": ["attack", "finds", "guesses without", "verdict"], "rows": rows, "stated": list(seen.stated),
+        "note": note, "notes": notes, "time": seen.time,
+    }  # fmt: skip
+
+
+def cost(system: System, settings: RunSettings) -> dict[str, Any]:
+    """Measure what each protection costs: the same run with and without it, for a little while each."""
+    rows, first = [], None
+    for name, changed in system.variants(settings):
+        run = system.start(changed.but(runs=1), transcript=0)
+        steps, spent = _measured(run)
+        each = spent / steps if steps else None
+        first = each if first is None else first
+        moved = run.traffic() if isinstance(run, RolesRun) else {}
+        rows.append({
+            "name": name, "seconds": spent, "steps": steps, "per_step": each, "level": system.level_of(changed),
+            "messages": sum(n for n, _ in moved.values()), "bytes": sum(size for _, size in moved.values()),
+            "roles": [{"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()]
+            if isinstance(run, RolesRun) else [],
+        })  # fmt: skip
+    return {"rows": rows, "note": f"CPU time, each for about {MEASURED:g} s, measured now; reading data is not in it."}
+
+
+def _measured(run: Run) -> tuple[int, float]:
+    """Go forward for a while; return the steps made and the CPU seconds that roles (or the whole run) took."""
+    ends, stride = clock.monotonic() + MEASURED, max(1, min(run.horizon // 20, 200))
+    run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
+    began, at = _spent(run), run.time
+    while not run.done and clock.monotonic() < ends:
+        run.advance(stride)
+    return run.time - at, _spent(run) - began
+
+
+def _spent(run: Run) -> float:
+    return sum(run.role_seconds().values()) if isinstance(run, RolesRun) else run.seconds
 
 
 def keep(stage: Stage) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def folder() -> Path:
 
 def launch_address(place: Place, keys: Keys) -> str:
     """Return an address that lets one browser in."""
-    return place.origins[0] + ("/" if place.password is not None else f"/#/enter?token={keys.token()}")
+    return place.origins[0] + ("/" if place.password is not None else f"/#token={keys.token()}")
 
 
 def place_of(host: str, port: int, password: str | None, certificate: bool, proxy: str | None) -> Place:

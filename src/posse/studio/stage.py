@@ -55,8 +55,7 @@ class Stage:
     def open(self) -> None:
         """Begin the run; data are read and keys are made here."""
         self._run = self.system.start(self.settings, transcript=KEPT)
-        if isinstance(self._run, RolesRun):
-            self._kinds = {name: role.kind for name, role in self._run.memory.roles.items()}
+        self._kinds = dict(self._run.kinds)
         self._every = max(1, self._run.horizon // POINTS)
         self._keep_point()
         self._save()

@@ -31,9 +31,9 @@ class Stream:
 
     def __init__(
         self, hub: Hub, stages: Stages, ids: Sequence[str], last: str, zipped: bool,
-        lists: Mapping[str, Callable[[], tuple[int, Any]]],
+        lists: Mapping[str, Callable[[], tuple[int, Callable[[], Any]]]],
     ) -> None:  # fmt: skip
-        """`lists` gives, for each further event, the number of its last change and what it shows."""
+        """`lists` gives, for each further event, the number of its last change and what reads it."""
         self._hub, self._stages, self._lists = hub, stages, lists
         self._open = dict.fromkeys(ids)
         boot, _, number = last.partition(".")
@@ -98,7 +98,7 @@ class Stream:
         for name, read in self._lists.items():
             changed, shown = read()
             if changed > seen:
-                event(name, encode(shown))
+                event(name, encode(shown()))
         return found
 
     def _frame(self, id: str, live: Live) -> bytes:
