@@ -188,8 +188,6 @@ class System(ABC):
     actions: tuple[Action, ...] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
-    scenarios: tuple[Scenario, ...] = ()
-    """Set-ups to start from on a page."""
     story: ClassVar[str] = ""
     """What the demo is about, in a sentence or two."""
     demo_levels: ClassVar[tuple[str, ...]] = ()
@@ -276,6 +274,11 @@ class System(ABC):
         }
 
     # What a picture of a run needs ------------------------------------------------------------------------------------
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Set-ups to start from on a page."""
+        return ()
 
     def pseudocode(self, settings: Any) -> Mapping[str, Sequence[str]]:
         """Return the code of each kind of role by line; empty where nobody has written it down yet."""

@@ -36,6 +36,8 @@ class ProblemSettings(DataSettings):
     """Folder of the data sets; else the one that POSSE_DATA names."""
     means: tuple[float, ...] | None = None
     """The means themselves, such as 0.2,0.5,0.8."""
+    names: tuple[str, ...] | None = None
+    """Names of the arms whose means are given, one each."""
     owners: int | None = None
     """Number of arms, one an owner: the K of largest mean, largest first; without it 10 of the embedded means or of a
     data set, or all that `items` or a file name."""
@@ -54,6 +56,8 @@ class ProblemSettings(DataSettings):
     def _check_arms(self) -> Self:
         if self.owners is not None and self.owners < 2:
             raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
+        if self.names is not None and self.means is None:
+            raise ConfigError("names go with means given; other data have names of their own. Leave names out.")
         if self.means is not None and self.data != type(self).model_fields["data"].default:
             raise ConfigError(f"means and data both say what the arms are, got means and '{self.data_name}'. Give one.")
         if self.items and self.owners is not None and self.owners != len(self.items):
@@ -64,6 +68,8 @@ class ProblemSettings(DataSettings):
             self._no_ratings("means given")
             if self.owners is not None and self.owners != len(self.means):
                 raise ConfigError(f"owners must be the number of means, got {self.owners} for {len(self.means)} means.")
+            if self.names is not None and len(self.names) != len(self.means):
+                raise ConfigError(f"names must be one a mean, got {len(self.names)} for {len(self.means)} means.")
         elif self._embedded is not None:
             if self._embedded not in EMBEDDED:
                 raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
@@ -119,7 +125,7 @@ class ProblemSettings(DataSettings):
 
     def _plain_arms(self) -> Arms:
         if self.means is not None:
-            return BernoulliArms(self.means, source="means given")
+            return BernoulliArms(self.means, self.names, source="means given")
         if self._embedded is not None:
             return embedded_arms(self._embedded, arms=self.owners or 10)
         if self._dataset is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,14 @@ def prepare(
     switches: Switches | None = None,
     key: PrivateKey | None = None,
     slot: float = 0.0,
+    kinds: Mapping[str, Callable[..., Role]] | None = None,
 ) -> Callable[[], list[Role]]:
     """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
 
     Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
     ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
     and (at `standard`) permutations come from the operating system. With a `slot` owners ask the world for ticks.
+    `kinds` gives other classes for owner, controller or comp of the levels below `strict`.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
@@ -75,6 +77,8 @@ def prepare(
     terms = Terms(run, budget, policy_terms(policy), len(policy.passes()), level, switches.off, n, slot)
     public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
+    made: dict[str, Callable[..., Role]] = {"owner": Owner, "controller": Controller, "comp": Comp, **(kinds or {})}
+
     def mine(name: str) -> tuple[Identity, bytes, Expected]:
         return identities[name], customer, expected
 
@@ -89,9 +93,9 @@ def prepare(
             ]
         return [
             Customer(identities[CUSTOMER], expected, terms, public, key, secrets=secrets[CUSTOMER]),
-            Controller(*mine(CONTROLLER), names, seed, secrets=secrets[CONTROLLER]),
-            Comp(*mine(COMP), seed, secrets=secrets[COMP]),
-            *(Owner(name, *mine(name), seed, secrets=secrets[name]) for name in names),
+            made["controller"](*mine(CONTROLLER), names, seed, secrets=secrets[CONTROLLER]),
+            made["comp"](*mine(COMP), seed, secrets=secrets[COMP]),
+            *(made["owner"](name, *mine(name), seed, secrets=secrets[name]) for name in names),
         ]
 
     return roles
@@ -127,6 +131,8 @@ class SimulatedWorld:
         self._earned = 0
         self._missed = 0.0
         self._step = 0
+        self.last = -1
+        """The arm pulled last; none before the first pull."""
 
     def __call__(self, pull: Pull) -> Reward:
         """Pull an owner's arm."""
@@ -141,6 +147,7 @@ class SimulatedWorld:
         self._earned += units
         self._missed += self._gaps[arm]
         self._step += 1
+        self.last = arm
         if self.arms is not None:
             self.arms.append(arm)
         if len(self._curve) < len(self.steps) and self.steps[len(self._curve)] == self._step:

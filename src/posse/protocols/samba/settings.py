@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
+from posse.core.errors import ConfigError
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, described
 from posse.privacy.crypto.paillier import DEFAULT_BITS
@@ -59,13 +60,27 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """Mask the scores that comp compares (can be off at level paper only)."""
     paillier_bits: int = DEFAULT_BITS
     """Size of the Paillier key."""
+    walk: Literal["ucb-68", "softmax-98", "pursuit-4"] | None = None
+    """Begin inside a worked example of the paper, with its sums, pulls, mask and permutation (at level paper only)."""
 
     @model_validator(mode="after")
     def _check_samba(self) -> Samba:
         check_level(self.level, self.switches, self.make_policy())
+        if self.walk is not None:
+            self._check_walk(self.walk)
         if self.owners is not None:
             check_budget(self.owners, self.horizon)
         return self
+
+    def _check_walk(self, walk: str) -> None:
+        """Refuse a worked example anywhere but where the paper has it: three owners, its policy, level `paper`."""
+        policy, _, step = walk.partition("-")
+        fits = (self.level, self.path, self.runs, self.make_policy().name) == ("paper", "roles", 1, policy)
+        if not fits or self.means is None or len(self.means) != 3 or self.horizon < int(step):
+            raise ConfigError(
+                f"walk '{walk}' is an example of one run of '{policy}' at level 'paper' with three means and a horizon "
+                f"of {step} or more, got {self.make_policy().name} at '{self.level}'. Set these, or leave walk out."
+            )
 
     @property
     def switches(self) -> Switches:
@@ -105,7 +120,8 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def config(self) -> dict[str, JSON]:
         """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
-        given = {name: value for name, value in self.resolved().items() if name not in PARAMETERS}
+        unused = () if self.walk is not None else ("walk",)
+        given = {name: value for name, value in self.resolved().items() if name not in (*PARAMETERS, *unused)}
         setup = self.load()
         return {**given, **self.used(setup.arms), "policy": described(setup.policy)}
 

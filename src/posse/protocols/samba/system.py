@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.errors import DataError
-from posse.protocols.base import Action, Level, Parties, RoleKind, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, Scenario, System
 from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.sections import Section
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey
     from posse.problems.arms.settings import ProblemSettings
     from posse.protocols.samba.settings import Samba
+    from posse.runtime.memory import Delivery
 
 
 class SambaSystem(System):
@@ -31,6 +32,7 @@ class SambaSystem(System):
     )
     protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
+    skip = ("walk",)
     demo_levels = ("strict", "paper")
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by Thompson sampling, "
@@ -78,6 +80,13 @@ class SambaSystem(System):
     }
 
     @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Shops, games, clinics, and the paper's worked examples."""
+        from posse.protocols.samba.scene.scenarios import SCENARIOS
+
+        return SCENARIOS
+
+    @property
     def Settings(self) -> type[Samba]:
         """The model of its settings."""
         from posse.protocols.samba.settings import Samba
@@ -94,11 +103,15 @@ class SambaSystem(System):
 
         if settings.path == "plain":
             return SambaTwinRun(self, settings, seeds)
+        if settings.walk is not None:
+            from posse.protocols.samba.scene.walks import WalkRun
+
+            return WalkRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
         return SambaRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
 
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""
-        return settings.but(path="plain")
+        return settings.but(path="plain", walk=None)
 
     def level_of(self, settings: Samba) -> str:
         """Return the level, or "plain"."""
@@ -147,6 +160,43 @@ class SambaSystem(System):
         from posse.protocols.samba.deploy import build, layout
 
         return Parties(build, layout)
+
+    def pseudocode(self, settings: Samba) -> Mapping[str, Sequence[str]]:
+        """The code of each role, for this policy and level."""
+        from posse.protocols.samba.scene.code import code
+        from posse.protocols.scenes import written
+
+        return written(code(settings.load().policy, settings.level, settings.switches))
+
+    def sources(self, settings: Samba) -> Mapping[str, str]:
+        """The classes of the roles of the level."""
+        from posse.protocols.samba.scene.code import sources
+
+        return sources(settings.level)
+
+    def scene(self, run: Run) -> Mapping[str, Any]:
+        """Owners with rewards / pulls and estimate against truth, servers, customer."""
+        from posse.protocols.samba.scene import picture
+
+        return picture.scene(run)  # type: ignore[arg-type]
+
+    def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any]:
+        """Explain one message."""
+        from posse.protocols.samba.scene.explain import explain
+
+        return explain(run, delivery)  # type: ignore[arg-type]
+
+    def knowledge(self, settings: Samba, kind: str) -> Mapping[str, Sequence[str]]:
+        """What a role knows, can never know and could find out."""
+        from posse.protocols.samba.scene import picture
+
+        return picture.knowledge(settings, kind)
+
+    def variants(self, settings: Samba) -> Sequence[tuple[str, Samba]]:
+        """With and without each switch of `paper`, and the other levels."""
+        from posse.protocols.samba.scene import picture
+
+        return picture.variants(settings)
 
 
 _SELECTS = {"argmax": "best score", "match": "probability", "custom": "custom"}

@@ -152,7 +152,7 @@ class SambaTwinRun(Run):
         super().__init__(system, settings, seeds)
         setup = settings.load()
         simulate(BernoulliArms([0.5, 0.5]), setup.policy, 4, [0], level=settings.level)  # compiling is not running
-        self._twin = Twin(
+        self.twin = Twin(
             setup.arms, setup.policy, settings.horizon, self.seeds, level=settings.level,
             permute=settings.permutation, mask=settings.mask, points=settings.points,
         )  # fmt: skip
@@ -161,7 +161,7 @@ class SambaTwinRun(Run):
     @property
     def time(self) -> int:
         """Pulls made in all runs."""
-        return self._twin.step * len(self.seeds)
+        return self.twin.step * len(self.seeds)
 
     @property
     def horizon(self) -> int:
@@ -171,7 +171,7 @@ class SambaTwinRun(Run):
     @property
     def done(self) -> bool:
         """Whether all pulls are made."""
-        return self._twin.step >= self.settings.horizon
+        return self.twin.step >= self.settings.horizon
 
     @property
     def side_by_side(self) -> int:
@@ -184,11 +184,11 @@ class SambaTwinRun(Run):
         return max(1, min(self.settings.horizon, SCORES // self._scores))
 
     def _advance(self, n: int) -> None:
-        self._twin.advance(n)
+        self.twin.advance(n)
 
     def record(self, status: str | None = None) -> Record:
         """Return the record of what was done."""
-        settings, outcome = self.settings, self._twin.outcome
+        settings, outcome = self.settings, self.twin.outcome
         return Record(
             kind=self.system.name,
             config=settings.config(),
@@ -209,8 +209,8 @@ class SambaTwinRun(Run):
 
     def save(self) -> Any:
         """Return this moment."""
-        return fork(self._twin), self.seconds
+        return fork(self.twin), self.seconds
 
     def load(self, saved: Any) -> None:
         """Come back to a saved moment."""
-        self._twin, self.seconds = fork(saved[0]), saved[1]
+        self.twin, self.seconds = fork(saved[0]), saved[1]
