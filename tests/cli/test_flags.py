@@ -13,10 +13,11 @@ from posse.cli.flags import Config, help_of, settings_command, settings_of
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.markets.settings import MarketSettings
 from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.system import SYSTEM
 from tests.cli.conftest import SMALL, Call
 
 
-@pytest.mark.parametrize("name", list(Samba.model_fields))
+@pytest.mark.parametrize("name", [name for name in Samba.model_fields if name not in SYSTEM.skip])
 def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
     assert help_of(Samba, name)
     assert f"--{name.replace('_', '-')}" in posse("run", "samba", "--help", COLUMNS="200").out

@@ -24,6 +24,7 @@ from posse.protocols.samba.scene.picture import theorem4
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.strict import sums
 from posse.protocols.samba.strict.dealer import frames_for_comp
+from posse.protocols.samba.strict.messages import Dealing, Stream
 from posse.protocols.scenes import PROTECTIONS
 from posse.runtime.memory import Delivery
 from tests.protocols.harness import secrets_of
@@ -198,7 +199,7 @@ def test_tokens_are_read_by_their_owner_and_say_nothing_to_the_controller() -> N
 
 @pytest.mark.parametrize("level", ["paper", "standard"])
 def test_sums_under_paillier(level: str) -> None:
-    """At paper the customer's key opens an owner's sum; at standard it finds masks below, and only the total is true."""
+    """At paper the customer's key opens an owner's sum; at standard it finds masks below: only the total is true."""
     run = begun(level)
     sums_seen = 0
     for delivery, found in delivered(run):
@@ -224,12 +225,12 @@ def test_secrets_sealed_to_a_party_open_there_alone() -> None:
     run, opened = begun("strict"), 0
     for delivery, found in delivered(run):
         message, roles = delivery.message, run.memory.roles
-        kind = type(message).__name__
-        sealed = {
-            "Stream": lambda m: [(m.sealed, "comp", ("stream", delivery.sender))],
-            "Dealing": lambda m: [(m.controller.sealed, "controller", ("seed", "controller")),
-                                  (m.comp.sealed, "comp", ("seed", "comp"))],
-        }.get(kind, lambda m: [])(message)  # fmt: skip
+        sealed: list[tuple[bytes, str, tuple[str, str]]] = []
+        if isinstance(message, Stream):
+            sealed = [(message.sealed, "comp", ("stream", delivery.sender))]
+        if isinstance(message, Dealing):
+            seeds = {"controller": message.controller, "comp": message.comp}
+            sealed = [(each.sealed, name, ("seed", name)) for name, each in seeds.items()]
         for body, receiver, info in sealed:
             part = next(part for part, data in bytes_of(delivery, found) if data == body[32:-16])
             assert part["opens"] == [receiver]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ def federation(*arguments: Any, **options: Any) -> list[Role]:
     return prepare(*arguments, **options)()
 
 
+@lru_cache(maxsize=4)
 def owner_names(count: int) -> tuple[str, ...]:
     """Names of the owners of a simulated federation."""
     return tuple(f"owner-{i + 1}" for i in range(count))

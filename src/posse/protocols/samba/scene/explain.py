@@ -1,4 +1,4 @@
-"""Every message in words: the paper's step, one sentence, what it means in the clear, and the lines of code that ran."""
+"""Every message in words: the paper's step, one sentence, what it means in the clear, the lines of code that ran."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.core.fixed import REWARD_ONE, SCORE_BITS, tie_bits
-from posse.protocols.samba.federation import SambaRun
+from posse.protocols.samba.federation import SambaRun, owner_names
 from posse.protocols.samba.messages import Batch
 from posse.protocols.samba.scene.code import code
 from posse.protocols.samba.setup import COMP, CONTROLLER
@@ -41,7 +41,7 @@ class Pass:
         self.settings, self.setup = run.settings, run.settings.load()
         self.level, self.off, self.policy = run.settings.level, self.setup.switches.off, self.setup.policy
         self.roles: dict[str, Any] = run.memory.roles
-        self.owners = [name for name, role in self.roles.items() if role.kind == "owner"]
+        self.owners = owner_names(len(self.setup.arms))
         self.selections = self.policy.passes()
         self.step, self.turn = divmod(index, len(self.selections))
         self.digits = 2 if run.settings.walk else 4

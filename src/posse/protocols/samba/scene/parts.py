@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from posse.privacy.crypto.frames import NONCE_BYTES
+from posse.protocols.samba.messages import Batch, Choice, Reply, Score
 from posse.protocols.samba.scene.meaning import Pass
 from posse.protocols.scenes import Part, parts
 
@@ -20,7 +23,21 @@ _KEYED = ("owner", "comp")
 
 def covered(message: Any, at: Pass) -> list[dict[str, Any]]:
     """Return the parts of a message, in order: together its encoded bytes."""
+    if not isinstance(message, Score | Reply | Batch | Choice):
+        return _covered(message, at)
+    # Most of a run, and alike but for what is in them.
+    key = (type(message), len(msgspec.msgpack.encode(message.index)), at.level, at.off, len(at.owners))
+    if key not in _kept:
+        if len(_kept) >= 64:
+            _kept.clear()
+        _kept[key] = _covered(message, at)
+    return list(_kept[key])
 
+
+_kept: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+
+
+def _covered(message: Any, at: Pass) -> list[dict[str, Any]]:
     def describe(kind: str, field: str, value: Any) -> Sequence[Part] | None:
         name, _, receiver = field.partition(":")
         found = _FIELDS.get((kind, name))

@@ -175,9 +175,8 @@ def variants(settings: Samba) -> list[tuple[str, Samba]]:
         bare = dict.fromkeys(_LONG, False)
         found.append(("everything off", settings.but(**bare, walk=None)))
     on = dict.fromkeys(_LONG, True)
-    for level in ("strict", "standard", "paper"):
-        if level != settings.level:
-            found.append((f"level {level}", settings.but(**on, level=level, walk=None)))
+    others = [level for level in ("strict", "standard", "paper") if level != settings.level]
+    found += [(f"level {level}", settings.but(**on, level=level, walk=None)) for level in others]
     return [*found, ("plain", settings.but(path="plain", walk=None))]
 
 

@@ -1,4 +1,4 @@
-"""Set-ups for someone who sees Samba for the first time: invented shops, games and clinics, and the paper's examples."""
+"""Set-ups for someone who sees Samba for the first time: invented shops, games, clinics, and the paper's examples."""
 
 from __future__ import annotations
 
