@@ -19,7 +19,7 @@ from posse.runtime.network.wire import Data, pack
 from tests.network.federations import laid_out, opened, run_all
 
 OWNERS, BUDGET = 4, 160
-LEVELS = ("standard", "paper")
+LEVELS = ("strict", "standard", "paper")
 TIMING = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
 
 

@@ -13,6 +13,8 @@ from posse.privacy.crypto.paillier import PublicKey
 from posse.protocols.parties import run_and_record
 from posse.protocols.samba.deploy import build
 from posse.protocols.samba.messages import Total
+from posse.protocols.samba.strict import sums
+from posse.protocols.samba.strict.messages import Shares
 from posse.runtime.network.connection import Timing
 from posse.runtime.network.deployment import open_place
 from tests.network.federations import QUICK, laid_out, opened, run_all
@@ -111,9 +113,10 @@ def test_an_owner_that_comes_back_after_the_end_hears_of_it(tmp_path):
     asyncio.run(go())
 
 
-def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("level", "says"), [("standard", "another number of pulls"), ("strict", "a server altered")])
+def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monkeypatch, level, says):
     """All others end as they do after an accepted total; the customer's result says why there is none."""
-    paths = {path.stem: path for path in laid_out(tmp_path, budget=40)}
+    paths = {path.stem: path for path in laid_out(tmp_path, budget=40, level=level, sync=level == "strict")}
     monkeypatch.setenv("POSSE_STORE", str(tmp_path / "store"))
 
     async def go():
@@ -125,12 +128,15 @@ def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monk
             if isinstance(message, Total):
                 key = PublicKey(int.from_bytes(engine.role.manifest.terms.paillier_n, "big"))
                 message = Total(key.encrypt((7 << 64) + 41).to_bytes())
+            if isinstance(message, Shares):
+                number, tag = sums.decode(message.controller)
+                message = Shares(sums.encode((number + 1, tag)), message.comp)
             send(receiver, message)
 
         engine._send = forged
         customer = run_and_record(open_place(paths["customer"]), lambda place, made: made, lambda text: None)
         others = asyncio.gather(*(party.run() for party in parties.values()))
-        with pytest.raises(ProtocolError, match=r"over without a result: .*another number of pulls"):
+        with pytest.raises(ProtocolError, match=f"over without a result: .*{says}"):
             await asyncio.wait_for(customer, 60)
         await asyncio.wait_for(others, 60)
         for name, party in parties.items():

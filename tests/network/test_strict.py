@@ -70,16 +70,18 @@ def test_a_dealer_that_is_late_dies_and_comes_back(tmp_path):
     assert [note.value for note in notes if note.kind == "total"] == list(plain.total)
 
 
-@pytest.mark.parametrize("name", ["clinic-2", "comp", "dealer"])
+@pytest.mark.parametrize("name", ["clinic-2", "comp", "dealer", "controller"])
 def test_a_rolled_back_journal_is_refused(tmp_path, name):
-    """An owner, comp or dealer that is taken back in time would use randomness twice: the controller refuses it."""
+    """A party that is taken back in time would use randomness twice: the controller refuses it, and all the
+    controller."""
     paths = {path.stem: path for path in laid_out(tmp_path, **{**VALUES, "budget": 20_000})}
     journal, old = tmp_path / name / "journal", tmp_path / "old"
 
     async def play():
         others = [opened(path) for other, path in paths.items() if other != name]
         tasks = [asyncio.create_task(party.run()) for party in others]
-        controller = next(party for party in others if party.engine.role.name == "controller")
+        witness = "comp" if name == "controller" else "controller"
+        controller = next(party for party in others if party.engine.role.name == witness)
 
         async def live(until):
             party = opened(paths[name])
@@ -102,7 +104,7 @@ def test_a_rolled_back_journal_is_refused(tmp_path, name):
         reached = controller.engine.role.state()["step"]
         for _ in range(200):
             await asyncio.sleep(0.05)
-            said = f"{controller.troubles.get(name)} {party.troubles.get('controller')}"
+            said = f"{controller.troubles.get(name)} {party.troubles.get(witness)}"
             if "older copy" in said:
                 break
         moved = controller.engine.role.state()["step"] - reached

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
+
 import msgspec
+import numpy as np
 import pytest
 
 from posse.core.errors import ProtocolError
@@ -183,3 +186,17 @@ def test_two_parties_under_one_identity_are_refused(pair: tuple[str, str]) -> No
     joins[pair[1]] = msgspec.structs.replace(joins[pair[1]], identity=joins[pair[0]].identity)
     with pytest.raises(ProtocolError, match="must be a party of its own"):
         check_members(list(joins.values()), "standard")
+
+
+def test_setting_up_level_strict_is_linear_in_the_number_of_owners() -> None:
+    """In calls of functions, to the end of the first pass (`make bench` fits time and memory up to 3,000 owners)."""
+    sizes, calls = (4, 20, 40, 80), []
+    for owners in sizes:
+        profile = cProfile.Profile()
+        profile.enable()
+        run = Federation(UCB(), KEY, owners=owners, budget=owners + 2, level="strict")
+        run.until(lambda *one: isinstance(one[2], Reply))
+        profile.disable()
+        calls.append(sum(entry.callcount for entry in profile.getstats()))
+    slopes = np.diff(calls[1:]) / np.diff(sizes[1:])  # the first one fills caches
+    assert slopes[1] == pytest.approx(slopes[0], rel=0.1)

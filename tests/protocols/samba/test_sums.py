@@ -113,7 +113,7 @@ def test_an_altered_total_ends_the_run_and_the_servers_do_not_learn_it(which: in
 
 
 def test_all_have_finished_when_the_customer_has_an_answer_and_nobody_before() -> None:
-    for level in ("standard", "paper"):
+    for level in ("strict", "standard", "paper"):
         federation = Federation(UCB(), KEY, level=level)
         federation.until(lambda sender, receiver, message: isinstance(message, Closed))
         assert [role.name for role in federation.roles.values() if role.finished] == ["customer"]
