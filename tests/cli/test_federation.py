@@ -284,17 +284,24 @@ def test_a_mistake_in_a_federation_is_one_line_and_nothing_is_written(
     assert not (tmp_path / "fed").exists()
 
 
-def test_paths_of_sources_are_relative_to_the_federation(tmp_path: Path, process: Start) -> None:
+def test_sources_beside_the_federation_are_pulled_in_slots(tmp_path: Path, process: Start) -> None:
     (tmp_path / "outcomes.csv").write_text("reward\n0.5\n")
     (tmp_path / "outcomes.py").write_text("def reward(run, number):\n    return 0.5\n")
     sources = ['kind = "csv"\nfile = "outcomes.csv"', 'kind = "python"\nfunction = "outcomes:reward"']
     owners = [f'[[owner]]\nname = "clinic-{i}"\n[owner.source]\n{source}\n' for i, source in enumerate(sources)]
-    settings = f'run = "t"\nlevel = "standard"\nbudget = 20\npaillier_bits = 2048\nlisten = "127.0.0.1:{free_port()}"\n'
+    settings = f'run = "t"\nlevel = "strict"\nbudget = 20\nlisten = "127.0.0.1:{free_port()}"\n'
     (tmp_path / "fed.toml").write_text(settings + "".join(owners))
     with stopped(process("up", "fed.toml", "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
     assert json.loads(out)["total"] == 10
+    records = {row.party: Store().get(row.id) for row in Store().list()}
+    for name in ("controller", "comp", "clinic-0", "clinic-1"):
+        assert records[name].summary["slot"] == 0.1
+    journal = (tmp_path / "fed" / "clinic-0" / "journal" / "journal-00000000.log").read_bytes()
+    # One slot before every pull but the first of both owners, and one after the last.
+    assert journal.count(b"Tock") == 19 + records["comp"].summary["overruns"]
+    assert "slot of 0.1 s" in records["customer"].leaks[-1]
 
 
 def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: Call) -> None:

@@ -132,6 +132,31 @@ def test_nor_where_that_number_depends_on_an_order(policy: str) -> None:
     assert first.view("dealer") == second.view("dealer") != other.view("dealer")
 
 
+@pytest.mark.parametrize("owners", [3, 20])
+def test_nor_the_dealer_with_all_owners_but_two(owners: int) -> None:
+    game = Game(GREEDY, owners, owners + 15)
+    first, other = game.play(two_pay(0)), game.play(two_pay(1))
+    second = game.play(two_pay(1), Programme(first, other.numbers()).for_dealer() if owners > 16 else None)
+    coalition = ("dealer", *first.names[2:])
+    assert second.arms == other.arms != first.arms
+    assert first.view(*coalition) == second.view(*coalition)
+
+
+def test_an_owner_and_the_customer_see_what_is_left_of_the_total() -> None:
+    """Worlds in which the owner's own arm and the total are the same: all else may differ."""
+    game, found = Game(GREEDY, 4, 20), dict[float, Played]()
+    for seed in range(200):
+        world = bernoulli(seed)
+        played = game.play(lambda owner, number, pay=world: 0 if owner == 3 else pay(owner, number))  # type: ignore[misc]
+        before = found.setdefault(played.total, played)
+        if played.arms.count(3) == before.arms.count(3) == 1 and played.arms != before.arms:
+            break
+    assert before.total == played.total
+    coalition = ("customer", "owner-4")
+    assert before.rewards != played.rewards
+    assert before.view(*coalition) == played.view(*coalition)
+
+
 @pytest.mark.parametrize("owner", [0, 3])
 def test_an_owner_sees_its_own_bits_and_nothing_else(owner: int) -> None:
     """Its view is a function of when it was chosen: in two worlds in which that is the same, the bytes are the same."""

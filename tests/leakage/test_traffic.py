@@ -44,9 +44,9 @@ class Wire:
         self._frame(connection, frame)
 
 
-def watched(folder: Any, level: str) -> tuple[Wire, list[str]]:
+def watched(folder: Any, level: str, *, fault: bool = False) -> tuple[Wire, list[str]]:
     """Run a federation whose rewards take a while; return what travelled, and who pulled in every step after the first
-    ones."""
+    ones. With a fault, an owner acknowledges what it has whenever a reward is on its disk."""
     world = {"seed": 7, "means": [0.5] * OWNERS}
     paths, pulled = laid_out(folder, OWNERS, budget=BUDGET, level=level, sync=True, world=world), []
 
@@ -55,6 +55,8 @@ def watched(folder: Any, level: str) -> tuple[Wire, list[str]]:
         wire = Wire(parties["controller"], [name for name in parties if name.startswith("clinic")])
         for name in wire.owners:
             slow(parties[name], pulled)
+            if fault:
+                telling(parties[name])
         await run_all(list(parties.values()))
         return wire
 
@@ -73,6 +75,18 @@ def slow(party: Party, pulled: list[str]) -> None:
     party._source = later  # type: ignore[assignment]
 
 
+def telling(party: Party) -> None:
+    engine, sync = party.engine, party.engine.sync
+
+    def told() -> None:
+        sync()
+        for link in engine.links.values():
+            link.durable = link.received
+        party.tell_durable()
+
+    engine.sync = told  # type: ignore[method-assign]
+
+
 def guesses(seen: Sequence[dict[str, int]], seed: int = 1) -> list[str]:
     """Guess in every pass who has acknowledged most, and by chance among equals."""
     rng = random.Random(seed)
@@ -84,6 +98,23 @@ def likely_by_chance(hits: int, tries: int, p: float) -> float:
     return sum(comb(tries, n) * p**n * (1 - p) ** (tries - n) for n in range(hits, tries + 1))
 
 
+def hits(marks: Sequence[dict[str, int]], pulled: Sequence[str]) -> int:
+    return sum(guess == name for guess, name in zip(guesses(marks), pulled, strict=False))
+
+
+def commonest(pulled: Sequence[str]) -> float:
+    """What guessing the best arm in all steps would hit."""
+    return max(Counter(pulled).values()) / len(pulled)
+
+
+def test_an_acknowledgement_that_tells_is_noticed(tmp_path):
+    """Control: marks that move when a reward is on the disk name the arm."""
+    wire, pulled = watched(tmp_path, "strict", fault=True)
+    marks = [marks for marks, _ in wire.passes][1:]
+    print(f"\nwith a planted fault the arm was named in {hits(marks, pulled)} of {len(marks)} steps")
+    assert likely_by_chance(hits(marks, pulled), len(marks), commonest(pulled)) < 1e-6
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_neither_acknowledgements_nor_sizes_name_the_arm(tmp_path, level):
     wire, pulled = watched(tmp_path, level)
@@ -92,9 +123,7 @@ def test_neither_acknowledgements_nor_sizes_name_the_arm(tmp_path, level):
     assert len(wire.passes) == BUDGET - OWNERS
     marks = [marks for marks, _ in wire.passes][1:]
     assert max(marks[-1].values()) > BUDGET // 2  # owners do acknowledge
-    hits = sum(guess == name for guess, name in zip(guesses(marks), pulled, strict=False))
-    print(f"\n{level}: the arm was named in {hits} of {len(marks)} steps")
-    commonest = max(Counter(pulled).values()) / len(pulled)  # what guessing the best arm in all steps would hit
-    assert likely_by_chance(hits, len(marks), commonest) > 1e-3
+    print(f"\n{level}: the arm was named in {hits(marks, pulled)} of {len(marks)} steps")
+    assert likely_by_chance(hits(marks, pulled), len(marks), commonest(pulled)) > 1e-3
     sizes = Counter(len(set(sizes.values())) for _, sizes in wire.passes)
     assert sizes == {1: BUDGET - OWNERS}, "frames of a pass differ in size"

@@ -145,7 +145,7 @@ def samba_anew(role: Any) -> Any:
     """Make a role of Samba with the arguments another one was made with."""
     secrets, common = Secrets(role._secrets.export()), (role._identity, role._customer, role._expected)
     if isinstance(role, StrictOwner):
-        return StrictOwner(role.name, *common, role._world_seed, secrets=secrets, epoch=role._epoch)
+        return StrictOwner(role.name, *common, role._world_seed, secrets=secrets)
     if isinstance(role, StrictController):
         return StrictController(*common, role._owners, secrets=secrets)
     if isinstance(role, StrictComp | Dealer):

@@ -9,7 +9,7 @@ import numpy as np
 
 from posse.core.errors import ProtocolError
 from posse.core.random import SELECT
-from posse.core.roles import Action, Message
+from posse.core.roles import Action
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, Secrets
@@ -17,9 +17,9 @@ from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_diffe
 from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.kernels import select_argmax, select_match
 from posse.protocols.samba.lanes import frame_bytes
-from posse.protocols.samba.messages import Batch, Choice, Closed, Explore, Go, Keys, Offer
+from posse.protocols.samba.messages import Batch, Choice, Explore, Go, Keys
 from posse.protocols.samba.owner import paper_frames
-from posse.protocols.samba.setup import COMP, CONTROLLER, Expected, Handlers, Participant, ParticipantSaved
+from posse.protocols.samba.setup import COMP, Expected, ParticipantSaved, Peer
 
 
 class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     answered: Batch | Explore | None
 
 
-class Comp(Participant):
+class Comp(Peer):
     """Answers one set of frames a pass: the same set again gets the same answer, any other is refused.
 
     (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)
@@ -56,22 +56,9 @@ class Comp(Participant):
         self._owners = 0
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
-        self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch,
-                          Explore: self._on_batch, Closed: self.close}  # fmt: skip
-
-    def start(self) -> Sequence[Action]:
-        """Join the run."""
-        return self.to_controller(self.join())
-
-    def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message."""
-        handler = self._handlers.get(type(message))
-        if handler is None or sender != CONTROLLER:
-            return self.unexpected(sender, message)
-        return handler(message)
-
-    def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        return self.to_controller(self.consider(offer))
+        self._handlers |= {
+            Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch, Explore: self._on_batch
+        }  # fmt: skip
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)

@@ -20,8 +20,8 @@ from posse.protocols.samba.closing import agree, check_agreed, check_close, part
 from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.lanes import AnyLane, Arm, PaperLane, StandardLane
-from posse.protocols.samba.messages import Agreed, Close, Closed, Go, Keys, Masks, Offer, Reply, Score, Sum
-from posse.protocols.samba.setup import CONTROLLER, Expected, Handlers, Participant, ParticipantSaved, paillier_key
+from posse.protocols.samba.messages import Agreed, Close, Go, Keys, Masks, Reply, Score, Sum
+from posse.protocols.samba.setup import CONTROLLER, Expected, ParticipantSaved, Peer, paillier_key
 
 SLOT = 1 << 64
 MODULUS = 1 << 128
@@ -46,7 +46,7 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
     """Whether the set of owners stands, and the sum is sent or will be after a reward."""
 
 
-class Owner(Participant):
+class Owner(Peer):
     """One arm, its variables, and a lane to comp through the controller.
 
     `world_seed` makes a simulation reproducible: coins, tie order and the owner's own draws derive from it. Without it
@@ -79,12 +79,9 @@ class Owner(Participant):
         self._early: list[Reply] = []
         self._end: Close | None = None
         self._settled = False
-        self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks,
-                          Close: self._on_close, Agreed: self._on_agreed, Closed: self.close}  # fmt: skip
-
-    def start(self) -> Sequence[Action]:
-        """Join the run."""
-        return self.to_controller(self.join())
+        self._handlers |= {
+            Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks, Close: self._on_close, Agreed: self._on_agreed
+        }  # fmt: skip
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
@@ -92,10 +89,7 @@ class Owner(Participant):
             return self._on_reply(message)
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
-        handler = self._handlers.get(type(message))
-        if handler is None or sender != CONTROLLER:
-            return self.unexpected(sender, message)
-        return handler(message)
+        return super().receive(sender, message)
 
     @staticmethod
     def receive_all(roles: Mapping[str, Owner], sends: Iterable[Send], asked: list[Action]) -> None:
@@ -117,9 +111,6 @@ class Owner(Participant):
                 asked.append(Many(scores))
 
     # Setup ------------------------------------------------------------------------------------------------------------
-
-    def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        return self.to_controller(self.consider(offer))
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)

@@ -235,20 +235,10 @@ class Participant:
     """
 
     def __init__(
-        self,
-        name: str,
-        kind: str,
-        identity: Identity,
-        customer: bytes,
-        expected: Expected,
-        *,
-        secrets: Secrets | None,
+        self, name: str, kind: str, identity: Identity, customer: bytes, expected: Expected, *, secrets: Secrets | None
     ) -> None:
-        self.name = name
-        self.kind = kind
-        self._identity = identity
-        self._customer = customer
-        self._expected = expected
+        self.name, self.kind = name, kind
+        self._identity, self._customer, self._expected = identity, customer, expected
         self._secrets = secrets or Secrets.fresh()
         self._manifest: Manifest | None = None
         self._signed = self._digest = b""
@@ -432,3 +422,25 @@ class Participant:
     def unexpected(self, sender: str, message: Message) -> Sequence[Action]:
         """Refuse a message that this party does not take."""
         raise ProtocolError(f"{self.kind} '{self.name}' does not take a {type(message).__name__} from '{sender}'.")
+
+
+class Peer(Participant):
+    """A party that joins at the controller and takes messages from it alone; `_handlers` has those of its own."""
+
+    def __init__(self, *who: Any, secrets: Secrets | None) -> None:
+        super().__init__(*who, secrets=secrets)
+        self._handlers: Handlers = {Offer: self._on_offer, Closed: self.close}
+
+    def start(self) -> Sequence[Action]:
+        """Join the run."""
+        return self.to_controller(self.join())
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)
+
+    def _on_offer(self, offer: Offer) -> Sequence[Action]:
+        return self.to_controller(self.consider(offer))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import Action, Message
+from posse.core.roles import Action
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.keys import Identity, Secrets, seal_to, verify
@@ -17,17 +17,8 @@ from posse.privacy.crypto.streams import Words as WordRows
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.shuffle import Question, Second
 from posse.protocols.samba.closing import check_agreed, check_close
-from posse.protocols.samba.messages import Agreed, Close, Closed, Go, Offer
-from posse.protocols.samba.setup import (
-    COMP,
-    CONTROLLER,
-    CUSTOMER,
-    DEALER,
-    Expected,
-    Handlers,
-    Participant,
-    ParticipantSaved,
-)
+from posse.protocols.samba.messages import Agreed, Close, Go
+from posse.protocols.samba.setup import COMP, CUSTOMER, DEALER, Expected, ParticipantSaved, Peer
 from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.dealer import frames_for_comp
 from posse.protocols.samba.strict.messages import (
@@ -45,8 +36,8 @@ from posse.protocols.samba.strict.messages import (
     Streams,
 )
 
-STREAM_BYTES = 40
-"""Of an owner's stream key with the number of its start."""
+STREAM_BYTES = 32
+"""Of an owner's stream key."""
 BLOCK = 64
 """Passes whose pads are expanded together."""
 
@@ -72,7 +63,7 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     closed: list[str] | None
 
 
-class Comp(Participant):
+class Comp(Peer):
     """Begins every pass ahead of its scores; answers each question once.
 
     The same question again gets the same bytes, any other for its place is refused: two sets of numbers never meet one
@@ -100,28 +91,13 @@ class Comp(Participant):
         self._asked: list[Shuffled | Compare] = []
         self._answered: tuple[Shuffled | Compare | Found, Compared | Placed] | None = None
         self._closed: tuple[str, ...] | None = None
-        self._handlers: Handlers = {
-            Offer: self._on_offer, Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
+        self._handlers |= {
+            Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
             Relayed: self._on_relayed, Shuffled: self._on_question, Compare: self._on_question,
             Found: self._on_question, Ready: self._on_ready, Close: self._on_close, Agreed: self._on_agreed,
-            Closed: self.close,
         }  # fmt: skip
 
-    def start(self) -> Sequence[Action]:
-        """Join the run."""
-        return self.to_controller(self.join())
-
-    def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message."""
-        handler = self._handlers.get(type(message))
-        if handler is None or sender != CONTROLLER:
-            return self.unexpected(sender, message)
-        return handler(message)
-
     # Setup ------------------------------------------------------------------------------------------------------------
-
-    def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        return self.to_controller(self.consider(offer))
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import Action, Message
+from posse.core.roles import Action
 from posse.core.snapshots import pack
 from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.keys import Identity, Secrets, hkdf, seal_to
 from posse.privacy.sharing.shuffle import Dealer as Shuffle
-from posse.protocols.samba.messages import Closed, Go, Offer
-from posse.protocols.samba.setup import COMP, CONTROLLER, DEALER, Expected, Handlers, Participant, ParticipantSaved
+from posse.protocols.samba.messages import Go
+from posse.protocols.samba.setup import COMP, CONTROLLER, DEALER, Expected, ParticipantSaved, Peer
 from posse.protocols.samba.strict.messages import Dealing, Dealt, DealtPairs, Seeds, Want
 
 AHEAD = 16
@@ -31,7 +31,7 @@ def frames_for_comp(seed: bytes, digest: bytes) -> Frames:
     return Frames(hkdf(seed, b"posse strict dealt to comp"), digest, b"dealt", 1)
 
 
-class Dealer(Participant):
+class Dealer(Peer):
     """Makes a seed for each server and deals chunks as the controller asks; each chunk once, in order.
 
     It learns the pace of the run, the number of owners and passes, and how many comparisons they took.
@@ -44,22 +44,7 @@ class Dealer(Participant):
         self._shuffle: Shuffle | None = None
         self._frames: Frames | None = None
         self._passes = self._pairs = -1
-        self._handlers: Handlers = {Offer: self._on_offer, Go: self._on_go, Want: self._on_want,
-                                    Closed: self.close}  # fmt: skip
-
-    def start(self) -> Sequence[Action]:
-        """Join the run."""
-        return self.to_controller(self.join())
-
-    def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message."""
-        handler = self._handlers.get(type(message))
-        if handler is None or sender != CONTROLLER:
-            return self.unexpected(sender, message)
-        return handler(message)
-
-    def _on_offer(self, offer: Offer) -> Sequence[Action]:
-        return self.to_controller(self.consider(offer))
+        self._handlers |= {Go: self._on_go, Want: self._on_want}
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)

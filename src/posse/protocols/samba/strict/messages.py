@@ -17,7 +17,7 @@ class Keyring(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Stream(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """An owner's stream key with its start epoch, sealed to comp; and its signature."""
+    """An owner's stream key of this run and start, sealed to comp; and its signature."""
 
     sealed: bytes
     signature: bytes

@@ -83,19 +83,18 @@ class StrictOwnerSaved(OwnerSaved, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StrictOwner(Owner):
-    """One arm. `epoch` tells starts with the same secrets apart.
+    """One arm.
 
-    In a deployment it stays 0: secrets derive from a nonce that is drawn and synced with the journal. A journal begun
-    anew has other pads, and one that goes on repeats the frames it sent, byte for byte. With slots (`slots`), what
-    depends on a pull leaves at the end of a slot only.
+    In a deployment secrets derive from a nonce that is drawn and synced with the journal. A journal begun anew has
+    other pads, and one that goes on repeats the frames it sent, byte for byte. With slots (`slots`), what depends on a
+    pull leaves at the end of a slot only.
     """
 
     def __init__(
         self, name: str, identity: Identity, customer: bytes, expected: Expected, world_seed: int | None,
-        *, secrets: Secrets | None = None, epoch: int = 0,
+        *, secrets: Secrets | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name, identity, customer, expected, world_seed, secrets=secrets)
-        self._epoch = epoch
         self._slot = self.overruns = 0
         self._ticking = False
         self._handlers[Again] = self._on_again
@@ -118,9 +117,8 @@ class StrictOwner(Owner):
         return actions
 
     def _stream(self) -> bytes:
-        """Return the stream key of this run and start, and the number of the start."""
-        epoch = self._epoch.to_bytes(8, "big")
-        return self._secrets.key(b"samba strict stream", context=self._context() + epoch) + epoch
+        """Return the stream key of this run and start."""
+        return self._secrets.key(b"samba strict stream", context=self._context())
 
     def _make_lane(self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds) -> AnyLane:
         lane = SlotLane if self._seconds else StrictLane
