@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, Level, Parties, RoleKind, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, Scenario, System
 from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.joining import joining
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial
     from posse.results.record import Record
+    from posse.runtime.memory import Delivery
 
 
 def learns(settings: DpCombinatorial) -> tuple[str, ...]:
@@ -210,6 +211,53 @@ class DpCombinatorialSystem(System):
         from posse.protocols.dp_combinatorial.deploy import build, layout
 
         return Parties(build, layout)
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Set-ups to start from."""
+        from posse.protocols.dp_combinatorial.scene import SCENARIOS
+
+        return SCENARIOS
+
+    def pseudocode(self, settings: DpCombinatorial) -> Mapping[str, Sequence[str]]:
+        """The code of an agent."""
+        from posse.protocols.dp_combinatorial.scene import code
+        from posse.protocols.scenes import written
+
+        return written(code(settings))
+
+    def sources(self, settings: DpCombinatorial) -> Mapping[str, str]:
+        """The class of an agent."""
+        from posse.protocols.dp_combinatorial.scene import SOURCES
+
+        return SOURCES
+
+    def scene(self, run: Run) -> Mapping[str, Any]:
+        """Agents with their money, producers with what was bought and their quality."""
+        from posse.protocols.dp_combinatorial import scene
+
+        return scene.scene(run)  # type: ignore[arg-type]
+
+    def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any]:
+        """Explain one message."""
+        from posse.protocols.dp_combinatorial import scene
+
+        return scene.explain(run, delivery)  # type: ignore[arg-type]
+
+    def knowledge(self, settings: DpCombinatorial, kind: str) -> Mapping[str, Sequence[str]]:
+        """What an agent or a producer knows, can never know and could find out."""
+        from posse.protocols.dp_combinatorial import scene
+
+        return scene.knowledge(settings, kind, self.not_protected(settings))
+
+    def variants(self, settings: DpCombinatorial) -> Sequence[tuple[str, DpCombinatorial]]:
+        """With noise, without, with everything shared, and alone."""
+        found = [("as set", settings)]
+        if settings.policy == "p-fcb" and settings.noisy:
+            found.append(("without noise", settings.instead(noise="none")))
+        names = {"p-fcb": "noisy reports", "fcb": "everything shared", "alone": "alone"}
+        others = [policy for policy in names if policy != settings.policy]
+        return [*found, *((names[policy], settings.instead(policy=policy)) for policy in others)]
 
 
 def _ratio(record: Record, ratio: object) -> str:

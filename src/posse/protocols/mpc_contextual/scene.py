@@ -27,7 +27,7 @@ SCENARIOS = (
     Scenario(
         "A clinic and a laboratory",
         "Each holds half of the features of one patient a step, and neither shows them. Together they choose one of "
-        "ten treatments; one role learns which, another one learns what came of it. Follow one step through its rounds.",
+        "ten treatments; one role learns which, another one learns what came of it. Follow one step by round.",
         {"data": "digits", "rows": 200, "epsilon": "0.1"},
     ),
     Scenario(
