@@ -190,7 +190,7 @@ def _summary(settings: FedContextual, setup: Setup, outcomes: list[Outcome], clo
         summary["average_reward"] = rewards / samples
         summary["average_probability"] = chances / samples
         summary["average_reward_last_tenth"] = _last_tenth(outcomes)
-        summary |= _each_run(outcomes) | _without_model(settings, setup, outcomes)
+        summary |= _each_run(outcomes) | without_model(settings, setup, outcomes)
         summary["clip_norm"] = float(np.mean([one.column("limit")[-1] for one in outcomes]))
         summary["within_clip"] = float(np.mean([one.column("within").mean() for one in outcomes]))
     if clock.wall:
@@ -209,7 +209,7 @@ def _each_run(outcomes: list[Outcome]) -> Summary:
     return {"average_reward_smallest": min(each), "average_reward_largest": max(each)}
 
 
-def _without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
+def without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return what is earned without a model; rewards of a user's own are known for chosen arms alone."""
     if setup.own.pay is not None:
         return {}

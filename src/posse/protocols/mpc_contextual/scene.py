@@ -220,7 +220,7 @@ class _Explained:
         self.roles: dict[str, Any] = run.memory.roles
         self.rounds = len(run._plan.rounds)
 
-    def words(self) -> tuple[str, str, str, list[list[str]], dict[str, Sequence[str]]]:
+    def words(self) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
         """Return step, name, sentence, meaning and lines."""
         a, b, message = "{" + self.sender + "}", "{" + self.receiver + "}", self.message
         if isinstance(message, said.Hello):
@@ -242,7 +242,7 @@ class _Explained:
 
     def _opening(
         self, message: said.Opening, a: str, b: str
-    ) -> tuple[str, str, str, list[list[str]], dict[str, Sequence[str]]]:
+    ) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
         at = message.round
         where = f"round {at + 1} of {self.rounds}"
         if at == 0:
@@ -271,7 +271,9 @@ class _Explained:
             return "bonus", "the places of the bonus in its table"
         return "argmax", "what is compared"
 
-    def _outside(self, message: Any, a: str, b: str) -> tuple[str, str, str, list[list[str]], dict[str, Sequence[str]]]:
+    def _outside(
+        self, message: Any, a: str, b: str
+    ) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
         if isinstance(message, said.Reveal):
             arm = self.arm(message.step)
             says = f"{a} sends {b} its share of the arm: " + (

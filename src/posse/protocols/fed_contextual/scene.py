@@ -1,0 +1,198 @@
+"""fed-contextual for a page: rounds, the cohort, the deployed model, what a decision earns, clipping and epsilon.
+
+Devices are worked on together inside one compiled program, so there are no messages to explain: `last` in the picture
+says in a sentence what the last round did, and which lines of code it ran.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from posse.protocols.base import Scenario
+from posse.protocols.fed_contextual.cohorts import cohort_of
+from posse.protocols.scenes import Code, interval, lines, number
+
+if TYPE_CHECKING:
+    from posse.protocols.fed_contextual.record import Outcome
+    from posse.protocols.fed_contextual.run import FedRun
+    from posse.protocols.fed_contextual.settings import FedContextual
+
+SHOWN = 60
+"""Devices of a cohort that are drawn."""
+SMOOTH = 10
+"""Rounds over which what a decision earns is averaged."""
+
+SCENARIOS = (
+    Scenario(
+        "Sixty devices learn digits",
+        "Each device sees images of its own and chooses one of ten arms for each; twenty of them a round send a "
+        "clipped update of the model. No image leaves a device.",
+        {"data": "digits", "horizon": 120},
+    ),
+    Scenario(
+        "The same under noise",
+        "Six hundred devices, and normal noise on the sum of every round: see epsilon grow with the rounds, and what "
+        "the noise costs in reward.",
+        {"data": "digits", "clients": 600, "cohort": 60, "horizon": 120, "noise": 1.0, "clip": 0.05, "delta": 1e-4},
+    ),
+    Scenario(
+        "Sums that the server cannot take apart",
+        "Updates are rounded as secure sums need them: on real devices the server then sees their sum alone.",
+        {"data": "digits", "horizon": 120, "levels": 65536},
+    ),
+    Scenario(
+        "Until the budget is spent",
+        "Noise and a limit of epsilon 8: training stops by itself before a device would have spent more.",
+        {"data": "digits", "clients": 600, "cohort": 60, "horizon": 400, "noise": 0.8, "clip": 0.05, "limit": 8.0,
+         "delta": 1e-4},
+    ),
+)  # fmt: skip
+
+SOURCES = {
+    "server": "posse.protocols.fed_contextual.server:advance",
+    "device": "posse.protocols.fed_contextual.client:client_round",
+}
+
+
+def code(settings: FedContextual) -> Code:
+    """Return what server and devices do in a round."""
+    noise, levels = settings.noise, settings.levels
+    norm = number(settings.clip)
+    follows = settings.quantile != 0.0 and not noise
+    summed = "sum of the updates" + (f" + normal noise of {number(noise)} norms" if noise else "")
+    server = [
+        ("loop", f"for every round, up to {settings.horizon}:"),
+        ("draw", f"  draw {'about ' if settings.sampling == 'poisson' or noise else ''}{settings.cohort} devices"),
+        *([("pay", "  pay for the round from the privacy budget, or stop")] if noise else []),
+        ("send", "  send them the model, the deployed one, and the norm"),
+        ("sum", f"  G ← {summed}, divided by the number of devices"),
+        ("step", f"  model ← {settings.optimiser} step along G, rate {number(settings.server_rate)}"),
+        *([("norm", "  move the norm so that most updates are within it")] if follows else []),
+        ("deploy", f"  every {settings.deploy_every} rounds: deploy the model"),
+    ]
+    device = [
+        ("act", f"for every context: choose an arm by {settings.exploration().name} on the deployed model's scores"),
+        ("log", "  write context, arm, its probability and the reward into its own log"),
+        ("train", f"train the model on the log, {settings.loss} loss, batches of {settings.batch}"),
+        ("clip", f"u ← what changed, clipped to norm {norm}{' or what the server says' if follows else ''}"),
+        *([("round", f"u ← rounded to {levels} levels, under masks in a fleet")] if levels else []),
+        ("answer", "send u, and sums of rewards, probabilities and samples"),
+    ]
+    return {"server": server, "device": device}
+
+
+def scene(run: FedRun) -> dict[str, Any]:
+    """Return the picture of this moment."""
+    from posse.protocols.fed_contextual.record import Outcome, without_model
+
+    settings, setup = run.settings, run.setup
+    one = run._begun[-1] if run._begun else None
+    outcome = Outcome(run.seeds[0]) if one is None else one.outcome
+    done = outcome.rounds
+    samples, rewards = outcome.column("samples"), outcome.column("reward")
+    recent, earned = float(samples[-SMOOTH:].sum()), float(rewards[-SMOOTH:].sum())
+    average = earned / recent if recent else 0.0
+    low, high = interval(min(earned, recent), int(recent))
+    deployed = max(0, done - 1) // settings.deploy_every * settings.deploy_every
+    devices = _devices(run, outcome, done)
+    every = float(samples.sum())
+    figures = [
+        {"name": "a decision", "value": average, "of": 1.0,
+         "text": f"{number(average, 3)} earned a decision in the last {min(done, SMOOTH)} rounds"},
+        {"name": "reward", "value": float(rewards.sum()),
+         "text": f"{number(float(rewards.sum()), 0)} earned in {number(every, 0)} decisions"},
+        *_clipping(outcome, done),
+        *_privacy(run, done),
+    ]  # fmt: skip
+    curves = {"a decision": average, "at least": low, "at most": high}
+    if done:
+        bare = settings.once("scene without a model", lambda: without_model(settings, setup, [outcome]))
+        names = (("at random", "chance_reward"), ("best fixed arm", "best_fixed_reward"))
+        curves |= {name: float(bare[key]) for name, key in names if key in bare}
+    server = {
+        "name": "server", "kind": "server", "label": "server",
+        "text": f"round {done} of {setup.rounds}, model of round {deployed} deployed",
+    }  # fmt: skip
+    cohort = {"name": "cohort", "kind": "device", "label": "the cohort", "text": f"{len(devices)} devices",
+              "weight": len(devices)}  # fmt: skip
+    return {
+        "parties": [server, cohort, *devices[:SHOWN]],
+        "links": [["server", "device"], ["device", "server"]],
+        "now": {"chosen": [device["name"] for device in devices[:SHOWN]]},
+        "figures": figures,
+        "curves": curves,
+        "last": _last(run, outcome, done, len(devices)),
+    }
+
+
+def _devices(run: FedRun, outcome: Outcome, done: int) -> list[dict[str, Any]]:
+    """The devices of the last round, each with how many samples it holds."""
+    if not done:
+        return []
+    numbers, present = cohort_of(run.simulation.plan.schedule, outcome.seed, done - 1)
+    return [
+        {"name": f"device-{at + 1}", "kind": "device", "label": f"device {at + 1}", "text": "its images stay here"}
+        for at in sorted(numbers[present > 0].tolist())
+    ]
+
+
+def _clipping(outcome: Outcome, done: int) -> list[dict[str, Any]]:
+    if not done:
+        return []
+    norm, within = float(outcome.column("limit")[-1]), float(outcome.column("within")[-1])
+    return [{"name": "within the clip", "value": within, "of": 1.0,
+             "text": f"{within:.0%} of the updates are within the norm {number(norm, 3)}"}]  # fmt: skip
+
+
+def _privacy(run: FedRun, done: int) -> list[dict[str, Any]]:
+    """Epsilon of the rounds done, by Renyi accounting; the record has the tighter figure."""
+    mechanism, settings = run.setup.mechanism, run.settings
+    if mechanism is None:
+        return []
+    spent = settings.once(f"epsilon {done}", lambda: mechanism.epsilon(done, settings.delta, "rdp")) if done else 0.0
+    if not math.isfinite(spent):
+        return [{"name": "epsilon", "value": 0.0, "text": f"no finite epsilon at delta {settings.delta:g}"}]
+    limit = {"of": settings.limit} if settings.limit else {}
+    text = f"epsilon {number(spent, 2)} at delta {settings.delta:g} for one device, after {done} rounds"
+    return [{"name": "epsilon", "value": spent, **limit, "text": text}]
+
+
+def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, Any] | None:
+    """Say in a sentence what the last round did."""
+    if not done:
+        return None
+    reward, samples = float(outcome.column("reward")[-1]), float(outcome.column("samples")[-1])
+    how = "rounded, under masks in a fleet" if run.settings.levels else "clipped"
+    noise = " and adds noise to their sum" if run.settings.noise else ""
+    says = (
+        f"Round {done}: {{cohort}} of {devices} devices makes {number(samples, 0)} decisions that earn "
+        f"{number(reward / samples if samples else 0.0, 3)} each; {{server}} takes their updates, {how}{noise}."
+    )
+    deploys = done % run.settings.deploy_every == 0
+    ran = {
+        "server": ["loop", "draw", "pay", "send", "sum", "step", "norm", *(["deploy"] if deploys else [])],
+        "device": ["act", "log", "train", "clip", "round", "answer"],
+    }
+    return {"step": f"round {done}", "name": "Round", "says": says, "lines": lines(code(run.settings), ran)}
+
+
+_KNOWS = {
+    "server": (["The model, when devices take part, and sums of rewards, probabilities and samples."],
+               ["A context, an arm or a reward of one device as such."]),
+    "device": (["Its own contexts, arms and rewards, and the deployed model."],
+               ["Anything of another device but what the model says."]),
+}  # fmt: skip
+
+
+def knowledge(settings: FedContextual, kind: str, not_protected: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Say what the server or a device knows, can never know and could find out."""
+    knows, never = (list(one) for one in _KNOWS[kind])
+    if kind == "server":
+        if settings.levels:
+            never.append("One device's update, on a fleet with secure sums.")
+        else:
+            knows.append("Every device's clipped update.")
+    words = ("server", "update", "model") if kind == "server" else ("device", "model", "arm")
+    return {"knows": knows, "never": never, "could": [text for text in not_protected if any(w in text for w in words)]}
