@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test test-long lint bench bench-network bench-mpc bench-range bench-devices reproduce reproduce-devices clean
+.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-devices reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: $(READY)  ## benchmarks: ratios measured in one run
 
 bench-network: $(READY)  ## steps a second over loopback mutual TLS
 	@$(BIN)/python -m benchmarks.network
+
+bench-strangers: $(READY)  ## what strangers who attack a running federation take of it
+	@$(BIN)/python -m benchmarks.strangers
 
 bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and memory as processes
 	@$(BIN)/python -m benchmarks.mpc

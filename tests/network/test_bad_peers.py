@@ -210,7 +210,7 @@ def test_what_an_admitted_peer_may_not_send(paths, tmp_path, frames):
 
 
 def test_one_who_never_says_hello_is_hung_up_on(paths, tmp_path, monkeypatch):
-    monkeypatch.setattr("posse.runtime.network.connection._SHUT", 0.3)
+    monkeypatch.setattr("posse.runtime.network.connection.GREETING", 0.3)
     seen, _, counts = refusal(paths, client(tmp_path / "clinic-1"))
     assert "no hello within" in told(seen)
     assert counts["refused hello"] == 1

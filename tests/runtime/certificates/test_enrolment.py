@@ -25,6 +25,7 @@ from posse.runtime.certificates.authority import Authority, Desk, Reply, private
 from posse.runtime.certificates.enrolment import EnrolmentServer, ask, check_desk
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.tokens import LONGEST, Token, read_answer
+from posse.runtime.door import Limits
 from tests.runtime.certificates.conftest import RUN, issue, request_for
 
 
@@ -256,27 +257,28 @@ def test_slow_peers_are_dropped_at_the_deadline(authority: Authority) -> None:
             for _, writer in (silent, after_tls, dripping):
                 writer.transport.abort()
             await asyncio.sleep(0.05)
-            assert not server._connections
+            assert not server._door.busy
 
     run(body())
 
 
-def test_no_more_connections_than_allowed(authority: Authority) -> None:
+@pytest.mark.parametrize("begin", [False, True])
+def test_who_says_nothing_keeps_nobody_out(authority: Authority, begin: bool) -> None:
+    """Silent connections, and handshakes that are not gone on with: the oldest make room."""
     token = authority.token("owner", "clinic-b")
 
     async def body() -> None:
-        async with served(authority, connections=3) as (port, server, _):
-            # These never even begin a handshake, and count.
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        async with served(authority, limits=Limits(8, 4, 3, 2)) as (port, server, _):
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+            if begin:
+                for _, writer in idle:
+                    writer.write(b"\x16\x03\x01\x02\x00")  # the head of a record, and no record
             await asyncio.sleep(0.05)
-            with pytest.raises(EnrolmentError) as caught:
-                await ask(token, request_for(token), "127.0.0.1", port)
-            assert caught.value.reason == "unreachable"
+            assert len(server._door._waiting) + len(server._door._served) <= 4
+            request = request_for(token)
+            read_answer(token, request, await ask(token, request, "127.0.0.1", port))
             for _, writer in idle:
                 writer.transport.abort()
-            while server._connections:
-                await asyncio.sleep(0.02)
-            await ask(token, request_for(token), "127.0.0.1", port)
 
     run(body())
 

@@ -15,8 +15,8 @@ and over the network
     server -> party    the answer, or a refusal; then it closes
 
 The party accepts only the authority whose fingerprint is in its token, and only if the certificate of the TLS handshake
-is signed by it, before it sends anything. Frames have four bytes of length, at most 64 KiB. A connection has 10 s from
-the first byte of its handshake to the last of its answer, and there are at most 32 of them.
+is signed by it, before it sends anything. Frames have four bytes of length, at most 64 KiB. A connection has 10 s for
+its first byte, and 10 s from there to the last of its answer; who holds many makes room for others (`Door`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import ssl
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -55,12 +55,13 @@ from posse.runtime.certificates.tokens import (
     read_request,
     sealed,
 )
+from posse.runtime.door import Door, Limits
 
 REQUEST = "enrol.request"
 ALPN = "posse-enrol/1"
 PORT = 7710
 DEADLINE = 10.0
-CONNECTIONS = 32
+LIMITS = Limits(served=32, served_each=16, rate=20, burst=100)
 _LENGTH = 4
 _CUT_SHORT = (OSError, EOFError, asyncio.IncompleteReadError, TimeoutError, EnrolmentError)
 
@@ -186,59 +187,31 @@ class EnrolmentServer:
 
     def __init__(
         self, desk: Desk, *, decided: Decided = lambda reply, address: None, deadline: float = DEADLINE,
-        connections: int = CONNECTIONS,
+        limits: Limits = LIMITS,
     ) -> None:  # fmt: skip
-        self._desk, self._decided, self._deadline, self._most = desk, decided, deadline, connections
+        self._desk, self._decided, self._deadline = desk, decided, deadline
         self._context = _server_context(desk.authority)
         self._hello = desk.authority.certificate.public_bytes(Encoding.DER)
-        self._connections: set[asyncio.Task[None]] = set()
-        self._accepting: asyncio.Task[None] | None = None
-        self._socket: socket.socket | None = None
+        self._door = Door(self._serve, lambda address, why: None, replace(limits, silence=deadline))
 
     async def start(self, host: str = "127.0.0.1", port: int = PORT) -> tuple[str, int]:
         """Listen; port 0 takes a free one. Returns where."""
         try:
-            family = (await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))[0][0]
-            self._socket = socket.create_server((host, port), family=family, backlog=self._most)
+            return await self._door.open(host, port)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {host}:{port}: {error.strerror}. Choose another --bind or --port."
             ) from error
-        self._socket.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(self._socket))
-        bound = self._socket.getsockname()
-        return str(bound[0]), int(bound[1])
 
     async def until_used(self, *, every: float = 0.5) -> None:
         """Wait until no token is open any more and everybody has been answered."""
         authority = self._desk.authority
-        while self._connections or authority.register.open_tokens(authority.now()):
+        while self._door.busy or authority.register.open_tokens(authority.now()):
             await asyncio.sleep(every)
 
     async def close(self) -> None:
         """Stop listening and drop those that are connected."""
-        tasks = [*self._connections, *([self._accepting] if self._accepting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listening)
-            except OSError:  # out of descriptors, or gone before it was accepted
-                await asyncio.sleep(0.05)
-                continue
-            # Counted from here, so that those who never finish a handshake count too.
-            if len(self._connections) >= self._most:
-                connection.close()
-                continue
-            task = asyncio.create_task(self._serve(connection, str(address[0])))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+        await self._door.closed()
 
     async def _serve(self, connection: socket.socket, address: str) -> None:
         """Answer one request; whatever a stranger does ends with this connection."""
@@ -268,7 +241,7 @@ class EnrolmentServer:
             connection,
             ssl=self._context,
             ssl_handshake_timeout=self._deadline,
-            ssl_shutdown_timeout=self._deadline,
+            ssl_shutdown_timeout=1.0,
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from posse.core.errors import PosseError
+from posse.runtime.door import Limits
 from posse.runtime.network.wire import LARGEST_FRAME, LARGEST_HELLO, AnyFrame, Hello, Kept, Reader, Refused, pack
 
-_SHUT = 5.0
-"""Seconds after which a peer that does not say hello is hung up on."""
+GREETING = 5.0
+"""Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
+SHUTTING = 1.0
+"""Seconds that a closed connection waits for the other to close it too."""
 LONGEST_REASON = 1000
 """Letters of a refusal."""
 _SILENT = (
@@ -55,13 +59,12 @@ class Wiring:
     listen: tuple[str, int] | None = None
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
+    limits: Limits | None = None
+    """What strangers may take of the listener; by the number of peers if not given."""
 
 
 class Host(Protocol):
     """What a connection asks of the party it belongs to."""
-
-    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside, as long as the party runs."""
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name, or raise a `PosseError` that says why it is not wanted."""
@@ -104,7 +107,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = Reader(LARGEST_HELLO)
         self._why = ""
-        self._early = bytearray()
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -118,17 +120,11 @@ class Connection(asyncio.Protocol):
         except PosseError as error:
             self.refuse(error, "certificate")
             return
-        self._deadline = asyncio.get_running_loop().call_later(_SHUT, self._too_late)
+        self._deadline = asyncio.get_running_loop().call_later(GREETING, self._too_late)
         self.write(pack(self._host.greeting(self.peer)))
-        if self._early:
-            self.data_received(bytes(self._early))
-            self._early.clear()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes as they come."""
-        if self._transport is None:
-            self._early += data  # bytes may come before TLS says who sends them
-            return
         if self._why:
             return
         self.last_frame = asyncio.get_running_loop().time()
@@ -207,7 +203,7 @@ class Connection(asyncio.Protocol):
             (self._transport.pause_reading if paused else self._transport.resume_reading)()
 
     def _too_late(self) -> None:
-        self.refuse(PosseError(f"no hello within {_SHUT:g} s."), "hello")
+        self.refuse(PosseError(f"no hello within {GREETING:g} s."), "hello")
 
     def _address(self) -> str:
         at = self._transport.get_extra_info("peername") if self._transport is not None else None
@@ -219,45 +215,15 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_REASON])
 
 
-class Doorstep(asyncio.Protocol):
-    """A connection that somebody opened, before TLS: it becomes a `Connection`, or it is counted why not."""
-
-    def __init__(self, host: Host, context: ssl.SSLContext | None) -> None:
-        self._host, self._context = host, context
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin TLS."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()
-        # One that is cancelled before it has begun cannot hang up by itself.
-        self._host.begin(self._greet(transport)).add_done_callback(
-            lambda greeting: transport.abort() if greeting.cancelled() else None
-        )
-
-    async def _greet(self, transport: asyncio.Transport) -> None:
-        loop = asyncio.get_running_loop()
-        connection = Connection(self._host)
-        assert self._context is not None
-        at = transport.get_extra_info("peername") or ("somebody", 0)  # it may be gone already
-        try:
-            secured = await loop.start_tls(
-                transport, connection, self._context, server_side=True, ssl_handshake_timeout=_SHUT
-            )
-        except Exception as error:  # whatever a stranger sends ends with its connection
-            self._host.refused(f"{at[0]}:{at[1]}", why_no_tls(error), counted="tls")
-            transport.abort()
-            return
-        if secured is not None and not connection.closed.done():
-            connection.connection_made(secured)
-
-
-async def shut(server: asyncio.Server) -> None:
-    """Close a server; whom it has just accepted gets a transport first, or asyncio would leave that socket open."""
-    for listening in server.sockets:
-        asyncio.get_running_loop().remove_reader(listening.fileno())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    server.close()
+async def greet(host: Host, context: ssl.SSLContext, opened: socket.socket, address: str) -> None:
+    """Do the TLS handshake of a caller: it becomes a `Connection`, or it is counted why not."""
+    try:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Connection(host), opened, ssl=context, ssl_handshake_timeout=GREETING,
+            ssl_shutdown_timeout=SHUTTING,
+        )  # fmt: skip
+    except Exception as error:  # whatever a stranger sends ends with its connection
+        host.refused(address, why_no_tls(error), counted="tls")
 
 
 def why_no_tls(error: BaseException) -> str:

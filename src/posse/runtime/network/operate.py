@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +19,14 @@ from typing import Any, TextIO
 
 from posse.core.errors import ConfigError, LinkError, PosseError
 from posse.core.roles import Message
+from posse.runtime.door import Door, Limits
 from posse.runtime.network.party import Party
 from posse.version import __version__
 
 SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
+_PATIENCE, _MOST = 5.0, 16
+"""Seconds that a question may take, and how many may be asked at once."""
 _LONGEST_PATH = 103
 """Bytes of a socket's path: 107 on Linux, fewer elsewhere."""
 
@@ -98,6 +102,7 @@ class Control:
         for name, make in (more or {}).items():
             self._commands[name] = lambda text, make=make: party.instruct(make(text))  # type: ignore[misc]
         self._server: asyncio.Server | None = None
+        self._serving = 0
 
     async def start(self) -> None:
         """Open the socket."""
@@ -114,8 +119,12 @@ class Control:
             (self._folder / SOCKET).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._serving >= _MOST:
+            writer.transport.abort()
+            return
+        self._serving += 1
         try:
-            line = await asyncio.wait_for(reader.readline(), 5)
+            line = await asyncio.wait_for(reader.readline(), _PATIENCE)
             if not line.endswith(b"\n"):
                 return  # half a line may be another command
             answer = self._answer(*line.decode("utf-8", "replace").strip().partition(" ")[::2])
@@ -124,6 +133,7 @@ class Control:
         except (OSError, ValueError, TimeoutError):
             pass
         finally:
+            self._serving -= 1
             writer.close()
 
     def _answer(self, name: str, text: str) -> dict[str, object]:
@@ -172,27 +182,44 @@ def metrics(party: Party) -> str:
     return "\n".join([*lines, ""])
 
 
-async def serve_metrics(party: Party, host: str, port: int) -> asyncio.Server:
+async def serve_metrics(party: Party, host: str, port: int) -> Door:
     """Serve /health and /metrics over plain HTTP; bind it where only a monitor can reach it."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(opened: socket.socket, address: str) -> None:
+        writer: asyncio.StreamWriter | None = None
         try:
-            line = (await asyncio.wait_for(reader.readline(), 5)).decode("latin-1").split(" ")
-            path = line[1] if len(line) > 1 else ""
-            healthy = not status(party)["missing"]
-            body, code = {
-                "/metrics": (metrics(party), "200 OK"),
-                "/health": (json.dumps(status(party), default=str), "200 OK" if healthy else "503 Service Unavailable"),
-            }.get(path, ("not found\n", "404 Not Found"))
-            head = f"HTTP/1.1 {code}\r\nContent-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n"
-            writer.write((head + body).encode())
-            await writer.drain()
+            async with asyncio.timeout(_PATIENCE):
+                reader, writer = await asyncio.open_connection(sock=opened, limit=_LONGEST_LINE)
+                line = (await reader.readline()).decode("latin-1").split(" ")
+                writer.write(_page(party, line[1] if len(line) > 1 else ""))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (OSError, TimeoutError, ValueError):
             pass
         finally:
-            writer.close()
+            if writer is not None:
+                writer.transport.abort()
+            opened.close()
 
-    return await asyncio.start_server(serve, host, port, limit=_LONGEST_LINE)
+    door = Door(serve, lambda address, why: party.refused(address, why, counted="monitor"), Limits(64, 32, 16, 8))
+    await door.open(host, port)
+    return door
+
+
+def _page(party: Party, path: str) -> bytes:
+    """Answer a GET for a path."""
+    if path == "/metrics":
+        code, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(party)
+    elif path == "/health":
+        shown = status(party)
+        code = "200 OK" if not shown["missing"] else "503 Service Unavailable"
+        kind, body = "application/json", json.dumps(shown, default=str)
+    else:
+        code, kind, body = "404 Not Found", "text/plain; charset=utf-8", "not found\n"
+    data = body.encode()
+    head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + data
 
 
 def json_log(party: str, stream: TextIO | None = None) -> Callable[..., None]:

@@ -11,13 +11,15 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from functools import partial
 from typing import Any
 
 from posse.core.agreement import check_terms
 from posse.core.errors import BudgetError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
+from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.connection import Admit, Connection, Doorstep, Timing, Wiring, shut
+from posse.runtime.network.connection import SHUTTING, Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
 from posse.version import PROTOCOL_VERSION, __version__
@@ -27,8 +29,6 @@ Source = Callable[[Ask], Awaitable[Message]]
 
 LATE = 10.0
 """Seconds after which the party's own log says that a source has not answered."""
-MOST_CONNECTIONS = 1024
-"""Connections that may be open at once; more are hung up on."""
 
 
 class Party:
@@ -61,6 +61,8 @@ class Party:
         self.paused = False
         self._admit, self._source = admit, source
         self.timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
+        self._often = Throttle(self._log)
+        """For what others can make this party log."""
         self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
@@ -78,7 +80,7 @@ class Party:
 
     async def run(self) -> None:
         """Run to the end of the role's part; raises what stopped it before."""
-        server = await self._listen()
+        door = await self._listen()
         self._soon()
         self.begin(self._keep_alive())
         self.begin(self._keep_durable())
@@ -89,13 +91,14 @@ class Party:
         try:
             await self._over.wait()
         finally:
-            if server is not None:
-                await shut(server)
+            if door is not None:
+                await door.closed()
             while self._tasks:
                 for task in list(self._tasks):
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._hang_up()
+            self._often.flush(all_of_them=True)
         if self._failed is not None:
             raise self._failed
         leaving.check(self)
@@ -136,8 +139,6 @@ class Party:
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name from its certificate, if it has a part here."""
         self._open.add(connection)
-        if len(self._open) > MOST_CONNECTIONS:
-            raise ProtocolError(f"{MOST_CONNECTIONS} connections are open already. Try again later.")
         role, name = self._admit(certificate)
         if connection.dialled is not None and name != connection.dialled:
             raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check its address.")
@@ -145,6 +146,8 @@ class Party:
             raise ProtocolError(
                 f"'{name}' ({role}) has no part in this run, or another one. Check the federation file."
             )
+        for other in [each for each in self._open if each.peer == name and not each.ready]:
+            other.hang_up("it called once more", at_once=True)  # a peer has one greeting, and one connection
         return name
 
     def greeting(self, peer: str) -> Hello:
@@ -186,7 +189,7 @@ class Party:
             earlier.hang_up("a newer connection took its place")
         self.troubles.pop(peer, None)
         self.counts["connections"] += 1
-        self._log("connected", peer=peer)
+        self._often(f"connected {peer}", "connected", peer=peer)
         if self.paused:
             connection.pause(True)
 
@@ -235,14 +238,15 @@ class Party:
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
             self.troubles[peer] = why = "its part is over" if peer in self.left else why
-            self._log("lost", peer=peer, why=why)
+            self._often(f"lost {peer}", "lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:
             self._trouble(connection.dialled, why)
 
     def refused(self, peer: str, why: str, *, counted: str) -> None:
         """Count and log somebody who was refused."""
         self.counts[f"refused {counted}"] += 1
-        self._log("refused", peer=peer, why=why)
+        kind = f"refused {counted} {peer if peer in self.wiring.peers else ''}".strip()
+        self._often(kind, "refused", peer=peer, why=why)
 
     def refused_by(self, peer: str, reason: str) -> None:
         """Stop where a peer has found that the parties' files differ: nobody can go on before one is corrected."""
@@ -368,6 +372,7 @@ class Party:
                     loop.create_connection(
                         lambda: Connection(self, dialled=peer), host, port, ssl=self.wiring.client, server_hostname=""
                         if self.wiring.client is not None else None,
+                        ssl_shutdown_timeout=SHUTTING if self.wiring.client is not None else None,
                     ),
                     self.timing.patience,
                 )  # fmt: skip
@@ -381,7 +386,7 @@ class Party:
 
     def _trouble(self, peer: str, why: str) -> None:
         if self.troubles.get(peer) != why:
-            self._log("unreachable", peer=peer, why=why)
+            self._often(f"unreachable {peer}", "unreachable", peer=peer, why=why)
         self.troubles[peer] = why
 
     async def _keep_alive(self) -> None:
@@ -389,6 +394,7 @@ class Party:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.timing.heartbeat)
+            self._often.flush()
             self.tell_durable()
             for connection in list(self.connections.values()):
                 if not self.paused and loop.time() - connection.last_frame > self.timing.patience:
@@ -424,12 +430,16 @@ class Party:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.stop(error)
 
-    async def _listen(self) -> asyncio.Server | None:
+    async def _listen(self) -> Door | None:
         if self.wiring.listen is None:
             return None
-        host, port = self.wiring.listen
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Doorstep(self, self.wiring.server), host, port)
-        self.port = server.sockets[0].getsockname()[1]
+        assert self.wiring.server is not None
+        peers = len(self.wiring.peers)
+        door = Door(
+            partial(greet, self, self.wiring.server),
+            lambda address, why: self.refused(address or "somebody", why, counted="stranger"),
+            self.wiring.limits or Limits.for_peers(peers), expected=2 * peers,
+        )  # fmt: skip
+        host, self.port = await door.open(*self.wiring.listen)
         self._log("listening", address=f"{host}:{self.port}")
-        return server
+        return door
