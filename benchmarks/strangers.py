@@ -4,8 +4,8 @@ A federation of Samba runs over loopback mutual TLS, every party a process. It i
 each attack by one process of its own: steps a second, the most memory the controller takes, lines it logs, and how long
 an owner that was killed takes under the attack until the controller greets it. The attackers need processor time on the
 same machine, so steps are compared with those beside the same attack on a listener of nobody's, in turns: what is lost
-beyond that is what the controller spends. `core` is how much of a core strangers take of the controller, by its processor
-time beyond that of its steps. Everything that is started is stopped by its process id.
+beyond that is what the controller spends. `core` is how much of a core strangers take of the controller, by its
+processor time beyond that of its steps. Everything that is started is stopped by its process id.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def attacked(attack: Attack, port: int, seconds: float) -> Iterator[None]:
     """Run an attack in a process of its own."""
 
     def work() -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         attack(port, seconds)
 
@@ -152,6 +152,7 @@ class Nobody:
         listening.close()
 
     def stop(self) -> None:
+        """End it."""
         os.kill(self.child, signal.SIGKILL)
         os.waitpid(self.child, 0)
 
@@ -170,17 +171,20 @@ class Federation:
         self.processes = {name: self.start(name) for name in self.paths}
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a party."""
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "posse", "party", str(self.paths[name])], stdout=log, stderr=log
             )
 
     def stop(self) -> None:
+        """End all parties."""
         for process in self.processes.values():
             process.kill()
             process.wait()
 
     def status(self) -> dict[str, object]:
+        """Return what the controller says of itself; nothing before it answers."""
         try:
             return dict(asyncio.run(ask(self.folder / "controller" / "journal", "status")))
         except PosseError:
@@ -202,6 +206,7 @@ class Federation:
         return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
     def lines(self) -> int:
+        """Lines that the controller has logged."""
         return len((self.folder / "controller.log").read_bytes().splitlines())
 
     def steps(self, seconds: float) -> tuple[int, float, float, float]:
@@ -222,10 +227,10 @@ class Federation:
         context, timing = ssl_contexts(PartyIdentity.load(self.folder / "owner-1"))[1], Timing()
         began, wait = time.monotonic(), timing.first_wait
         while time.monotonic() - began < 60:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=timing.patience) as raw:
-                with context.wrap_socket(raw) as greeted:
-                    if any(isinstance(frame, Hello) for frame in Reader().feed(greeted.recv(4096))):
-                        return time.monotonic() - began
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timing.patience) as raw:
+                greeted = context.wrap_socket(raw)
+                if any(isinstance(frame, Hello) for frame in Reader().feed(greeted.recv(4096))):
+                    return time.monotonic() - began
             time.sleep(wait)
             wait = min(2 * wait, timing.longest_wait)
         return float("inf")
@@ -256,8 +261,8 @@ def measured(name: str, make: Callable[[Path], Attack], folder: Path, seconds: f
         steps, took, cpu = sums["attacked"]
         core = max(0.0, cpu - steps * sums["beside"][2] / sums["beside"][0]) / took
         return (
-            f"  {name:34}{rates['attacked']:>9.0f}{rates['beside']:>9.0f}{kept:>7.0%}{core:>7.1%}{most - before:>6.0f} M"
-            f"{lines:>11,}{back:>7.1f} s"
+            f"  {name:34}{rates['attacked']:>9.0f}{rates['beside']:>9.0f}{kept:>7.0%}{core:>7.1%}"
+            f"{most - before:>6.0f} M{lines:>11,}{back:>7.1f} s"
         )
     finally:
         federation.stop()
@@ -273,10 +278,12 @@ def main() -> None:
         ("plain HTTP", lambda folder: junk),
         ("an enrolled owner's connections", enrolled),
     ]
-    print(f"{RATE} connections a second by {THREADS} threads (an enrolled owner 200), K={OWNERS}, {os.cpu_count()} cores")
+    print(
+        f"{RATE} connections a second by {THREADS} threads (an enrolled owner 200), K={OWNERS}, {os.cpu_count()} cores"
+    )
     print(f"  {'attack':34}{'steps/s':>9}{'beside':>9}{'kept':>7}{'core':>7}{'RSS+':>8}{'log lines':>11}{'returns':>9}")
     for name, make in attacks:
-        with tempfile.TemporaryDirectory(dir=".") as text:
+        with tempfile.TemporaryDirectory() as text:
             print(measured(name, make, Path(text).resolve(), seconds), flush=True)
 
 

@@ -119,11 +119,8 @@ def test_an_enrolled_owner_has_one_connection_and_one_greeting(tmp_path):
     async def go():
         async with Besieged(tmp_path, Limits(rate=100, burst=100)) as run:
             context = ssl_contexts(PartyIdentity.load(tmp_path / "clinic-2"))[1]
-            writers = []
-            for _ in range(30):
-                writers.append(
-                    (await asyncio.open_connection("127.0.0.1", run.controller.port, ssl=context, server_hostname=""))[1]
-                )
+            at = ("127.0.0.1", run.controller.port)
+            writers = [(await asyncio.open_connection(*at, ssl=context, server_hostname=""))[1] for _ in range(30)]
             await asyncio.sleep(0.05)
             assert run.at_the_door() <= 1
             for writer in writers:
@@ -218,7 +215,9 @@ def test_a_name_with_two_addresses_is_listened_on_at_both():
 def test_silence_ends(silence):
     async def go():
         why = []
-        door = Door(lambda one, address: asyncio.sleep(0), lambda address, text: why.append(text), Limits(silence=silence))
+        door = Door(
+            lambda one, address: asyncio.sleep(0), lambda address, text: why.append(text), Limits(silence=silence)
+        )
         _, port = await door.open("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionResetError):

@@ -1,10 +1,10 @@
 """A listener for strangers: few connections at a time, none for long, and descriptors left for the party's own files.
 
-Whoever connects waits until its first byte is here, which costs a descriptor and no memory to speak of; then it is
-served (a TLS handshake, a request), which costs more, so that fewer are. Both rooms are shared fairly between addresses:
-where one is full the longest waiting connection of the address with most of them has to go, and never the newest, for
-an honest caller is through in a few milliseconds. How often an address is served is limited too. What is turned away is
-closed at once, with a reset that leaves nothing behind in the kernel.
+Whoever connects waits until its first byte is here, which costs a descriptor and little memory; then it is served (a
+TLS handshake, a request), which costs more, so that fewer are. Both rooms are shared fairly between addresses: where
+one is full the oldest connection of the address with most of them has to go, and not the newest, for an honest caller
+is through in a few milliseconds. How often an address is served is limited too. What is turned away is closed at once,
+with a reset that leaves nothing behind in the kernel.
 
 Behind one address everyone shares its limits: an honest party that has the address of a flood of handshakes waits.
 """
@@ -112,8 +112,8 @@ class Room(Generic[T]):
 
     def remove(self, address: str, one: T) -> bool:
         """Take one out; False if it is not here."""
-        mine = self._of.get(address, {})
-        if one not in mine:
+        mine = self._of.get(address)
+        if mine is None or one not in mine:
             return False
         del mine[one]
         self._count -= 1
