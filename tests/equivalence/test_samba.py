@@ -112,6 +112,11 @@ def test_rewards_between_zero_and_one(policy: Policy, level: str, key: PrivateKe
     compare(EmpiricalArms([[0.1, 0.25], [0.5], [0.9, 0.3, 0.2]]), policy, 80, range(2), level, key)
 
 
+def test_more_than_256_owners(key: PrivateKey) -> None:
+    """Scores leave nine bits for ties; and the search of the largest takes several questions a pass."""
+    compare(BernoulliArms(np.linspace(0.1, 0.9, 300)), UCB(), 306, range(1), "strict", key)
+
+
 @pytest.mark.parametrize("off", ["aes", "paillier", "permutation", "mask"])
 def test_switches_of_level_paper(off: str, key: PrivateKey) -> None:
     """A protection that is off changes what is seen, and the total is still the twin's."""

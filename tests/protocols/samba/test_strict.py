@@ -20,6 +20,7 @@ from posse.privacy.crypto.keys import Secrets, hkdf
 from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.crypto.pairwise import present_digest
 from posse.problems import BernoulliArms
+from posse.protocols import registry
 from posse.protocols.samba.closing import agree, ask
 from posse.protocols.samba.federation import federation
 from posse.protocols.samba.levels import Switches, check_level
@@ -317,6 +318,13 @@ def test_a_policy_that_chooses_by_itself_is_refused_and_named_standard() -> None
         check_level("strict", Switches(), SecondBest())
     with pytest.raises(ConfigError, match="paper"):
         Samba(level="strict", aes=False, owners=3, horizon=10)
+
+
+def test_a_record_of_one_process_says_that_roles_are_not_separated() -> None:
+    record = registry.run(Samba(level="strict", means=(0.2, 0.8), horizon=10, seed=1))
+    assert record.level == "strict"
+    assert "no separation of roles" in record.leaks[-1]
+    assert any("honest but curious" in leak for leak in record.leaks)
 
 
 def test_the_dealer_must_be_a_party_of_its_own() -> None:
