@@ -67,5 +67,22 @@ def test_the_digest_covers_every_source_that_numbers_depend_on(tmp_path: Path) -
 
 def test_code_of_a_user_is_not_kept() -> None:
     """What a user's module imports is not known, so old machine code could answer for it."""
-    assert type(elementary(twice)._cache).__name__ == "NullCache"  # type: ignore[attr-defined]
-    assert log._cache._cache_file._digest == source_digest("posse.core.exact")  # type: ignore[attr-defined]
+    assert type(elementary(twice).dispatcher._cache).__name__ == "NullCache"  # type: ignore[attr-defined]
+    assert log.dispatcher._cache._cache_file._digest == source_digest("posse.core.exact")  # type: ignore[attr-defined]
+
+
+def test_short_functions_give_the_same_bits_in_plain_python_and_compiled() -> None:
+    """And what calls nothing else imports no numba, which the program checks."""
+    program = [sys.executable, "-m", "tests.core.interpreted"]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert done.stdout.splitlines() == ["[]", "[]"]  # none that differs, none that was left out
+
+
+def test_interpreting_ends_when_it_has_cost_too_much() -> None:
+    code = (
+        "import sys; from posse.core import compiled; from posse.core.exact import log\n"
+        "compiled.PATIENCE = 0.0\n"
+        "first = log(10.0); assert 'numba' not in sys.modules\n"
+        "assert log(10.0) == first and 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

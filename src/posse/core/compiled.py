@@ -3,6 +3,9 @@
 `@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python. `specialise` makes a kernel
 for one policy. Machine code is kept on disk under a key that holds the digest of every source file the function depends
 on: numba by itself looks at one file only, and would answer from an old cache when a function called from it changed.
+
+numba takes most of a second to import and to begin, more than a party of a short run computes in all. So nothing is
+imported before a function is called, and short functions are interpreted first: same source, same bits.
 """
 
 from __future__ import annotations
@@ -13,19 +16,24 @@ import pickle
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
+from threading import local
+from time import perf_counter
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import numba
-from numba.core.caching import FunctionCache
-from numba.core.serialize import dumps
+import numpy as np
 
 from posse.core.interrupts import held
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 R = TypeVar("R")
 
+PATIENCE = 0.3
+"""Seconds that a process spends on interpreting short functions before it compiles them."""
 
 _IMPORT = re.compile(r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))", re.MULTILINE)
 
@@ -96,6 +104,8 @@ class _Files:
 
     def save(self, key: object, data: object) -> None:
         """Save under a key; a disk that cannot be written costs compiling again, nothing else."""
+        from numba.core.serialize import dumps
+
         path = self._path(key)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +121,8 @@ def _keep(dispatcher: Any, name: str, *modules: str) -> None:
 
     Not where one of its modules lies outside the package: what that one imports is not known here.
     """
+    from numba.core.caching import FunctionCache
+
     if not all(_files(module) for module in modules):
         return
     try:
@@ -121,9 +133,103 @@ def _keep(dispatcher: Any, name: str, *modules: str) -> None:
     dispatcher._cache = kept
 
 
+class _Clock:
+    """What this process has spent on interpreting, and whether it compiles now."""
+
+    compiles = False
+    spent = 0.0
+
+
+class _Inside(local):
+    """Whether this thread is interpreting: functions that are called from there belong to the same call."""
+
+    now = False
+
+
+_inside = _Inside()
+
+
+class Compiled(partial[R]):
+    """A function that numba compiles at its first call, or once interpreting short ones has cost `PATIENCE` seconds.
+
+    A partial object calls what it holds from C, so that the indirection costs ten nanoseconds.
+    """
+
+    py_func: Callable[..., R]
+    _modules: tuple[str, ...]
+    _short: bool
+    _options: Mapping[str, Any]
+
+    def __new__(
+        cls, function: Callable[..., R], modules: tuple[str, ...], short: bool, options: Mapping[str, Any]
+    ) -> Self:
+        """Wrap a function; `modules` are those that its machine code depends on, none where it is not kept."""
+        made = super().__new__(cls, function)
+        made.py_func, made._modules, made._short, made._options = function, modules, short, options
+        update_wrapper(made, function)
+        made._hold(made._first)
+        return made
+
+    def _hold(self, function: Callable[..., Any]) -> None:
+        self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
+
+    def _first(self, *args: Any, **named: Any) -> Any:
+        """Interpret while that is cheaper, else compile."""
+        if not self._short or _Clock.compiles:
+            return self.dispatcher(*args, **named)
+        if _inside.now:
+            return self.py_func(*args, **named)
+        began, _inside.now = perf_counter(), True
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                result = self.py_func(*args, **named)
+        finally:
+            _inside.now = False
+            _Clock.spent += perf_counter() - began
+            _Clock.compiles = _Clock.compiles or _Clock.spent > PATIENCE
+        return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The function as numba has it; from here on, what this process calls is compiled."""
+        import numba
+
+        made = numba.njit(**self._options)(self.py_func)
+        if self._modules:
+            _keep(made, f"{self.py_func.__module__}.{self.py_func.__qualname__}", *self._modules)
+        _Clock.compiles = True
+        self._hold(made)
+        return made
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What compiled code that calls this function sees."""
+        import numba
+
+        return numba.typeof(self.dispatcher)
+
+    @property
+    def targetoptions(self) -> Any:
+        """Where numba looks whether to inline."""
+        return self.dispatcher.targetoptions
+
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__
+
+
+def _plain(value: Any) -> Any:
+    """Return what compiled code would: numbers of Python."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
-    return _compiled(function)
+    return _compiled(function, True)
+
+
+def elementary_loops(function: Callable[..., R]) -> Callable[..., R]:
+    """Compile loops of such functions, which would take long if they were interpreted first."""
+    return _compiled(function, False)
 
 
 def loops(function: Callable[..., R]) -> Callable[..., R]:
@@ -132,13 +238,22 @@ def loops(function: Callable[..., R]) -> Callable[..., R]:
     A division by zero gives infinity or NaN as in numpy, and no error: a test before every division would keep the
     compiler from working on several numbers at once. Guard divisors.
     """
-    return _compiled(function, error_model="numpy", nogil=True)
+    return _compiled(function, False, error_model="numpy", nogil=True)
 
 
-def _compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:
-    compiled = numba.njit(**options)(function)
-    _keep(compiled, f"{function.__module__}.{function.__qualname__}", function.__module__)
-    return cast("Callable[..., R]", compiled)
+def short_loops(function: Callable[..., R]) -> Callable[..., R]:
+    """Compile loops over arrays that are short enough to be interpreted first: milliseconds a call."""
+    return _compiled(function, True, error_model="numpy", nogil=True)
+
+
+def inlined(function: Callable[..., R]) -> Callable[..., R]:
+    """Compile a scalar function into those that call it."""
+    return Compiled(function, (), True, {"inline": "always"})
+
+
+def _compiled(function: Callable[..., R], short: bool, **options: Any) -> Callable[..., R]:
+    ours = function.__module__.startswith("posse.")  # what others wrote may differ between Python and numba
+    return Compiled(function, (function.__module__,), short and ours, options)
 
 
 def specialise(
@@ -147,27 +262,26 @@ def specialise(
     *,
     name: str,
     keep: bool,
+    short: bool = False,
 ) -> Callable[..., Any]:
     """Compile `template` with the global names in `functions` bound to these compiled functions, to run in threads.
 
     `name` identifies `functions`. It becomes part of the function's own name, for compiled code is linked by name: two
     kernels of one name in a process could otherwise call each other's functions. `keep` the machine code on disk only
-    if `name` and the sources of the package tell all there is to know: not for functions that a user wrote.
+    if `name` and the sources of the package tell all there is to know: not for functions that a user wrote. Only what
+    is kept is interpreted first where it is `short`.
     """
     names = {**template.__globals__, **functions}
     bound = FunctionType(template.__code__, names, template.__name__, template.__defaults__, template.__closure__)
     bound.__qualname__ = bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
     bound.__module__ = template.__module__
-    compiled = numba.njit(nogil=True)(bound)
-    if keep:
-        used = (getattr(function, "py_func", function).__module__ for function in functions.values())
-        _keep(compiled, f"{template.__module__}.{bound.__name__}", template.__module__, *used)
-    return cast("Callable[..., Any]", compiled)
+    used = (getattr(function, "py_func", function).__module__ for function in functions.values())
+    return Compiled(bound, (template.__module__, *used) if keep else (), keep and short, {"nogil": True})
 
 
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function a user wrote, unless it is compiled already."""
-    return function if hasattr(function, "py_func") else cast("Callable[..., Any]", numba.njit(function))
+    return function if hasattr(function, "py_func") else Compiled(function, (), False, {})
 
 
 def side_by_side(play: Callable[[slice], None], runs: int) -> None:
@@ -175,6 +289,8 @@ def side_by_side(play: Callable[[slice], None], runs: int) -> None:
 
     Ctrl-C waits for all of them, so that no run is left behind the others.
     """
+    import numba
+
     parts = min(runs, numba.get_num_threads())
     cuts = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
     with held(), ThreadPoolExecutor(parts) as pool:

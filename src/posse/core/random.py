@@ -11,11 +11,10 @@ True
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import elementary
+from posse.core.compiled import elementary, inlined
 
 REWARD = 1
 """Rewards of a simulated world: (world seed, arm, pull number)."""
@@ -56,14 +55,14 @@ _S11 = np.uint64(11)
 _UNIT = 2.0**-53
 
 
-@numba.njit(inline="always")
+@inlined
 def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     p0 = _M0 * c0
     p1 = _M1 * c2
     return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
 
 
-@numba.njit(inline="always")
+@inlined
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     for _ in range(9):
         c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
@@ -78,7 +77,7 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
     return _philox(np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1))  # type: ignore[no-any-return]
 
 
-@numba.njit(inline="always")
+@inlined
 def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
     """Return four 32-bit words at an address, for compiled code; the words of `words`, not joined."""
     key64 = np.uint64(key)

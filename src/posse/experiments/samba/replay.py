@@ -21,10 +21,9 @@ import random
 from collections.abc import Callable, Sequence
 from functools import cache
 
-import numba
 import numpy as np
 
-from posse.core.compiled import compile_user, elementary, side_by_side, specialise
+from posse.core.compiled import compile_user, elementary_loops, loops, side_by_side, specialise
 from posse.core.exact import exp
 from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
 from posse.experiments.kit import Floats
@@ -156,7 +155,7 @@ def their_stream(count: int) -> Floats:
     return table
 
 
-@elementary
+@elementary_loops
 def _gamma(shape, numbers, used):
     """Gamma sample of a shape >= 1 as `random.gammavariate` draws it, and how many numbers are used after it."""
     if shape == 1.0:
@@ -178,7 +177,7 @@ def _gamma(shape, numbers, used):
     return shape, used
 
 
-@elementary
+@elementary_loops
 def their_beta(a, b, numbers):
     """Beta sample of a, b >= 1 as `random.betavariate` draws it from these numbers."""
     x, used = _gamma(a, numbers, 0)
@@ -186,7 +185,7 @@ def their_beta(a, b, numbers):
     return x / (x + y)
 
 
-@numba.njit(nogil=True)
+@loops
 def _play(world, stream, means, beta_seeds, budgets, out):
     owners = means.shape[0]
     for run in range(beta_seeds.shape[0]):

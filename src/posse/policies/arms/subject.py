@@ -56,7 +56,8 @@ class Subject:
     @cached_property
     def compiled(self) -> dict[str, Function]:
         """The functions behind numba, which compiles at the first call."""
-        return {name: compile_user(function) for name, function in self.given.items()}
+        made = {name: compile_user(function) for name, function in self.given.items()}
+        return {name: getattr(function, "dispatcher", function) for name, function in made.items()}
 
     @cached_property
     def memories(self) -> list[float]:

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.check import require
-from posse.core.compiled import loops
+from posse.core.compiled import short_loops
 from posse.core.exact import log
 
 TOLERANCE = 1e-9
 """How far below the threshold an average counts as meeting it: the rounding of floats, no more."""
 
 
-@loops
+@short_loops
 def _sum(values: NDArray[np.float64]) -> float:
     """Sum in four strands, in an order that is always the same."""
     a = b = c = d = 0.0
@@ -43,13 +43,13 @@ def _sum(values: NDArray[np.float64]) -> float:
     return (a + b) + (c + d)
 
 
-@loops
+@short_loops
 def meets(surplus: float, units: float) -> bool:
     """Whether a purchase of `units` with $\\sum l_i (q_i - \\alpha)$ = `surplus` has the wanted average quality."""
     return surplus >= -TOLERANCE * units
 
 
-@loops
+@short_loops
 def greedy(
     quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
     out: NDArray[np.float64], work: NDArray[np.float64],
@@ -72,7 +72,7 @@ def greedy(
         _repair(quality, cost, capacity, alpha, rho, out, -surplus)
 
 
-@loops
+@short_loops
 def _repair(
     quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
     out: NDArray[np.float64], deficit: float,
@@ -123,13 +123,13 @@ def exact(
     return whole
 
 
-@loops
+@short_loops
 def rate(t: int, coefficient: float) -> float:
     """Square of the width at W = 1: $c^2 \\, 3 \\ln t / 2$."""
     return coefficient * coefficient * (1.5 * log(float(t)))
 
 
-@loops
+@short_loops
 def quality_bounds(
     rate: float, good: NDArray[np.float64], units: NDArray[np.float64], shared_good: NDArray[np.float64],
     shared_units: NDArray[np.float64], out: NDArray[np.float64],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import loops
+from posse.core.compiled import short_loops
 from posse.policies.purchase.oracle import greedy, quality_bounds, rate
 from posse.privacy.dp.noise import whole_noise
 
@@ -42,7 +42,7 @@ def nothing_known(*shape: int) -> Knowledge:
     return Knowledge(*(np.zeros(shape) for _ in Knowledge._fields))
 
 
-@loops
+@short_loops
 def choose(
     reach: float, good: Floats, units: Floats, told_good: Floats, told_units: Floats, cost: Floats, capacity: Floats,
     alpha: float, rho: float, out: Floats, bounds: Floats, work: Floats,
@@ -55,7 +55,7 @@ def choose(
     greedy(bounds, cost, capacity, alpha, rho, out, work)
 
 
-@loops
+@short_loops
 def remember(purchase: Floats, delivered: Floats, units: Floats, good: Floats) -> None:
     """Add a round of the agent's own to what it knows."""
     for i in range(purchase.shape[0]):
@@ -63,14 +63,14 @@ def remember(purchase: Floats, delivered: Floats, units: Floats, good: Floats) -
         good[i] += delivered[i]
 
 
-@loops
+@short_loops
 def draw_noise(key: int, number: int, sigma: Floats, out: Floats) -> None:
     """Write the noise of message `number` into `out` (2, producers), from the agent's own key in a simulation."""
     for i in range(sigma.shape[0]):
         out[0, i], out[1, i] = whole_noise(key, number, i, sigma[i])
 
 
-@loops
+@short_loops
 def release(
     units: Floats, good: Floats, sent_units: Floats, sent_good: Floats, noise: Floats, sigma: Floats, out: Floats
 ) -> None:
@@ -87,7 +87,7 @@ def release(
         sent_good[i] = good[i]
 
 
-@loops
+@short_loops
 def learn(
     rule: int, t: int, width: float, weight: float, message: Floats, sigma: Floats, good: Floats, units: Floats,
     told_good: Floats, told_units: Floats,

@@ -277,11 +277,11 @@ def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
         "rank": _no_ranks if choose is _no_choice else compile_user(_ranks),  # sorting takes seconds to compile
     }
 
-    def bind(template: Callable[..., Any], **more: Callable[..., Any]) -> Callable[..., Any]:
+    def bind(template: Callable[..., Any], short: bool = False, **more: Callable[..., Any]) -> Callable[..., Any]:
         named = name + "".join(f"_{one.__name__}" for one in more.values())
-        return specialise(template, {**functions, **more}, name=named, keep=ships)
+        return specialise(template, {**functions, **more}, name=named, keep=ships, short=short)
 
     return Kernels(
-        bind(_numbers), bind(_value), bind(_learnt), bind(_exploring), bind(_twin, select=bind(_largest)),
-        bind(_twin, select=bind(_published)),
+        bind(_numbers, True), bind(_value, True), bind(_learnt, True), bind(_exploring, True),
+        bind(_twin, select=bind(_largest)), bind(_twin, select=bind(_published)),
     )  # fmt: skip
