@@ -206,7 +206,7 @@ class Auditing:
         left = dict(run.kinds)
         chosen = []
         for kind in attack.adversary:
-            party = next((name for name, of in left.items() if of == kind), None)
+            party = next((name for name, of in reversed(left.items()) if of == kind), None)
             if party is None and kind != WIRE:
                 self.left_out[attack.name] = f"this run has no {kind}."
                 return None

@@ -127,6 +127,8 @@ class SimulatedWorld:
         self.pulls = np.zeros(len(arms), np.int64)
         self.units = np.zeros(len(arms), np.int64)
         self.arms: list[int] | None = [] if keep_arms else None
+        self.rewards: list[int] = []
+        """In units; kept with the arms."""
         self._gaps = (arms.best - arms.means).tolist()
         self._curve: list[int] = []
         self.regret: list[float] = []
@@ -152,6 +154,7 @@ class SimulatedWorld:
         self.last = arm
         if self.arms is not None:
             self.arms.append(arm)
+            self.rewards.append(units)
         if len(self._curve) < len(self.steps) and self.steps[len(self._curve)] == self._step:
             self._curve.append(self._earned)
             self.regret.append(self._missed)
@@ -202,7 +205,8 @@ class SambaRun(RolesRun):
         )  # fmt: skip
 
     def _world(self, seed: int) -> SimulatedWorld:
-        return SimulatedWorld(self._setup.arms, seed, self.settings.horizon, points=self.settings.points)
+        points, keep = self.settings.points, self._kept > 0
+        return SimulatedWorld(self._setup.arms, seed, self.settings.horizon, points=points, keep_arms=keep)
 
     def _reply(self, ask: Ask, reward: float) -> Message:
         assert isinstance(ask, Pull)
@@ -225,10 +229,10 @@ class SambaRun(RolesRun):
                 "level": settings.level, "off": list(self._setup.switches.off)}  # fmt: skip
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: sums, pulls and means."""
-        world = self.world
-        return {"total": float(world.units.sum()) / REWARD_ONE, "sums": world.units / REWARD_ONE, "pulls": world.pulls,
-                "means": self._setup.arms.means}  # fmt: skip
+        """What only the simulation knows: sums, pulls and means; with a transcript, arms and rewards of every step."""
+        from posse.protocols.samba.attacks.reading import truth_of
+
+        return truth_of(self)
 
     def record(self, status: str | None = None) -> Record:
         """Return the record; curves of one that was interrupted end where its shortest run ended."""

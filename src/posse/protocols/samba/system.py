@@ -15,6 +15,7 @@ from posse.results import words
 from posse.results.sections import Section
 
 if TYPE_CHECKING:
+    from posse.privacy.leakage.attack import Attack
     from posse.privacy.crypto.paillier import PrivateKey
     from posse.problems.arms.settings import ProblemSettings
     from posse.protocols.samba.settings import Samba
@@ -85,6 +86,13 @@ class SambaSystem(System):
         from posse.protocols.samba.scene.scenarios import SCENARIOS
 
         return SCENARIOS
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Attacks on its runs."""
+        from posse.protocols.samba.attacks.table import ATTACKS
+
+        return ATTACKS
 
     @property
     def Settings(self) -> type[Samba]:

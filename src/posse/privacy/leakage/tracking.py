@@ -1,0 +1,627 @@
+"""Following arms through scores that come in a fresh order, scale and shift every time.
+
+One arm changes a step. Its K - 1 neighbours keep their scores, so rows of scores are compared after the scale and shift
+that fit best, in order of size, which no permutation hides. `follow` keeps the sum and the pulls of every arm, and
+finds for each row the reward that explains it; `pairs` compares neighbouring rows alone; `late` joins in the middle of
+a run; `difference` reads the gap of two arms from the law of the scale. Compiled; some 10 microseconds a row.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return"
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.compiled import elementary
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+MEAN, BOUND, POWER = 0, 1, 2
+"""Shapes of a score: the mean; mean + sqrt(c ln t / n); exp((mean - 1) / tau)."""
+EXACT = 1e-15
+"""Share of the variance of a row that may be left unexplained by the right sums and pulls."""
+TIES = 1e-12
+"""Misfit of equal scores to a row that may be of ties: taken where nothing fits exactly."""
+BEAM = 64
+"""Explanations that are kept until a later row tells them apart."""
+PATIENCE = 40
+"""Rows without an explanation after which it gives up."""
+MOST = 60_000
+"""Explanations of a row that are tried at most."""
+
+
+@elementary
+def _score(shape, parameter, t, total, pulls):
+    mean = total / pulls
+    if shape == BOUND:
+        return mean + math.sqrt(parameter * math.log(t) / pulls)
+    if shape == POWER:
+        return math.exp((mean - 1.0) / parameter)
+    return mean
+
+
+@elementary
+def _misfit(expected, row, origin):
+    """Share of the variance of a row that no scale (and shift, unless `origin`) of what is expected explains.
+
+    Both are sorted. A constant expectation says nothing about a row of ties, and is a weak explanation.
+    """
+    k = row.shape[0]
+    p, v = 0.0, 0.0
+    if not origin:
+        for i in range(k):
+            p += expected[i]
+            v += row[i]
+        p, v = p / k, v / k
+    pp, pv, vv = 0.0, 0.0, 0.0
+    for i in range(k):
+        pp += (expected[i] - p) ** 2
+        pv += (expected[i] - p) * (row[i] - v)
+        vv += (row[i] - v) ** 2
+    if pp <= 1e-24 * k:
+        return TIES if _tied(row, origin) else 1.0
+    if vv <= 0.0 or pv <= 0.0:
+        return 1.0
+    left = 0.0
+    a = pv / pp
+    for i in range(k):
+        left += (row[i] - v - a * (expected[i] - p)) ** 2
+    return left / vv
+
+
+@elementary
+def _tied(row, origin):
+    """Whether a sorted row may be of equal scores: equal as it is, or without a gap that stands out."""
+    k = row.shape[0]
+    if origin:
+        return row[k - 1] - row[0] <= 1e-12 * abs(row[k - 1])
+    widest, whole = 0.0, row[k - 1] - row[0]
+    for i in range(1, k):
+        widest = max(widest, row[i] - row[i - 1])
+    return whole <= 0.0 or widest < 0.999 * whole or k == 2
+
+
+@elementary
+def _sorted(values):
+    """Sort by insertion: rows are short, and this compiles in no time."""
+    out = values.copy()
+    for i in range(1, out.shape[0]):
+        one, j = out[i], i
+        while j > 0 and out[j - 1] > one:
+            out[j] = out[j - 1]
+            j -= 1
+        out[j] = one
+    return out
+
+
+@elementary
+def _add(totals, pulls, arm, extra):
+    """Give an arm whose mean is 0 or 1 more pulls with rewards like its mean, or take them away."""
+    if totals[arm] > 0.0:
+        totals[arm] += extra
+    pulls[arm] += extra
+
+
+@elementary
+def _try(totals, pulls, arms, gains, who, extra, other, also, count, t, shape, parameter, row, origin, scores):
+    """Misfit of a row if these arms were pulled with these gains, and two of them more often than was seen."""
+    k = totals.shape[0]
+    _add(totals, pulls, arms[who], extra)
+    _add(totals, pulls, arms[other], also)
+    for i in range(count):
+        totals[arms[i]] += gains[i]
+        pulls[arms[i]] += 1
+    for i in range(k):
+        scores[i] = _score(shape, parameter, t, totals[i], pulls[i])
+    ordered = _sorted(scores)
+    found = _misfit(ordered, row, origin)
+    for i in range(count):
+        totals[arms[i]] -= gains[i]
+        pulls[arms[i]] -= 1
+    _add(totals, pulls, arms[who], -extra)
+    _add(totals, pulls, arms[other], -also)
+    return found
+
+
+@elementary
+def _leaves(totals, pulls, arm, gain, shape):
+    """Whether a pull takes an arm's mean away from 0 or 1; from then on its pulls show."""
+    return shape != BOUND and totals[arm] == (1.0 - gain) * pulls[arm]
+
+
+@elementary
+def _explain(
+    totals, pulls, lost, known, unknown, t, shape, parameter, row, origin, out_arms, out_gains, out_extra
+):  # fmt: skip
+    """List the pulls that explain a row exactly: one of the arms in `known` (if any), then `unknown` of any arms.
+
+    Where nothing does so exactly, what makes all scores equal explains a row of ties.
+    """
+    k, candidates = totals.shape[0], known.shape[0]
+    offset = 1 if candidates > 0 else 0
+    count, found, tied = unknown + offset, 0, False
+    arms, gains, code, scores = np.zeros(8, np.int64), np.zeros(8), np.zeros(8, np.int64), np.zeros(k)
+    for head in range(max(1, 2 * candidates)):
+        for i in range(unknown):
+            code[i] = 0
+        while True:
+            if candidates > 0:
+                arms[0], gains[0] = known[head // 2], float(head % 2)
+            for i in range(unknown):
+                arms[offset + i], gains[offset + i] = code[i] // 2, float(code[i] % 2)
+            # An arm whose mean leaves 0 or 1 may have pulls that could not be placed before.
+            for who in range(count):
+                most_extra = lost if _leaves(totals, pulls, arms[who], gains[who], shape) else 0
+                for extra in range(0 if who == 0 else 1, most_extra + 1):
+                    for other in range(who, count):
+                        most_also = 0
+                        apart = other > who and arms[other] != arms[who] and extra > 0
+                        if apart and _leaves(totals, pulls, arms[other], gains[other], shape):
+                            most_also = lost - extra
+                        for also in range(0 if other == who else 1, most_also + 1):
+                            misfit = _try(
+                                totals, pulls, arms, gains, who, extra, other, also, count, t, shape, parameter, row,
+                                origin, scores,
+                            )  # fmt: skip
+                            if misfit == TIES and (found == 0 or tied):
+                                tied = True
+                            elif misfit < EXACT:
+                                if tied:
+                                    found, tied = 0, False
+                            else:
+                                continue
+                            if found < out_arms.shape[0]:
+                                for i in range(count):
+                                    out_arms[found, i], out_gains[found, i] = arms[i], gains[i]
+                                out_extra[found, 0], out_extra[found, 1] = who, extra
+                                out_extra[found, 2], out_extra[found, 3] = other, also
+                                found += 1
+            # The next multiset of unknown pulls: codes that do not decrease.
+            i = unknown - 1
+            while i >= 0 and code[i] == 2 * k - 1:
+                i -= 1
+            if i < 0:
+                break
+            code[i] += 1
+            for j in range(i + 1, unknown):
+                code[j] = code[i]
+    return found
+
+
+@elementary
+def _commit(totals, pulls, lost, arms, gains, extra, count, shape):
+    """Make these pulls; returns the pulls of arms with mean 0 or 1 that cannot be placed."""
+    k = totals.shape[0]
+    _add(totals, pulls, arms[extra[0]], extra[1])
+    _add(totals, pulls, arms[extra[2]], extra[3])
+    lost -= extra[1] + extra[3]
+    for i in range(count):
+        arm, gain = arms[i], gains[i]
+        stays = shape != BOUND and totals[arm] == gain * pulls[arm]  # a mean that stays at 0, or at 1
+        for j in range(count):
+            stays = stays and not (arms[j] == arm and gains[j] != gain)
+        alike = 0
+        if stays:
+            for j in range(k):
+                alike += totals[j] == 0.0 or totals[j] == pulls[j]
+        if alike > 1:
+            lost += 1
+        else:
+            totals[arm] += gain
+            pulls[arm] += 1
+    return lost
+
+
+@dataclass(frozen=True)
+class _State:
+    """Sums and pulls that explain the rows so far, and how they came about."""
+
+    totals: Floats
+    pulls: Ints
+    lost: int
+    cost: int
+    path: Any = None
+    """(the path before, row, arm, reward)."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for states that nothing can tell apart."""
+        return (self.lost, *sorted(zip(self.totals.tolist(), self.pulls.tolist(), strict=True)))
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What following a run gives."""
+
+    total: float
+    pulls: Ints
+    """Of every arm, the smallest first: nobody is named."""
+    sums: Floats
+    rewards: Floats
+    """Of the pull that follows each row; NaN where it is not known."""
+    arms: Ints
+    """Number of the arm pulled after each row; -1 where it is not known."""
+    explores: Floats
+    """1 for rows that no score explains."""
+    explained: float
+    """Share of rows that it explains."""
+
+
+def follow(
+    values: Floats, chosen: Ints, steps: Ints, *, shape: int, parameter: float, origin: bool, tells: bool = True
+) -> Followed:
+    """Follow all arms from the first row on, for rewards of 0 and 1; `tells`: the place selected is the one pulled.
+
+    All explanations of a row are kept, up to `BEAM`, until a later one tells them apart. The last reward, which no row
+    shows, counts one half.
+    """
+    rows, k = values.shape
+    made = (np.zeros((BEAM, 8), np.int64), np.zeros((BEAM, 8)), np.zeros((BEAM, 4), np.int64))
+    beam, last, explained, explores = _first(values[0], origin), 0, 1, np.zeros(rows)
+    nobody = np.zeros(0, np.int64)
+    for at in range(1, rows):
+        if np.isnan(values[at, 0]):
+            explores[at] = 1.0
+            continue
+        row, unknown = np.sort(values[at]), int(steps[at] - steps[last]) - tells
+        place = int((values[last] < values[last, chosen[last]]).sum())
+        grown: dict[tuple[Any, ...], _State] = {}
+        for state in beam:
+            known = _selected(state, shape, parameter, int(steps[last]), place) if tells else nobody
+            if unknown > 7 or math.comb(2 * k + unknown - 1, unknown) * max(1, 2 * len(known)) > MOST:
+                continue
+            found = _explain(
+                state.totals, state.pulls, state.lost, known, unknown, int(steps[at]), shape, parameter, row, origin,
+                *made,
+            )  # fmt: skip
+            for i in range(found):
+                arms, gains, extra = (one[i] for one in made)
+                totals, pulls, count = state.totals.copy(), state.pulls.copy(), unknown + tells
+                lost = int(_commit(totals, pulls, state.lost, arms, gains, extra, count, shape))
+                path = (state.path, last, int(arms[0]), float(gains[0])) if tells or count == 1 else state.path
+                new = _State(totals, pulls, lost, state.cost + int(extra[1] + extra[3]) + found - 1, path)
+                old = grown.get(new.key)
+                if old is None or new.cost < old.cost:
+                    grown[new.key] = new
+        if grown:
+            beam = sorted(grown.values(), key=lambda one: one.cost)[:BEAM]
+            # Equal scores explain any row of ties, and do not count.
+            means = beam[0].totals / beam[0].pulls
+            last, explained = at, explained + int(np.ptp(means) > 0 or shape == BOUND)
+        else:
+            explores[at] = 1.0
+            if at - last > PATIENCE:
+                explores[at:] = 1.0
+                break
+    return _ended(beam[0], values, chosen, steps, last, explained, explores, shape, parameter, tells)
+
+
+def _first(values: Floats, origin: bool) -> list[_State]:
+    """Sums after one pull of each arm: two levels of scores are 0 and 1, and one level is either."""
+    first = np.sort(values)
+    k, gaps, whole = len(first), np.diff(first), first[-1] - first[0]
+    two = whole > (1e-12 * abs(first[-1]) if origin else 0.0) and gaps.max() > 0.999 * whole
+    ones, cut = np.ones(k, np.int64), int(gaps.argmax()) + 1
+    if two:
+        return [_State((np.arange(k) >= cut).astype(np.float64), ones, 0, 0)]
+    return [_State(np.full(k, float(base)), ones, 0, 0) for base in (0, 1)]
+
+
+def _selected(state: _State, shape: int, parameter: float, t: int, place: int) -> Ints:
+    """Arms whose score was that of a place in the sorted row; the first of those that nothing tells apart."""
+    scores = np.array([_score(shape, parameter, t, a, b) for a, b in zip(state.totals, state.pulls, strict=True)])
+    mine = np.sort(scores)[place]
+    alike = np.flatnonzero(np.abs(scores - mine) <= 1e-12 * (1.0 + abs(mine)))
+    kinds = {(state.totals[arm], state.pulls[arm]): arm for arm in alike.tolist()}
+    return np.array(list(kinds.values()), np.int64)
+
+
+def _ended(
+    state: _State, values: Floats, chosen: Ints, steps: Ints, last: int, explained: int, explores: Floats, shape: int,
+    parameter: float, tells: bool,
+) -> Followed:  # fmt: skip
+    rows = len(values)
+    rewards, arms, totals, pulls = np.full(rows, np.nan), np.full(rows, -1), state.totals.copy(), state.pulls.copy()
+    path = state.path
+    while path is not None:
+        path, at, arm, gain = path
+        arms[at], rewards[at] = arm, gain
+    if tells and last == rows - 1:  # the last pull has an arm, and no row shows its reward
+        place = int((values[last] < values[last, chosen[last]]).sum())
+        arms[last] = _selected(state, shape, parameter, int(steps[last]), place)[0]
+        pulls[arms[last]] += 1
+        totals[arms[last]] += 0.5
+    extremes = np.flatnonzero((totals == 0) | (totals == pulls))
+    whole, lost = float(totals.sum()), state.lost
+    if lost and len(extremes):
+        whole += lost * float((totals[extremes] > 0).mean())
+        pulls[extremes[0]] += lost
+    missing = max(0, int(steps[-1]) - int(pulls.sum()))
+    whole += 0.5 * missing if missing < 4 else missing * whole / max(1, int(pulls.sum()))
+    order = np.argsort(pulls, kind="stable")
+    return Followed(whole, pulls[order], totals[order], rewards, arms, explores, explained / max(1, rows))
+
+
+# Neighbouring rows ----------------------------------------------------------------------------------------------------
+
+
+@elementary
+def _without(row, place):
+    """Sort all but one."""
+    out = np.empty(row.shape[0] - 1)
+    for i in range(out.shape[0]):
+        out[i] = row[i if i < place else i + 1]
+    return _sorted(out)
+
+
+@elementary
+def _pairs(values, chosen, steps, most, origin, misfits, moved, linked):
+    rows, k = values.shape
+    for at in range(rows - 1):
+        nxt = at + 1
+        while nxt < rows and steps[nxt] - steps[at] <= most and np.isnan(values[nxt, 0]):
+            nxt += 1
+        if nxt >= rows or steps[nxt] - steps[at] > most or np.isnan(values[at, 0]) or chosen[at] < 0:
+            continue
+        linked[at] = nxt
+        old = _without(values[at], chosen[at])
+        row = values[nxt]
+        best, place = 1e300, 0
+        for j in range(k):
+            new = _without(row, j)
+            misfit = _misfit(old, new, origin)
+            misfits[at, j] = misfit
+            if misfit < best:
+                best, place = misfit, j
+        # How far the one that moved went, in units of the spread of the others.
+        new = _without(row, place)
+        n = k - 1
+        p, v = old.mean(), new.mean()
+        pp, pv = 0.0, 0.0
+        for i in range(n):
+            pp += (old[i] - p) ** 2
+            pv += (old[i] - p) * (new[i] - v)
+        if pp > 0.0 and pv > 0.0:
+            moved[at] = ((row[place] - v) / (pv / pp) + p - values[at, chosen[at]]) / math.sqrt(pp / n)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What two neighbouring rows show."""
+
+    rows: Ints
+    """Rows whose selected place is looked for in a later one."""
+    later: Ints
+    scores: Floats
+    """(rows, places): how much each place of the later row looks like the arm that was pulled."""
+    moved: Floats
+    """How far its score went."""
+
+
+def pairs(values: Floats, chosen: Ints, steps: Ints, *, origin: bool = False, most: int = 1) -> Linked:
+    """Look for the arm that was pulled after a row in the next one, at most `most` steps later."""
+    rows, k = values.shape
+    misfits, moved = np.full((rows, k), np.nan), np.full(rows, np.nan)
+    linked = np.full(rows, -1)
+    if k > 2 and rows > 1:
+        _pairs(values, chosen, steps, most, origin, misfits, moved, linked)
+    kept = np.flatnonzero(linked >= 0)
+    return Linked(kept, linked[kept], -np.log(misfits[kept] + 1e-30), moved[kept])
+
+
+def strangeness(values: Floats, width: int = 25) -> Floats:
+    """How far each row, in order of size and scaled to [0, 1], is from the median of the rows around it.
+
+    A row that no score made (NaN) is infinitely strange.
+    """
+    rows = np.sort(values, axis=1)
+    span = rows[:, -1:] - rows[:, :1]
+    shapes = (rows - rows[:, :1]) / np.where(span > 0, span, 1.0)
+    out = np.full(len(rows), np.inf)
+    known = np.flatnonzero(~np.isnan(values).any(axis=1))
+    inside = shapes[known]
+    for at, row in enumerate(known.tolist()):
+        near = inside[max(0, at - width) : at + width + 1]
+        out[row] = np.abs(shapes[row] - np.median(near, axis=0)).sum()
+    return out
+
+
+# Late, and two arms ---------------------------------------------------------------------------------------------------
+
+
+@elementary
+def _late(ys, gains, counts, most):
+    """The number of pulls before the first of some positions y = (A (s + gains) + B (n + counts)) / (n + counts)."""
+    size = ys.shape[0]
+    best, found, sum_found = 1e300, 0, 0.0
+    for n in range(1, most + 1):
+        # Least squares for (A s, A, B) of columns 1 / (n + c), g / (n + c), 1.
+        m = np.zeros((3, 4))
+        for i in range(size):
+            w = 1.0 / (n + counts[i])
+            c0, c1 = w * n, gains[i] * w * n
+            x = (c0, c1, 1.0)
+            for a in range(3):
+                for b in range(3):
+                    m[a, b] += x[a] * x[b]
+                m[a, 3] += x[a] * ys[i]
+        for a in range(3):  # elimination
+            p = a
+            for b in range(a + 1, 3):
+                if abs(m[b, a]) > abs(m[p, a]):
+                    p = b
+            for b in range(4):
+                m[a, b], m[p, b] = m[p, b], m[a, b]
+            if m[a, a] == 0.0:
+                break
+            for b in range(3):
+                if b != a:
+                    f = m[b, a] / m[a, a]
+                    for c in range(4):
+                        m[b, c] -= f * m[a, c]
+        if m[0, 0] == 0.0 or m[1, 1] == 0.0 or m[2, 2] == 0.0:
+            continue
+        s0, s1, s2 = m[0, 3] / m[0, 0], m[1, 3] / m[1, 1], m[2, 3] / m[2, 2]
+        left = 0.0
+        for i in range(size):
+            w = n / (n + counts[i])
+            left += (ys[i] - s0 * w - s1 * gains[i] * w - s2) ** 2
+        if left < best and s1 != 0.0:
+            best, found, sum_found = left, n, s0 / s1
+    return found, sum_found, best
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The sum and the pulls of the arm that leads, before some row."""
+
+    row: int
+    pulls: int
+    total: float
+    misfit: float
+
+
+def late(values: Floats, chosen: Ints, steps: Ints) -> Leader | None:
+    """Find the pulls and the sum of the leading arm from a stretch of rows of means in the middle of a run.
+
+    Neighbours that keep their place among the others give every row the frame of the first one, in which the leader
+    moves by (r - mean) / (n + 1) with every pull: up for a reward of 1, down for one of 0, and less the more pulls it
+    has. None where no stretch is long enough.
+    """
+    stretches, start = [], 0
+    while start < len(values) - 8:
+        made = _stretch(values, chosen, start)
+        stretches.append(made)
+        start = max(made[0][-1] + 1, start + 8)
+    longest = sorted((one for one in stretches if len(one[0]) >= 10), key=lambda one: -len(one[0]))[:4]
+    found = [one for one in (_leading(*stretch, steps) for stretch in longest) if one is not None]
+    return min(found, key=lambda one: one.misfit) if found else None
+
+
+def _leading(rows: list[int], places: list[float], gaps: list[int], steps: Ints) -> Leader | None:
+    """Read rewards off the moves of the leader, and its pulls off their size."""
+    moves = np.diff(places)
+    alone = np.array([gap == 1 for gap in gaps[1:]])
+    ups, downs = moves[alone & (moves > 0)], moves[alone & (moves < 0)]
+    if not len(ups) or not len(downs):
+        return None
+    up, down = float(np.median(ups)), float(np.median(downs))
+    options = np.array([up, down, 2 * up, up + down, 2 * down])
+    gains, counts = [0.0], [0]
+    for move, single in zip(moves.tolist(), alone.tolist(), strict=True):
+        which = int(np.abs(options[: 2 if single else 5] - move).argmin())
+        gains.append(gains[-1] + (1.0, 0.0, 2.0, 1.0, 0.0)[which])
+        counts.append(counts[-1] + (1, 1, 2, 2, 2)[which])
+    pulls, total, left = _late(np.array(places), np.array(gains), np.array(counts), int(steps[rows[0]]))
+    return Leader(rows[0], int(pulls), float(round(total)), float(left) / (len(rows) - 4) / up**2)
+
+
+def _stretch(values: Floats, chosen: Ints, start: int) -> tuple[list[int], list[float], list[int]]:
+    """Rows from `start` on in the frame of the first: where the leader is, and rows since the one before."""
+    frame = np.delete(values[start], chosen[start])
+    frame.sort()
+    spread = frame[-1] - frame[0]
+    if not spread > 0:
+        return [start], [0.0], [0]
+    frame = (frame - frame[0]) / spread
+    rows, gaps = [start], [0]
+    places = [float((values[start, chosen[start]] - np.delete(values[start], chosen[start]).min()) / spread)]
+    missed = 0
+    for at in range(start + 1, len(values)):
+        if np.isnan(values[at, 0]) or missed > 6:
+            missed += 1
+            if missed > 6:
+                break
+            continue
+        fitted, a, b = _reframe(frame, _without(values[at], chosen[at]))
+        if not fitted:
+            missed += 1
+            continue
+        places.append(float((values[at, chosen[at]] - b) / a))
+        rows.append(at)
+        gaps.append(at - rows[-2])
+        missed = 0
+    return rows, places, gaps
+
+
+@elementary
+def _fit(x, y, skip_x, skip_y):
+    """Fit y = a x + b without one of each (none: -1); returns a, b and the share of the variance that is left."""
+    n, mx, my = 0, 0.0, 0.0
+    size = x.shape[0]
+    i, j = 0, 0
+    while i < size and j < size:
+        if i == skip_x:
+            i += 1
+        elif j == skip_y:
+            j += 1
+        else:
+            mx, my, n = mx + x[i], my + y[j], n + 1
+            i, j = i + 1, j + 1
+    mx, my = mx / n, my / n
+    xx, xy, yy, left = 0.0, 0.0, 0.0, 0.0
+    for turn in range(2):
+        a = xy / xx if turn == 1 and xx > 0.0 else 0.0
+        i, j = 0, 0
+        while i < size and j < size:
+            if i == skip_x:
+                i += 1
+            elif j == skip_y:
+                j += 1
+            else:
+                dx, dy = x[i] - mx, y[j] - my
+                if turn == 0:
+                    xx, xy, yy = xx + dx * dx, xy + dx * dy, yy + dy * dy
+                else:
+                    left += (dy - a * dx) ** 2
+                i, j = i + 1, j + 1
+    if xx <= 0.0 or yy <= 0.0 or xy <= 0.0:
+        return 0.0, 0.0, 1.0
+    return xy / xx, my - xy / xx * mx, left / yy
+
+
+@elementary
+def _reframe(frame, others):
+    """Fit others = a frame + b but for at most one of each, and put the one that changed into the frame."""
+    a, b, left = _fit(frame, others, -1, -1)
+    if left < EXACT:
+        return True, a, b
+    size = frame.shape[0]
+    best, best_a, best_b, out, into = 1.0, 0.0, 0.0, 0, 0
+    if size >= 5:
+        for i in range(size):
+            for j in range(size):
+                a, b, left = _fit(frame, others, i, j)
+                if left < best:
+                    best, best_a, best_b, out, into = left, a, b, i, j
+    if best >= EXACT:
+        return False, 0.0, 0.0
+    frame[out] = (others[into] - best_b) / best_a
+    frame[:] = _sorted(frame)
+    return True, best_a, best_b
+
+
+def difference(gaps: Floats, low: int = 63) -> float:
+    """Read the gap of two scores from gaps behind scales a 2^s, a uniform in [2^low, 2^(low + 1)), s in 0..63.
+
+    log2 of what is seen, modulo 1, has the density 2^u ln 2 above the gap's own: the likelihood is largest where the
+    fractional parts above it have the largest sum. The whole part is that of the range of all.
+    """
+    logs = np.sort(np.log2(gaps[gaps > 0]))
+    if len(logs) < 8:
+        return math.nan
+    parts = np.sort(logs % 1.0)
+    n = len(parts)
+    # Just below each part as the edge: all above it keep their distance, all below go round.
+    sums = parts.sum() - n * parts + np.arange(n)
+    edge = float(parts[int(sums.argmax())])
+    middle = float(logs[0] + logs[-1]) / 2.0 - low - 32.0
+    whole = round(middle - edge)
+    return 2.0 ** (whole + edge)
+

@@ -1,0 +1,7 @@
+"""All attacks on Samba."""
+
+from __future__ import annotations
+
+from posse.protocols.samba.attacks import watching
+
+ATTACKS = (*watching.ATTACKS,)
