@@ -611,7 +611,7 @@ def difference(gaps: Floats, low: int = 63) -> float:
     """Read the gap of two scores from gaps behind scales a 2^s, a uniform in [2^low, 2^(low + 1)), s in 0..63.
 
     log2 of what is seen, modulo 1, has the density 2^u ln 2 above the gap's own: the likelihood is largest where the
-    fractional parts above it have the largest sum. The whole part is that of the range of all.
+    fractional parts above it have the largest sum. The whole part is the one whose 64 octaves hold most of what is seen.
     """
     logs = np.sort(np.log2(gaps[gaps > 0]))
     if len(logs) < 8:
@@ -621,7 +621,8 @@ def difference(gaps: Floats, low: int = 63) -> float:
     # Just below each part as the edge: all above it keep their distance, all below go round.
     sums = parts.sum() - n * parts + np.arange(n)
     edge = float(parts[int(sums.argmax())])
-    middle = float(logs[0] + logs[-1]) / 2.0 - low - 32.0
-    whole = round(middle - edge)
-    return 2.0 ** (whole + edge)
+    wholes = np.arange(math.floor(logs[0]) - low - 64, math.ceil(logs[-1]) - low + 1)
+    inside = np.searchsorted(logs, wholes + edge + low + 64) - np.searchsorted(logs, wholes + edge + low)
+    best = wholes[inside == inside.max()]
+    return float(2.0 ** (best[len(best) // 2] + edge))
 

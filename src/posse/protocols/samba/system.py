@@ -15,8 +15,8 @@ from posse.results import words
 from posse.results.sections import Section
 
 if TYPE_CHECKING:
-    from posse.privacy.leakage.attack import Attack
     from posse.privacy.crypto.paillier import PrivateKey
+    from posse.privacy.leakage.attack import Attack
     from posse.problems.arms.settings import ProblemSettings
     from posse.protocols.samba.settings import Samba
     from posse.runtime.memory import Delivery

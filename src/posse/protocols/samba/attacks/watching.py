@@ -292,9 +292,9 @@ def not_late(settings: Samba) -> str:
 
 
 def gap_of_two(view: View, seed: int) -> float:
-    """The difference of the two means, from the law of the scale, over the second half of the passes."""
+    """The difference of the two means, from the law of the scale, over the last third of the passes."""
     passes = read(view).turn(0)
-    values = passes.values[len(passes.index) // 2 :]
+    values = passes.values[len(passes.index) * 2 // 3 :]
     found = tracking.difference(np.abs(values[:, 1] - values[:, 0]))
     return float(found / 2.0**41)  # x has 40 bits and one for the order of ties
 
@@ -310,7 +310,7 @@ def score_gap(guesses: Sequence[float], truths: Sequence[Truth]) -> Score:
 
 def _gap(truth: Truth) -> float:
     """The difference of the empirical means, as it was in the middle of the passes that are looked at."""
-    late = len(truth["arms"]) * 3 // 4
+    late = len(truth["arms"]) * 5 // 6
     arms, rewards = truth["arms"][:late], truth["rewards"][:late]
     means = [float(rewards[arms == arm].mean()) for arm in (0, 1)]
     return abs(means[0] - means[1])
