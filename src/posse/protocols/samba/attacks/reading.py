@@ -214,9 +214,7 @@ def _standard(settings: Samba, seed: int) -> tuple[Sequence[Entry], bytes, bytes
     from posse.protocols.samba.system import SYSTEM
 
     changes = {"level": "standard", "aes": True, "paillier": True, "permutation": True, "mask": True, "runs": 1}
-    run = SambaRun(
-        SYSTEM, settings.but(**changes, paillier_bits=MINIMUM_BITS), seeds=[seed], transcript=100_000_000
-    )
+    run = SambaRun(SYSTEM, settings.but(**changes, paillier_bits=MINIMUM_BITS), seeds=[seed], transcript=100_000_000)
     run.finish()
     view, truth = run.view("comp"), run.truth()
     kept = [entry for entry in view.entries if isinstance(entry.message, Batch | Choice)]
@@ -254,5 +252,3 @@ def _plant(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
 def _index(entry: Entry) -> int:
     message: Any = entry.message
     return int(message.index)
-
-

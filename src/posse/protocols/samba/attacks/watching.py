@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.core.roles import View
-from posse.privacy.leakage import tracking
+from posse.privacy.leakage import linking, tracking
 from posse.privacy.leakage.attack import Attack, Score, Truth
 from posse.privacy.leakage.scores import area, hits
 from posse.protocols.samba.attacks.reading import Bools, Floats, Ints, Passes, places, plant_passes, read
@@ -38,7 +38,7 @@ class Watched:
 
     passes: Passes
     followed: tracking.Followed | None
-    linked: tracking.Linked
+    linked: linking.Linked
 
     @property
     def alive(self) -> bool:
@@ -51,7 +51,7 @@ class Watched:
         if self.alive:
             assert self.followed is not None
             return self.followed.explores
-        return tracking.strangeness(self.passes.values)
+        return linking.strangeness(self.passes.values)
 
 
 _kept: list[tuple[View, int, Watched]] = []
@@ -72,7 +72,7 @@ def watched(view: View) -> Watched:
             passes.values, passes.chosen, passes.steps, shape=shape, parameter=parameter, origin=origin,
             tells=passes.policy.name != "pursuit",
         )  # fmt: skip
-    linked = tracking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=_gap_of(passes))
+    linked = linking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=_gap_of(passes))
     made = Watched(passes, followed, linked)
     _kept[:] = [(view, len(view.entries), made), *_kept[:KEPT]]
     return made
@@ -251,12 +251,12 @@ def join_late(view: View, seed: int) -> dict[str, Any]:
     """Rewards of steps, and pulls and sum of the leading arm, from the second half of the passes alone."""
     passes = read(view).turn(0)
     late = passes.take(slice(len(passes.index) // 2, None))
-    linked = tracking.pairs(late.values, late.chosen, late.steps, origin=late.level == "paper", most=_gap_of(late))
+    linked = linking.pairs(late.values, late.chosen, late.steps, origin=late.level == "paper", most=_gap_of(late))
     found = []
     for number in range(WINDOWS):
         start = number * max(0, len(late.index) - WINDOW) // WINDOWS
         part = late.take(slice(start, start + WINDOW))
-        leader = tracking.late(part.values, part.chosen, part.steps)
+        leader = linking.late(part.values, part.chosen, part.steps)
         if leader is not None:
             found.append((int(part.steps[leader.row]), leader.pulls, leader.total))
     return {**_moves(Watched(late, None, linked)), "leaders": found}
@@ -295,17 +295,17 @@ def gap_of_two(view: View, seed: int) -> float:
     """The difference of the two means, from the law of the scale, over the last third of the passes."""
     passes = read(view).turn(0)
     values = passes.values[len(passes.index) * 2 // 3 :]
-    found = tracking.difference(np.abs(values[:, 1] - values[:, 0]))
+    found = linking.difference(np.abs(values[:, 1] - values[:, 0]))
     return float(found / 2.0**41)  # x has 40 bits and one for the order of ties
 
 
 def score_gap(guesses: Sequence[float], truths: Sequence[Truth]) -> Score:
-    """Differences found within 5 % of the difference of the empirical means; a guess in [0, 1] has 1 in 20."""
+    """Differences found within 10 % of the difference of the empirical means, as it moves; a guess has 1 in 10."""
     right = 0
     for guess, truth in zip(guesses, truths, strict=True):
         gap = truth["gap"] if "gap" in truth else _gap(truth)
-        right += bool(abs(guess - gap) <= 0.05 * gap)
-    return hits(right, len(truths), 0.05, "runs within 5 %")
+        right += bool(abs(guess - gap) <= 0.1 * gap)
+    return hits(right, len(truths), 0.1, "runs within 10 %")
 
 
 def _gap(truth: Truth) -> float:
