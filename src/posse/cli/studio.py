@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from posse.cli.screen import say
 from posse.core.check import require
 from posse.core.errors import ConfigError
 
@@ -49,7 +48,7 @@ def studio(
 
     if token:
         place = serve.place_of(host, port or serve.PORT, None, False, None)
-        say(serve.launch_address(place, Keys(serve.folder())))
+        typer.echo(serve.launch_address(place, Keys(serve.folder())))
         return
     for one in policy or ():
         _check(one)

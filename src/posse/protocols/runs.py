@@ -92,8 +92,8 @@ class Run(ABC):
         """Seeds that go forward together."""
         return 1
 
-    def deliver(self, *, explain: bool = True) -> Delivery | None:
-        """Move one message, and `explain` it; None when nothing is left."""
+    def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
+        """Move one message, and `explain` it; None when nothing is left, or so many decisions were made before it."""
         if self.done:
             return None
         self._refuse("has no messages between roles. Use step().")
@@ -276,10 +276,17 @@ class RolesRun(Run):
                 return
         self._next()
 
-    def deliver(self, *, explain: bool = True) -> Delivery | None:
-        """Move one message; None when the run is over, or waits for the world outside."""
+    def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
+        """Move one message; None when the run is over, waits for the world outside, or is at `until` before it."""
+
+        def enough() -> bool:
+            return until is not None and self.time >= until
+
         with self._counted():
-            moved = self.memory.deliver()
+            moved = self.memory.deliver(None if until is None or enough() else enough)
+            if moved is None and enough():
+                self.memory.time = int(self.world.reached)
+                return None
             if moved is None and not self.asks:
                 self._next()
                 if not self._over:

@@ -123,10 +123,17 @@ class MemoryRun:
         for _ in self:
             pass
 
-    def deliver(self) -> Delivery | None:
-        """Move one message and carry out what is not a message up to the next one; None when nothing is left."""
-        notes = tuple(self._pump(1))
-        return None if self._last is None else Delivery(*self._last, notes, self.time)
+    def deliver(self, enough: Callable[[], bool] | None = None) -> Delivery | None:
+        """Move one message and carry out what is not a message up to the next one; None when nothing is left.
+
+        It stops early where it is `enough`: at a note, or before a message moves.
+        """
+        notes = []
+        for note in self._pump(1, enough):
+            notes.append(note)
+            if enough is not None and enough():
+                break
+        return None if self._last is None else Delivery(*self._last, tuple(notes), self.time)
 
     @property
     def upcoming(self) -> Send | None:
@@ -138,7 +145,7 @@ class MemoryRun:
                 return action.sends[0]
         return None
 
-    def _pump(self, limit: int | None) -> Iterator[Note]:
+    def _pump(self, limit: int | None, enough: Callable[[], bool] | None = None) -> Iterator[Note]:
         """Carry out actions in the order they were asked for, until `limit` messages have moved."""
         self._last = None
         queue = self._queue
@@ -149,7 +156,7 @@ class MemoryRun:
         while queue:
             action = queue.popleft()
             if isinstance(action, tuple):
-                if limit == 0:
+                if limit == 0 or (enough is not None and enough()):
                     queue.appendleft(action)
                     return
                 if limit is not None:

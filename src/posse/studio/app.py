@@ -76,7 +76,7 @@ class Studio:
                     self.note("runs")
 
 
-def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live: int = LIVE) -> App:
+def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live: int = LIVE) -> Entrance:
     """Make the application of a studio whose key and files lie in a folder."""
     studio = Studio(folder, place, policies, live)
 
@@ -94,7 +94,15 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
     _keeping(app, studio)
     for kind in (PosseError, HTTPException):
         app.add_exception_handler(kind, _refused)
-    return Guard(app, place, studio.keys)
+    return Entrance(app, place, studio)
+
+
+class Entrance(Guard):
+    """The guard, with the studio behind it."""
+
+    def __init__(self, app: App, place: Place, studio: Studio) -> None:
+        super().__init__(app, place, studio.keys)
+        self.studio = studio
 
 
 def _setting_up(app: FastAPI, studio: Studio) -> None:

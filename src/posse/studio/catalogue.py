@@ -14,7 +14,7 @@ import types
 import typing
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,7 @@ class Catalogue:
     def _system(self, one: System) -> dict[str, Any]:
         policies, data = one.policies(), one.problems(None)
         known = [dict(policy) for policy in (policies.data or {}).get("policies", ())] if policies else []
-        if "registry" in dir(one.Settings):
-            known += [{"name": name, "summary": "your own", "parameters": {}} for name in self._own]
+        known += [made for name in self._own if (made := _own_policy(one.Settings, name)) is not None]
         return {
             "name": one.name, "title": one.title, "summary": one.summary, "reference": one.reference,
             "protects": one.protects, "words": dict(one.words), "exact": one.exact,
@@ -204,7 +203,7 @@ class Catalogue:
                 "preview": plain(preview(system, settings)),
             }  # fmt: skip
         except PosseError as error:
-            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text)
+            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text, given)
             return {"ok": False, "errors": [{"field": named, "message": error.text}]}
         return {"ok": True, "settings": self.shown(settings), "errors": [], **said}
 
@@ -236,7 +235,7 @@ class Catalogue:
             settings = model(**values)
             found = list(action.run(settings))
         except PosseError as error:
-            raise Refused(400, error.text, field=field_of(model, error.text)) from error
+            raise Refused(400, error.text, field=field_of(model, error.text, given)) from error
         sections = [one for one in found if isinstance(one, Section)]
         uncovered = [note.removeprefix("- ") for one in sections if one.title == "Not covered" for note in one.notes]
         return {
@@ -244,6 +243,18 @@ class Catalogue:
             "says": next((one.title for one in sections if "(" in one.title), ""), "not_covered": uncovered,
             "notes": [one for one in found if isinstance(one, str)],
         }  # fmt: skip
+
+
+def _own_policy(model: Any, name: str) -> dict[str, Any] | None:
+    """Describe a policy of the user's own; None where a system does not take it."""
+    if not hasattr(model, "registry"):
+        return None
+    try:
+        made = model.registry.make(name)
+    except PosseError:
+        return None
+    given = {one.name: plain(getattr(made, one.name)) for one in fields(made)}
+    return {"name": name, "summary": " ".join((type(made).__doc__ or "").split()), "parameters": given, "own": True}
 
 
 def _budgets() -> Iterator[tuple[str, Action]]:
@@ -272,11 +283,14 @@ def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]
     return [{"title": heading, "fields": names} for heading, names in groups.items()]
 
 
-def field_of(model: type[Settings], text: str) -> str | None:
-    """Guess which setting a sentence is about: the first one that it names."""
-    names = {*model.model_fields, *model.aliases}
-    found = [word for word in re.findall(r"[A-Za-z_]+", text) if word in names]
-    return found[0] if found else None
+def field_of(model: type[Settings], text: str, given: Mapping[str, Any]) -> str | None:
+    """Guess which setting a sentence is about: the first one that it names, of those that were given if it can be."""
+    names = {name: name for name in model.model_fields} | {
+        word: name.partition(".")[0] for word, name in model.aliases.items()
+    }
+    found = [names[word] for word in re.findall(r"[A-Za-z_]+", text) if word in names]
+    stated = {names.get(word, word) for word in given}
+    return next((name for name in found if name in stated), found[0] if found else None)
 
 
 def preview(system: System, settings: RunSettings) -> Mapping[str, Any]:

@@ -111,6 +111,7 @@ def serve(
     password = None if password_file is None else read_password(password_file)
     if (certificate is None) != (key is None):
         raise ConfigError("a certificate and its key go together. Give --certificate and --key.")
+    place_of(host, port or PORT, password, certificate is not None, proxy)  # refused before anybody can connect
     listening = bind(host, port)
     place = place_of(host, listening.getsockname()[1], password, certificate is not None, proxy)
     app = make_app(folder(), place, policies)

@@ -25,7 +25,7 @@ POINTS = 400
 SAVES = 32
 """Save points that a stage holds."""
 GAP = 256
-"""Messages (or decisions, in a run without messages) between two save points, at first."""
+"""Messages and decisions between two save points, at first."""
 KEPT = 50_000
 """Messages that a stage holds."""
 EXPLAINED = 2_000
@@ -79,31 +79,38 @@ class Stage:
 
     def forward(self, unit: Unit, n: int, seconds: float = 0.05) -> int:
         """Go forward by so many units, for about so many seconds; return how many were made."""
-        ends, made = clock.monotonic() + seconds, 0
-        if (unit == "time" or not isinstance(self.run, RolesRun)) and n > CLOSE + 1:
-            before = self.run.time
+        run, ends, made = self.run, clock.monotonic() + seconds, 0
+        before, timed = run.time, unit == "time" or not isinstance(run, RolesRun)
+        if timed and n > CLOSE + 1:
             self._skip(before + n - CLOSE, ends)
-            made = self.run.time - before
-        while made < n and not self.run.done and (not made or clock.monotonic() < ends):
+            made = run.time - before
+        while made < n and not run.done and (not made or clock.monotonic() < ends):
             self._one(unit)
-            made += 1
+            made = run.time - before if timed and run.time < run.horizon else made + 1
         return made
 
     def aim(self, time: int, message: int | None = None) -> None:
-        """Stand at or before a moment: where so many decisions are made, or so many messages have moved."""
-        run = self.run
-        at, target = (run.time, time) if message is None else (self.message, message)
-        if at > target or (at == target and message is None and self._since != self.message):
-            self._restore(target, message is not None)
+        """Stand before a moment, or at it: where so many decisions are made and so many messages have moved."""
+        run, least = self.run, message or 0
+        time = min(time, run.horizon)
+        exactly = self._since == self.message if message is None else self.message == message
+        if run.time < time or self.message < least or (run.time == time and exactly):
+            return
+        fit = [one for one in self._saves if one[1] < time or one[0] < least]
+        self._restore(fit[-1] if fit else self._saves[0])
 
     def approach(self, time: int, message: int | None = None, seconds: float = 0.05) -> bool:
         """Go on to the first moment at which that is so, for about so many seconds; whether it is reached."""
-        run, ends = self.run, clock.monotonic() + seconds
-        self._skip(min(time, run.horizon) - CLOSE, ends)
-        while not run.done and (run.time < time if message is None else self.message < message):
+        run, ends, least = self.run, clock.monotonic() + seconds, message or 0
+        time = min(time, run.horizon)
+        self._skip(time - CLOSE, ends)
+        while not run.done and (run.time < time or self.message < least):
             if clock.monotonic() > ends:
                 return False
-            self._one("message")
+            if isinstance(run, RolesRun):
+                self._deliver(run, time if run.time < time else None)
+            else:
+                self._one("time")
         return True
 
     def _one(self, unit: Unit) -> None:
@@ -114,30 +121,32 @@ class Stage:
             self._passed()
             return
         self._last, time = [], run.time
+        if unit == "time":
+            while not run.done and run.time == time:
+                self._deliver(run, time + 1)
+            return
         while (moved := self._deliver(run)) is not None:
-            if unit == "message" or (unit == "time" and run.time > time):
-                return
             following = run.memory.upcoming
-            if unit == "step" and (following is None or self._alike(following) != self._alike(moved)):
+            if unit == "message" or following is None or self._alike(following) != self._alike(moved):
                 return
 
-    def _deliver(self, run: RolesRun) -> Delivery | None:
+    def _deliver(self, run: RolesRun, until: int | None = None) -> Delivery | None:
+        """Move one message, or none where so many decisions were made before it."""
         time = run.time
-        moved = run.deliver()
-        if moved is None:
-            return None
+        moved = run.deliver(until=until)
         if run.time > time:
             self._since = self.message
-        number = self.message
-        if moved.explanation is not None:
-            self._explained[number] = moved.explanation
-            if len(self._explained) > EXPLAINED:
-                del self._explained[next(iter(self._explained))]
-        if self._last and self._alike(self._last[-1]) != self._alike(moved):
-            self._last = []
-        self._last.append(moved)
-        if run.memory.upcoming is None and not run.asks:
-            run.deliver()  # nothing is left: this closes the run
+        if moved is not None:
+            number = self.message
+            if moved.explanation is not None:
+                self._explained[number] = moved.explanation
+                if len(self._explained) > EXPLAINED:
+                    del self._explained[next(iter(self._explained))]
+            if self._last and self._alike(self._last[-1]) != self._alike(moved):
+                self._last = []
+            self._last.append(moved)
+            if until is None and run.memory.upcoming is None and not run.asks:
+                run.deliver()  # nothing is left: this closes the run
         self._passed()
         return moved
 
@@ -163,12 +172,8 @@ class Stage:
         time = self.run.time
         if time % self._every == 0 or self.run.done:
             self._keep_point()
-        if self._count - self._saves[-1][0] >= self._gap:
+        if self.message + time - sum(self._saves[-1][:2]) >= self._gap:
             self._save()
-
-    @property
-    def _count(self) -> int:
-        return self.message if isinstance(self.run, RolesRun) else self.run.time
 
     def _keep_point(self) -> None:
         time = self.run.time
@@ -180,15 +185,13 @@ class Stage:
     # Back -----------------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        self._saves.append((self._count, self.run.time, self.run.save()))
+        self._saves.append((self.message, self.run.time, self.run.save()))
         if len(self._saves) > SAVES:
             del self._saves[1::2]
             self._gap *= 2
 
-    def _restore(self, target: int, by_message: bool) -> None:
-        """Load the last save point that is not behind the target."""
-        fit = [one for one in self._saves if (one[0] <= target if by_message else one[1] < target)]
-        chosen = fit[-1] if fit else self._saves[0]
+    def _restore(self, chosen: tuple[int, int, Any]) -> None:
+        """Load a save point."""
         del self._saves[self._saves.index(chosen) + 1 :]
         self.run.load(chosen[2])
         number, time = self.message, self.run.time

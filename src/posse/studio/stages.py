@@ -176,8 +176,8 @@ class Stages:
         if action == "forward":
             work = self._forward(live, unit, n)
         elif action == "back":
-            work = self._seek(live, *await self._inside(live, live.stage.before, unit, n))
-        elif action == "end":
+            work = self._back(live, unit, n)
+        elif action == "end" or (to[0] >= live.stage.run.horizon and to[1] is None):
             work = self._finish(live)
         else:
             work = self._seek(live, *to)
@@ -256,6 +256,12 @@ class Stages:
         await self._inside(live, live.stage.aim, time, message)
         while not await self._inside(live, live.stage.approach, time, message, CHUNK):
             await self._draw(live)
+
+    async def _back(self, live: Live, unit: Unit, n: int) -> None:
+        time = live.stage.run.time
+        await self._seek(live, *await self._inside(live, live.stage.before, unit, n))
+        if live.stage.run.time >= time > 0 and unit == "time":  # several decisions are one moment
+            await self._seek(live, *await self._inside(live, live.stage.before, "message", 1))
 
     async def _finish(self, live: Live) -> None:
         while not live.stage.run.done:

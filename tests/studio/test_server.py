@@ -1,0 +1,399 @@
+"""A studio as a whole: streams, limits, restarts, several browsers, runs, jobs, budgets and the command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+import posse
+from posse.cli.app import app
+from posse.results.store import Store
+from tests.studio.conftest import Server, Visitor
+
+TOY: dict[str, Any] = {"horizon": 200}
+
+
+class Stream:
+    """A tab that reads the stream, over a socket of its own."""
+
+    def __init__(self, visitor: Visitor, *stages: str, last: str = "", zipped: bool = False) -> None:
+        port = visitor.server.port
+        cookie = f"posse-{port}={visitor.client.cookies[f'posse-{port}']}"
+        self._line = socket.create_connection(("127.0.0.1", port), timeout=60)
+        query = "&".join(f"stage={id}" for id in stages)
+        head = [f"GET /api/stream?{query} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Cookie: {cookie}"]
+        head += [f"Last-Event-ID: {last}"] if last else []
+        head += ["Accept-Encoding: gzip"] if zipped else []
+        self._line.sendall("\r\n".join([*head, "", ""]).encode())
+        self._unzip = zlib.decompressobj(31) if zipped else None
+        self._raw, self._text, self.bytes = b"", b"", 0
+        while b"\r\n\r\n" not in self._raw:
+            self._raw += self._line.recv(65536)
+        self._raw = self._raw.partition(b"\r\n\r\n")[2]
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+
+    def events(self) -> Iterator[tuple[str, str, Any]]:
+        """Events as they come: name, number, data."""
+        while True:
+            self._chunks()
+            while b"\n\n" in self._text:
+                block, _, self._text = self._text.partition(b"\n\n")
+                fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if not line.startswith(":"))
+                if "event" in fields:
+                    yield fields["event"], fields["id"], json.loads(fields["data"])
+            self._raw += self._line.recv(65536)
+
+    def _chunks(self) -> None:
+        while b"\r\n" in self._raw:
+            size, _, rest = self._raw.partition(b"\r\n")
+            length = int(size, 16)
+            if len(rest) < length + 2:
+                return
+            self.bytes += length
+            part, self._raw = rest[:length], rest[length + 2 :]
+            self._text += part if self._unzip is None else self._unzip.decompress(part)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool) -> None:
+    id = visitor.stage("samba", policy="ucb", owners=4, horizon=300)
+    frames, state, number = 0, {}, ""
+    with Stream(visitor, id, zipped=zipped) as stream:
+        visitor.do(id, "play", unit="time", speed=200)
+        for name, last, data in stream.events():
+            if name != "state":
+                continue
+            frames, number = frames + 1, last
+            assert ("settings" in data) == (frames == 1)
+            lines = data.pop("curves", {"from": 0, "lines": {}})
+            state.update(data)
+            for line, points in lines["lines"].items():
+                held = state.setdefault("lines", {}).setdefault(line, [])
+                del held[lines["from"] :]
+                held.extend(points)
+            if state.get("done") and state["phase"] == "done":
+                break
+    assert frames > 10
+    whole = visitor.get(f"/api/stages/{id}")
+    assert whole["time"] == state["time"] == 300
+    assert whole["scene"] == state["scene"]
+    assert whole["curves"]["lines"] == state.get("lines", {})
+    # Who comes back with the last number gets nothing again, and then what is new.
+    with Stream(visitor, id, last=number) as stream:
+        visitor.do(id, "jump", time=100)
+        name, _, data = next(one for one in stream.events() if one[0] == "state" and one[2].get("time") != 300)
+        assert data["time"] == 100
+    with Stream(visitor, "nothing") as stream:
+        assert next(stream.events())[0] == "gone"
+
+
+def test_200_streams_leave_nothing_behind(server: Server, visitor: Visitor) -> None:
+    id = visitor.stage("toy", **TOY)
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def settle(tasks: int, files: int) -> tuple[int, int]:
+        """Wait until what was closed is gone on both sides, or for some seconds."""
+        for _ in range(250):
+            now = (server.tasks(), opened())
+            if now[0] <= tasks and now[1] <= files:
+                break
+            time.sleep(0.02)
+        return now
+
+    def tabs(count: int) -> None:
+        for group in range(count // 10):
+            with contextlib.ExitStack() as stack:
+                streams = [stack.enter_context(Stream(visitor, id, zipped=bool(group % 2))) for _ in range(10)]
+                for stream in streams:
+                    assert next(stream.events())[0] == "state"
+
+    before = settle(0, 0)
+    tabs(200)
+    after = settle(*before)
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+    studio = server.app.studio
+    assert studio.streams == 0
+    assert studio.stages.live[id].readers == 0
+
+
+def test_a_run_that_nobody_watches_stops_playing(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posse.studio.stages.UNSEEN", 0.2)
+    id = visitor.stage("toy", horizon=100_000)
+    with Stream(visitor, id) as stream:
+        visitor.do(id, "play", unit="time", speed=10)
+        time.sleep(0.5)
+        assert next(one for one in stream.events() if one[0] == "state" and one[2].get("time", 0) > 3)
+    live = visitor.server.app.studio.stages.live[id]
+    while live.phase == "playing":
+        time.sleep(0.02)
+    assert live.phase == "paused"
+
+
+def test_too_many_runs_say_which_there_are(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor = start(live=2).visitor()
+    ids = [visitor.stage("toy", **TOY) for _ in range(2)]
+    refused = visitor.post("/api/stages", {"system": "toy"}, 409)
+    assert [one["id"] for one in refused["live"]] == ids
+    assert "Stop one" in refused["error"]
+    assert visitor.client.delete(f"/api/stages/{ids[0]}").status_code == 204
+    assert visitor.get(f"/api/stages/{ids[0]}", 404)
+    visitor.stage("toy", **TOY)
+    monkeypatch.setattr("posse.studio.stages.SPARE", -1.0)  # nobody has watched them for long enough
+    visitor.stage("toy", **TOY)
+    visitor.server.app.studio.stages.memory = 1
+    visitor.client.delete(f"/api/stages/{ids[1]}")
+    assert "MB" in visitor.post("/api/stages", {"system": "toy"}, 409)["error"]
+
+
+def test_browsers_and_tabs_do_not_disturb_each_other(server: Server) -> None:
+    one, two = server.visitor(), server.visitor()
+    mine, theirs = one.stage("toy", **TOY), two.stage("toy", seed=2, **TOY)
+    with Stream(one, mine) as stream:
+        one.do(mine, "jump", time=50)
+        two.do(theirs, "end")
+        assert one.get(f"/api/stages/{mine}")["time"] == 50
+        two.do(theirs, "jump", time=10)
+        assert one.get(f"/api/stages/{mine}")["time"] == 50
+        seen = {data["id"] for name, _, data in _some(stream, 2) if name == "state"}
+    assert seen == {mine}
+
+
+def _some(stream: Stream, count: int) -> list[tuple[str, str, Any]]:
+    events = stream.events()
+    return [next(events) for _ in range(count)]
+
+
+def test_what_is_wrong_with_settings_stands_beside_the_field(visitor: Visitor) -> None:
+    cases = (
+        ({"owners": 1}, "owners"), ({"policy": "ucbb"}, "policy"), ({"horizon": 0}, "horizon"), ({"seed": -1}, "seed"),
+        ({"owners": 10, "horizon": 5}, "horizon"), ({"aes": False}, "aes"), ({"level": "x"}, "level"),
+    )  # fmt: skip
+    for settings, field in cases:
+        said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 200)
+        assert not said["ok"], settings
+        assert said["errors"][0]["field"] == field, (settings, said)
+        assert "\n" not in said["errors"][0]["message"]
+    said = visitor.post(
+        "/api/check", {"system": "samba", "settings": {"owners": 4, "level": "paper", "mask": False}}, 200
+    )
+    assert said["ok"]
+    assert said["level"] == "paper"
+    assert set(said["knowledge"]) >= {"owner", "controller", "comp", "customer"}
+    assert len(said["preview"]["arms"]) == 4
+
+
+def test_every_system_can_be_set_up_from_what_it_declares(visitor: Visitor) -> None:
+    systems = {one["name"]: one for one in visitor.get("/api/systems")}
+    assert list(systems) == [*posse.systems.__globals__["names"]()]
+    for name, one in systems.items():
+        offered = {field for group in one["groups"] for field in group["fields"]}
+        assert offered <= set(one["schema"]["properties"]), name
+        for preset in one["presets"].values():
+            given = {key: value for key, value in preset.items() if key != "about"}
+            said = visitor.post("/api/check", {"system": name, "settings": given}, 200)
+            assert said["ok"], (name, said)
+
+
+def test_runs_are_those_of_the_command_line(visitor: Visitor) -> None:
+    store = Store()
+    for policy in ("ucb", "thompson"):
+        store.save(posse.run(posse.Samba(policy=policy, owners=3, horizon=50, runs=3).plain()))
+    rows = visitor.get("/api/runs", sort="policy")["rows"]
+    assert [row["policy"] for row in rows] == ["thompson", "ucb"]
+    assert all(row["interval"][0] <= row["reward"] <= row["interval"][1] for row in rows)
+    assert [row["policy"] for row in visitor.get("/api/runs", filter="UCB plain")["rows"]] == ["ucb"]
+    assert visitor.get("/api/runs", 400, sort="nonsense")["error"]
+    ids = [row["id"] for row in rows]
+    compared = visitor.post("/api/runs/compare", {"ids": ids}, 200)
+    assert [curve["name"] for curve in compared["curves"]] == ["reward", "regret"]
+    assert all(
+        len(series["points"]) == len(series["low"]) for curve in compared["curves"] for series in curve["series"]
+    )
+    assert {"Earned and cost", "Pulls"} <= {section["title"] for section in compared["sections"]}
+    for form, start in (("csv", b"record,"), ("parquet", b"PAR1"), ("svg", b"<?xml")):
+        answer = visitor.client.get("/api/runs/export", params={"ids": ",".join(ids), "format": form})
+        assert answer.status_code == 200
+        assert answer.content.startswith(start), (form, answer.content[:60])
+    report = visitor.client.get(f"/api/runs/{ids[0]}/report")
+    assert "sandbox" in report.headers["content-security-policy"]
+    assert "<html" in report.text
+    one = visitor.get(f"/api/runs/{ids[0]}")
+    assert visitor.post("/api/check", {"system": "samba", "settings": one["again"]}, 200)["ok"]
+    assert visitor.client.delete(f"/api/runs/{ids[0]}").json()["seconds"] >= 10
+    assert [row["id"] for row in visitor.get("/api/runs")["rows"]] == [ids[1]]
+    visitor.post(f"/api/runs/{ids[0]}/undelete")
+    assert {row["id"] for row in visitor.get("/api/runs")["rows"]} == set(ids)
+    assert visitor.post(f"/api/runs/{ids[1]}/undelete", {}, 404)["error"]
+    with Stream(visitor) as stream:
+        store.delete(ids[1])
+        assert next(one for one in stream.events() if one[0] == "runs")
+
+
+def test_a_sweep_runs_in_the_background(visitor: Visitor) -> None:
+    asked = {
+        "kind": "sweep",
+        "system": "toy",
+        "settings": {"horizon": 40},
+        "over": {"seed": [1, 2], "horizon": [20, 40]},
+    }
+    id = visitor.post("/api/jobs", asked, 201)["id"]
+    while not (job := visitor.get("/api/jobs")[0])["finished"]:
+        time.sleep(0.1)
+    assert (job["id"], job["done"], job["of"], job.get("error")) == (id, 4, 4, None)
+    for cell in job["cells"]:
+        record = Store().get(cell["run"])
+        config: Any = record.config
+        again = posse.run(_toy(seed=config["seed"], horizon=config["horizon"]))
+        assert record.total == again.total == (cell["reward"]["mean"],)
+    visitor.client.delete(f"/api/jobs/{id}")
+    assert visitor.get("/api/jobs") == []
+
+
+def _toy(**settings: Any) -> Any:
+    from posse.protocols.registry import system
+
+    return system("toy").Settings(**settings)
+
+
+def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Visitor) -> None:
+    settings = {"owners": 3, "horizon": 60, "paillier_bits": 2048}
+    asked = {"kind": "choose", "system": "samba", "settings": settings, "over": {"policy": ["ucb"]}, "runs": 2}
+    visitor.post("/api/jobs", asked, 201)
+    while not (job := visitor.get("/api/jobs")[0])["finished"]:
+        time.sleep(0.1)
+    assert [(cell["policy"], cell["level"]) for cell in job["cells"]] == [
+        ("ucb", level) for level in ("strict", "standard", "paper", "plain")
+    ]
+    assert len({cell["reward"]["mean"] for cell in job["cells"]}) == 1  # protection costs no reward
+    assert job["says"].startswith("ucb at ")
+    long = {"kind": "run", "system": "samba", "settings": {**settings, "horizon": 1_000_000}}
+    id = visitor.post("/api/jobs", long, 201)["id"]
+    while not [row for row in visitor.get("/api/runs")["rows"] if row["status"] == "running"]:
+        time.sleep(0.1)
+    assert visitor.client.delete(f"/api/jobs/{id}").status_code == 204
+    while not visitor.get("/api/jobs")[0]["finished"]:
+        time.sleep(0.05)
+    assert [row["status"] for row in visitor.get("/api/runs")["rows"]] == ["finished"] * 4
+
+
+def test_what_is_found_out_and_what_it_costs(visitor: Visitor) -> None:
+    id = visitor.stage("toy", **TOY)
+    visitor.do(id, "jump", time=100)
+    found = visitor.post(f"/api/stages/{id}/audit", {"observer": "listener"}, 200)
+    assert [(row["attack"], row["verdict"]) for row in found["rows"]] == [("the total", "finds it out")]
+    assert found["time"] == 100
+    assert visitor.post(f"/api/stages/{id}/audit", {"observer": "teller"}, 200)["rows"] == []
+    cost = visitor.post(f"/api/stages/{id}/cost", {}, 200)
+    assert [row["name"] for row in cost["rows"]] == ["as set", "plain"]
+    assert cost["rows"][0]["messages"] > 0
+    knows = visitor.get(f"/api/stages/{id}/party/listener")
+    assert knows["state"] == {"step": 99, "horizon": 200} or knows["state"]["step"] in (99, 100)
+    assert knows["could"] == ["The listener learns the total."]
+
+
+def test_budgets_are_those_of_the_command_line(visitor: Visitor) -> None:
+    names = [one["name"] for one in visitor.get("/api/budgets")]
+    assert "arms" in names
+    said = visitor.post("/api/budgets/arms", {"arms": 4, "epsilon": 0.2}, 200)
+    assert said["settings"]["arms"] == 4
+    assert said["not_covered"]
+    assert said["sections"][0]["rows"]
+    wrong = visitor.post("/api/budgets/arms", {"epsilon": 7}, 400)
+    assert wrong["field"] == "epsilon"
+    assert visitor.post("/api/budgets/none", {}, 404)["error"]
+
+
+# As a process ---------------------------------------------------------------------------------------------------------
+
+
+def launched(home: Path, *flags: str) -> tuple[subprocess.Popen[str], str, str]:
+    """Start `posse studio`; the process, its origin and a token."""
+    environment = {**os.environ, "POSSE_HOME": str(home)}
+    command = [sys.executable, "-m", "posse", "studio", "--no-browser", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"(http://127\.0\.0\.1:\d+)/#token=(\S+)", line)
+    assert found, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
+    return process, found[1], found[2]
+
+
+def _client(origin: str, token: str) -> httpx.Client:
+    """A browser that enters as soon as the server answers."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(origin.rpartition(":")[2])), 5):
+            break
+        time.sleep(0.05)
+    client = httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60)
+    if token:
+        client.post("/api/enter", json={"token": token}).raise_for_status()
+    return client
+
+
+def _ended(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=30)
+
+
+def test_a_killed_server_is_taken_up_from_the_address(home: Path) -> None:
+    process, origin, token = launched(home)
+    port = origin.rpartition(":")[2]
+    body = {"system": "toy", "settings": TOY}
+
+    def moment(client: httpx.Client, id: str) -> Any:
+        while (state := client.get(f"/api/stages/{id}").json())["phase"] in ("starting", "moving"):
+            time.sleep(0.02)
+        return state
+
+    with contextlib.closing(_client(origin, token)) as client:
+        id = client.post("/api/stages", json=body).json()["id"]
+        moment(client, id)
+        before = client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).json()["state"]
+        process.kill()
+        _ended(process)
+        with pytest.raises(httpx.TransportError):
+            client.get("/api/stages")
+        process, origin, _ = launched(home, "--port", port)
+        _client(origin, "").close()
+        assert client.get(f"/api/stages/{id}").status_code == 404  # the browser is in; the run is not there
+        at = {"time": before["time"], "message": before["message"]}
+        again = moment(client, client.post("/api/stages", json={**body, "at": at}).json()["id"])
+    for name in ("time", "message", "scene", "settings"):
+        assert again[name] == before[name]
+    process.send_signal(signal.SIGINT)
+    _ended(process)
+
+
+def test_the_command_refuses_what_others_could_reach() -> None:
+    def call(*flags: str) -> Any:
+        return CliRunner().invoke(app, ["studio", "--no-browser", *flags])
+
+    refused = call("--host", "0.0.0.0")
+    assert refused.exit_code == 2
+    assert "--password-file" in refused.stderr
+    assert call("--policy", "nonsense").exit_code == 2
+    assert call("--certificate", "x.pem").exit_code == 2
+    address = call("--token").stdout.strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:8750/#token=\S+", address)
