@@ -84,7 +84,7 @@ def test_problems(posse: Call) -> None:
     ready = {one["name"]: one["ready"] for one in (*listed["samba"], *listed["mpc-contextual"])}
     assert ready["embedded:jester"]
     assert ready["digits"]
-    assert not ready["steam"]
+    assert not ready["steam-hours"]
     assert not ready["mnist"]
 
 

@@ -12,19 +12,24 @@ from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
-from posse.problems.arms.tables import is_number, read_means, read_ratings
+from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
 from posse.problems.data import DataSettings
+from posse.problems.datasets import invented
 from posse.problems.datasets.frames import Frame, name_of_source, read_table
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
-from posse.problems.datasets.ratings import DATASETS, load
+from posse.problems.datasets.ratings import DATASETS, check_renamed, load
+from posse.problems.datasets.reviews import holds_records, read_reviews
+
+INVENTED = "invented:stores"
 
 
 class ProblemSettings(DataSettings):
     """Where arms come from.
 
-    `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no download), a data set
-    (`movielens`, `jester`, `steam`; files under `data_dir` or POSSE_DATA), or a CSV file or frame with columns
-    item,rating or name,mean. `means` gives the means themselves.
+    `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no download),
+    `invented:stores` (ratings by invented people with an age and a neighbourhood), a data set (`movielens`, `jester`,
+    `steam-hours`, `steam-reviews`, `google-local`; files under `data_dir` or POSSE_DATA), a file of Steam or Google
+    Local reviews, or a CSV file or frame with columns item,rating or name,mean. `means` gives the means themselves.
     """
 
     panel: ClassVar[str] = "What is learnt"
@@ -47,6 +52,8 @@ class ProblemSettings(DataSettings):
     """A rating above it is a reward of 1; needed for a file of your own, else the data set's own number."""
     minimum: int | None = None
     """Items with fewer ratings are left out; 1 for a file of your own, the data set's own number otherwise."""
+    where: str | None = None
+    """Only ratings of rows for which this holds, by columns of your CSV: age>=30,neighbourhood=Harbour."""
     reward: Literal["bernoulli", "rating", "beta"] = "bernoulli"
     """What a pull pays: 0 or 1; one of the item's own ratings scaled to [0, 1]; a Beta number of the same mean."""
     concentration: float = 10.0
@@ -74,9 +81,16 @@ class ProblemSettings(DataSettings):
             if self._embedded not in EMBEDDED:
                 raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
             self._no_ratings("embedded means")
-        elif isinstance(self.data, str) and self.data not in DATASETS and not Path(self.data).is_file():
-            raise DataError(_no_file(Path(self.data)))
+        check_renamed(self.data)
+        if self._dataset is None and self.means is None and self._embedded is None:
+            self._check_file()
+        elif self.where is not None:
+            raise ConfigError(f"where filters the rows of a CSV of ratings or of '{INVENTED}'. Leave where out.")
         return self
+
+    def _check_file(self) -> None:
+        if isinstance(self.data, str) and self.data != INVENTED and not Path(self.data).is_file():
+            raise DataError(_no_file(Path(self.data)))
 
     @property
     def _embedded(self) -> str | None:
@@ -109,6 +123,8 @@ class ProblemSettings(DataSettings):
 
     @property
     def _threshold(self) -> float | None:
+        if self.threshold is None and self.data == INVENTED:
+            return invented.THRESHOLD
         given = self.threshold is not None or self.means is not None or self._dataset is None
         return self.threshold if given else DATASETS[self.data].threshold
 
@@ -128,9 +144,42 @@ class ProblemSettings(DataSettings):
             return BernoulliArms(self.means, self.names, source="means given")
         if self._embedded is not None:
             return embedded_arms(self._embedded, arms=self.owners or 10)
+        ratings = self.ratings()
+        if ratings is not None:
+            return self._rated(ratings, self.owners or 10 if self._dataset is not None else self.owners)
+        return self._means(self._source)
+
+    def ratings(self) -> Ratings | None:
+        """Read the ratings that arms are made of, once; None where the data are means."""
+        return self.once("ratings", self._ratings)
+
+    def _ratings(self) -> Ratings | None:
+        if self.means is not None or self._embedded is not None:
+            return None
         if self._dataset is not None:
-            return self._rated(load(self._dataset, self.data_dir), self.owners or 10)
-        return self._file(self.data if isinstance(self.data, Frame) else Path(self.data))
+            return load(self._dataset, self.data_dir)
+        source = self._source
+        if isinstance(source, Path) and holds_records(source):
+            if self.where is not None:
+                raise ConfigError("where filters the rows of a CSV of ratings, and this is a file of reviews.")
+            return read_reviews(source)
+        if "rating" not in _header(source).lower():
+            return None
+        return read_ratings(source, where=self.where)
+
+    @property
+    def _source(self) -> Path | Frame:
+        """The user's own table, or the invented one."""
+        if self.data == INVENTED:
+            return invented.stores()
+        return self.data if isinstance(self.data, Frame) else Path(self.data)
+
+    def people(self) -> People | None:
+        """What whoever computes the means in one place would see of the people who rated; None where nobody knows."""
+        if self.ratings() is None or self._dataset is not None:
+            return None
+        source = self._source
+        return None if isinstance(source, Path) and holds_records(source) else read_people(source, self.where)
 
     def _rated(self, ratings: Ratings, top: int | None) -> Arms:
         """Arms of ratings: the items named, or those of largest mean."""
@@ -145,13 +194,9 @@ class ProblemSettings(DataSettings):
                 raise ConfigError(f"no item '{word}', for names may hold commas. Repeat --items, a name each: {flags}")
         return ratings.arms(threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays)
 
-    def _file(self, source: Path | Frame) -> Arms:
-        """Arms of a user's own table: ratings if it has a rating column, else means."""
+    def _means(self, source: Path | Frame) -> Arms:
+        """Arms of a user's own table of means."""
         header, name = _header(source), name_of_source(source)
-        if "rating" in header.lower():
-            if self.threshold is None:
-                raise ConfigError("ratings need a threshold: a rating above it is a reward of 1. Give threshold.")
-            return self._rated(read_ratings(source), self.owners)
         if "mean" not in header.lower() and not is_number(header):
             read_table(source)  # which says so where it is no text at all
             raise DataError(
@@ -174,7 +219,7 @@ class ProblemSettings(DataSettings):
 
     def _no_ratings(self, what: str) -> None:
         """Raise if a setting of ratings is given where there are none."""
-        for name in ("threshold", "minimum", "items"):
+        for name in ("threshold", "minimum", "items", "where"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name} applies to ratings, and {what} have none. Leave {name} out.")
         if self.reward == "rating":
@@ -182,7 +227,7 @@ class ProblemSettings(DataSettings):
 
 
 def _no_file(path: Path) -> str:
-    known = (*(f"embedded:{name}" for name in EMBEDDED), *DATASETS)
+    known = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
     if path.is_dir():
         return (
             f"data must be a file, got the folder '{path}'. Give a CSV file, or give the folder as data_dir "

@@ -1,4 +1,4 @@
-"""Data sets of ratings: MovieLens, Jester and Steam, by name (`DATASETS`) or from files.
+"""Data sets of ratings: MovieLens, Jester and hours on Steam, by name (`DATASETS`) or from files.
 
 MovieLens: films, 0.5 to 5 stars. The editions ml-latest-small, ml-latest and ml-25m share one layout: ratings.csv and
 movies.csv in one folder. Terms: research, no commercial use. Harper & Konstan, The MovieLens Datasets, ACM TiiS 5(4),
@@ -8,9 +8,12 @@ Jester: 24,983 people rate 100 jokes from -10 to 10. One row per person: how man
 for each joke, 99 where there is none. Terms: research with citation. Goldberg et al., Eigentaste, Information Retrieval
 4(2), 2001.
 
-Steam: hours that people played games, and the games they bought. Two layouts hold the same 200,000 rows: game_play.dat,
-game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab separated), and the single file steam-200k.csv
-without a header. The value of a play is hours, so a threshold on it is in hours; the value of a purchase is always 1.
+Reviews of games (steam-reviews) and of places (google-local) are in `reviews`.
+
+steam-hours: hours that people played games, and the games they bought. Two layouts hold the same 200,000 rows:
+game_play.dat, game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab separated), and the single file
+steam-200k.csv without a header. The value of a play is hours, so a threshold on it is in hours; the value of a purchase
+is always 1.
 """
 
 from __future__ import annotations
@@ -27,6 +30,14 @@ from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.datasets.columns import Columns, by_number, name_of, read_columns
 from posse.problems.datasets.files import Document, FilePath, find, read_known, read_known_text, unzip
+from posse.problems.datasets.reviews import (
+    GOOGLE_HOME,
+    STEAM_REVIEWS_HOME,
+    find_google_local,
+    find_steam_reviews,
+    load_google_local,
+    load_steam_reviews,
+)
 
 MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
 STARS = (0.5, 5.0)
@@ -206,7 +217,16 @@ class Dataset:
     threshold: float
     minimum: int
     source: str
+    finder: Callable[[FilePath | None], Path] | None = None
+    """Finds its file without reading it, where that takes long."""
 
+    def check(self, data_dir: FilePath | None) -> None:
+        """Raise unless its files are there, and are sound where that is soon known."""
+        (self.finder or self.loader)(data_dir)
+
+
+RENAMED = {"steam": "steam-hours"}
+"""What data sets were called before."""
 
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
@@ -221,9 +241,17 @@ DATASETS: dict[str, Dataset] = {
             load_jester, threshold=4.5, minimum=1, source=JESTER_HOME,  # gives the Samba authors' own counts
         ),
         Dataset(
-            "steam", "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
+            "steam-hours", "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
             load_steam, threshold=5.0, minimum=50, source=STEAM_HOME,
+        ),
+        Dataset(
+            "steam-reviews", "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
+            load_steam_reviews, threshold=5.0, minimum=50, source=STEAM_REVIEWS_HOME, finder=find_steam_reviews,
+        ),
+        Dataset(
+            "google-local", "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or more",
+            load_google_local, threshold=3.5, minimum=50, source=GOOGLE_HOME, finder=find_google_local,
         ),
     )
 }  # fmt: skip
@@ -236,8 +264,18 @@ def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ra
     Traceback (most recent call last):
     ...
     posse.core.errors.DataError: [P200] unknown data set 'movielense'. Did you mean 'movielens'?
-    Known: jester, movielens, steam.
+    Known: google-local, jester, movielens, steam-hours, steam-reviews.
     """
+    check_renamed(name)
     if name not in DATASETS:
         raise DataError(f"unknown data set '{name}'.{check.nearest(name, tuple(DATASETS))}")
     return DATASETS[name].loader(data_dir, verify)
+
+
+def check_renamed(name: object) -> None:
+    """Refuse an old name with the new one."""
+    if isinstance(name, str) and name in RENAMED:
+        raise DataError(
+            f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write '{RENAMED[name]}', or "
+            "'steam-reviews' for the reviews of the published demo."
+        )

@@ -147,6 +147,7 @@ class SambaSystem(System):
 
     def problems(self, folder: Path | None) -> Section:
         """The embedded means, the data sets, and files of one's own."""
+        from posse.problems.arms.settings import INVENTED
         from posse.problems.datasets.published import EMBEDDED, SIZE
         from posse.problems.datasets.ratings import DATASETS
 
@@ -154,11 +155,14 @@ class SambaSystem(System):
             {"name": f"embedded:{name}", "ready": True, "what": f"{SIZE} published means", "reason": ""}
             for name in EMBEDDED
         ]
+        what = "ratings of 8 invented stores by 320 invented people, with age and neighbourhood"
+        facts.append({"name": INVENTED, "ready": True, "what": what, "reason": ""})
         for dataset in DATASETS.values():
             reason = _missing(dataset.name, folder)
             facts.append({"name": dataset.name, "ready": not reason, "what": dataset.description, "reason": reason})
         rows = [(one["name"], "yes" if one["ready"] else "no", one["what"]) for one in facts]
-        rows.append(("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold"))
+        rows.append(("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold (and --where)"))
+        rows.append(("FILE.json.gz", "yours", "Steam or Google Local reviews as published, with --threshold"))
         notes = [f"{one['name']}: {one['reason']}" for one in facts if one["reason"]]
         return Section("Arms", ("--data", "ready", "what it is"), tuple(rows), tuple(notes), data={"data": facts})
 
@@ -200,6 +204,12 @@ class SambaSystem(System):
 
         return picture.knowledge(settings, kind)
 
+    def preview(self, settings: Samba) -> Mapping[str, Any]:
+        """The arms with their means and ratings, a histogram of the ratings, what one place would see."""
+        from posse.protocols.samba.scene import picture
+
+        return picture.preview(settings)
+
     def variants(self, settings: Samba) -> Sequence[tuple[str, Samba]]:
         """With and without each switch of `paper`, and the other levels."""
         from posse.protocols.samba.scene import picture
@@ -217,7 +227,7 @@ def _missing(name: str, folder: Path | None) -> str:
     if folder is None and not os.environ.get("POSSE_DATA"):
         return f"get it from {DATASETS[name].source} and set POSSE_DATA (or --data-dir) to the folder that holds it."
     try:
-        DATASETS[name].loader(folder)
+        DATASETS[name].check(folder)
     except DataError as error:
         return str(error)
     return ""

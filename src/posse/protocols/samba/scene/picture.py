@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from posse.core.fixed import REWARD_ONE
+from posse.problems.arms.ratings import Ratings
 from posse.protocols.samba.federation import SambaRun, owner_names
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.twin import SambaTwinRun
@@ -158,6 +161,50 @@ def _known(kind: str, level: str, off: tuple[str, ...]) -> tuple[list[str], list
     if mask:
         never.append("From one pass alone: the true scale of the scores.")
     return knows, never
+
+
+# The data -------------------------------------------------------------------------------------------------------------
+
+BINS = 20
+"""Bars of a histogram where ratings have many values."""
+
+
+def preview(settings: Samba) -> dict[str, Any]:
+    """Return the arms, a histogram of the ratings they are made of, and what preprocessing in one place would show."""
+    arms, ratings = settings.arms(), settings.ratings()
+    counts = {} if ratings is None else dict(zip(ratings.names, ratings.counts.tolist(), strict=True))
+    found: dict[str, Any] = {
+        "arms": [
+            {"name": name, "mean": mean, "ratings": counts.get(name)}
+            for name, mean in zip(arms.names, arms.means.tolist(), strict=True)
+        ],
+        "histogram": [] if ratings is None else _histogram(ratings),
+        "note": f"{arms.source[:1].upper()}{arms.source[1:]}.",
+    }
+    if ratings is not None:
+        found["threshold"] = settings.used(arms)["threshold"]
+        found["note"] = f"{len(ratings):,} ratings of {len(ratings.items):,} items. {found['note']}"
+    people = settings.people()
+    if people is not None:
+        share = f"{people.alone:,} of {people.users:,} people are named by {' and '.join(people.columns)} alone"
+        found["central"] = {
+            "rows": people.rows, "users": people.users, "alone": people.alone,
+            "columns": ["user", *people.columns, "item", "rating"], "sample": [list(row) for row in people.sample],
+            "note": f"Done in one place, preprocessing shows that place all {people.rows:,} rows, and {share}. Done at "
+            "the owners, each reads its own rows and nothing leaves it.",
+        }  # fmt: skip
+    return found
+
+
+def _histogram(ratings: Ratings) -> list[dict[str, float]]:
+    """Count the values; hours and the like in bars up to the 99th percentile, the last one with all above."""
+    values, counts = np.unique(ratings.value, return_counts=True)
+    if len(values) <= 2 * BINS:
+        return [{"value": float(value), "count": int(count)} for value, count in zip(values, counts, strict=True)]
+    low, high = float(values[0]), float(np.quantile(ratings.value, 0.99))
+    edges = np.linspace(low, high if high > low else float(values[-1]), BINS + 1)
+    bars, _ = np.histogram(np.minimum(ratings.value, edges[-1]), edges)
+    return [{"value": float(edge), "count": int(count)} for edge, count in zip(edges[:-1], bars, strict=True)]
 
 
 # What protections cost ------------------------------------------------------------------------------------------------

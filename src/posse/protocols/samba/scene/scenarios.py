@@ -62,6 +62,13 @@ SCENARIOS = (
         {"policy": "thompson", "owners": 20, "horizon": 2000, "level": "strict"},
     ),
     Scenario(
+        "Preprocessing in one place",
+        "Eight invented stores and what 320 invented people of known age and neighbourhood think of them; only those "
+        "under 40 count. See in the preview what a server would read if it computed the means itself, and who is named "
+        "by age and neighbourhood alone.",
+        {"policy": "thompson", "horizon": 600, "level": "standard", "data": "invented:stores", "where": "age<40"},
+    ),
+    Scenario(
         "Worked example: UCB at t = 68",
         "Section 4.1.2 of the paper: scores 1.23, 1.01 and 1.12, mask 0.5, the order (3, 1, 2). The first owner is "
         "chosen and is paid 1: 25 of 34.",
