@@ -185,7 +185,7 @@ class Auditing:
                     parties = self._parties(run, attack)
                     if parties is None:
                         continue
-                    views[attack.adversary] = run.tap() if WIRE in attack.adversary else run.view(*parties)
+                    views[attack.adversary] = self._view(run, attack, parties)
                 made[attack.name].append(Evidence(views[attack.adversary], truth))
         return made
 
@@ -200,6 +200,13 @@ class Auditing:
                 run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
             run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
             yield run
+
+    def _view(self, run: Run, attack: Attack, parties: tuple[str, ...]) -> View:
+        """What these parties saw; somebody on the wire saw everything that travelled, too."""
+        if WIRE not in attack.adversary:
+            return run.view(*parties)
+        tap = run.tap()
+        return View(parties, tap.entries, run.view(*parties).secrets, tap.public, tap.forgotten)
 
     def _parties(self, run: Run, attack: Attack) -> tuple[str, ...] | None:
         """Choose a party of every kind that the adversary holds."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE, to_units
-from posse.core.roles import Ask, Message, Note, Pull, Reward, Role
+from posse.core.roles import Ask, Message, Note, Pull, Reward, Role, View
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
@@ -220,6 +220,16 @@ class SambaRun(RolesRun):
             raise ProtocolError(
                 "the customer's total is not what the owners earned: this is a defect, please report it."
             )
+
+    def view(self, *parties: str) -> View:
+        """Return what these parties together saw, with what their roles were given: a Paillier key, the world seed."""
+        from posse.protocols.samba.attacks.together import known_to
+
+        made, seed = super().view(*parties), self.seeds[len(self.memories) - 1]
+        secrets = {
+            name: {**own, **known_to(str(own["kind"]), self._key, seed)} for name, own in made.secrets.items()
+        }
+        return View(made.parties, made.entries, secrets, made.public, made.forgotten)
 
     @property
     def public(self) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from posse.protocols.samba.attacks import watching
+from posse.protocols.samba.attacks import together, watching
 
-ATTACKS = (*watching.ATTACKS,)
+ATTACKS = (*watching.ATTACKS, *together.ATTACKS)
