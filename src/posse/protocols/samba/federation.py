@@ -226,9 +226,7 @@ class SambaRun(RolesRun):
         from posse.protocols.samba.attacks.together import known_to
 
         made, seed = super().view(*parties), self.seeds[len(self.memories) - 1]
-        secrets = {
-            name: {**own, **known_to(str(own["kind"]), self._key, seed)} for name, own in made.secrets.items()
-        }
+        secrets = {name: {**own, **known_to(str(own["kind"]), self._key, seed)} for name, own in made.secrets.items()}
         return View(made.parties, made.entries, secrets, made.public, made.forgotten)
 
     @property
