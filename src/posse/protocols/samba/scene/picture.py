@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -105,16 +106,11 @@ def knowledge(settings: Samba, kind: str) -> dict[str, Sequence[str]]:
     if settings.path == "plain":
         return {"knows": ["Everything: this is the plain twin, in which one party sees all."], "never": [], "could": []}
     off = settings.switches.off
-    strict, paper = settings.level == "strict", settings.level == "paper"
     knows, never = _known(kind, settings.level, off)
-    named = {"owner": ("owner",), "customer": ("customer",)}.get(kind, (kind,))
-    everyone = "one process" if strict else ""
-    could = [
-        text
-        for text in settings.leaks()
-        if any(word in text.lower() for word in named) or (everyone and everyone in text)
-    ]
-    if paper and kind == "controller" and "aes" in off:
+    server = "|servers?" if kind in ("controller", "comp") else ""
+    named = re.compile(rf"\b({kind}s?{server}|all roles)\b", re.IGNORECASE)
+    could = [text for text in settings.leaks() if named.search(text)]
+    if settings.level == "paper" and kind == "controller" and "aes" in off:
         could.append("Who is pulled at every step, from the pulling bits that it forwards in the clear.")
     return {"knows": knows, "never": never, "could": could}
 
@@ -193,6 +189,7 @@ def preview(settings: Samba) -> dict[str, Any]:
             "note": f"Done in one place, preprocessing shows that place all {people.rows:,} rows, and {share}. Done at "
             "the owners, each reads its own rows and nothing leaves it.",
         }  # fmt: skip
+        found["note"] += f" {found['central']['note']}"
     return found
 
 
