@@ -3,27 +3,34 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What tests, checks and benchmarks need; a demo and the studio need less.
+DEMO   := $(VENV)/.demo
+STUDIO := $(VENV)/.studio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-devices reproduce reproduce-devices clean
+.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): extras := dev
+$(DEMO): extras := plot
+$(STUDIO): extras := all
+$(READY) $(DEMO) $(STUDIO): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Posse needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "setting up $(VENV) (a minute or two the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(extras)]'
 	@touch $@
 
-demo: $(READY)  ## a secure federated bandit over ten data owners, beside its plain twin
+demo: $(DEMO)  ## a secure federated bandit over ten data owners, beside its plain twin
 	@$(BIN)/posse demo
 
-studio: $(READY)  ## watch runs, compare them, choose a policy and its protection, in a browser
+studio: $(STUDIO)  ## watch runs, compare them, choose a policy and its protection, in a browser
 	@$(BIN)/posse studio
 
 test: $(READY)  ## the tests that run in minutes
+	@command -v chromium chromium-browser >/dev/null || echo "no Chromium is here: the studio's page is not tested (Debian: apt-get install chromium)"
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
@@ -46,6 +53,9 @@ bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and
 
 bench-range: $(READY)  ## how far the contextual bandit's model is from breaking at the most steps allowed
 	@$(BIN)/python -m benchmarks.mpc_range
+
+bench-studio: $(READY)  ## the studio at 20 steps a second: bytes on the wire, CPU of the server, CPU a frame in Chromium
+	@$(BIN)/python -m benchmarks.studio
 
 bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
 	@$(BIN)/python -m benchmarks.devices
