@@ -30,6 +30,8 @@ FRAMES = 22
 """Frames a second, at most."""
 CHUNK = 0.04
 """Seconds that a run is moved before its stage is drawn."""
+BEHIND = 0.3
+"""Seconds of playing that are made up for, where a machine was too busy."""
 PATIENCE = 1.0
 """Seconds that a request waits for a move to end."""
 UNSEEN = 10.0
@@ -277,7 +279,7 @@ class Stages:
             n = int(due) if speed else live.stage.run.horizon
             if n:
                 made = await self._inside(live, live.stage.forward, unit, n, CHUNK)
-                due = due - made if made == n else 0.0
+                due = min(due - made, max(1.0, speed * BEHIND))
                 await self._draw(live)
             await asyncio.sleep(max(1 / FRAMES, (1 - due) / speed if speed else 0.0))
 
