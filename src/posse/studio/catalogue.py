@@ -241,7 +241,7 @@ class Catalogue:
         return {
             "settings": settings.resolved(), "sections": [one.plain() for one in sections],
             "says": next((one.title for one in sections if "(" in one.title), ""), "not_covered": uncovered,
-            "notes": [one for one in found if isinstance(one, str)],
+            "notes": [one for one in found if isinstance(one, str)], "data": [plain(one.data) for one in sections],
         }  # fmt: skip
 
 

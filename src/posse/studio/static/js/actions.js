@@ -254,6 +254,31 @@ export async function start(at) {
 }
 
 /**
+ * Put a run of the store on the stage, from its beginning.
+ * @param {string} id
+ */
+export async function replay(id) {
+  const run = await get(`/api/runs/${encodeURIComponent(id)}`);
+  const system = state.systems.find((one) => one.name === (run.kind ?? run.system));
+  if (!system || !run.again) throw new Error("This run cannot be started again from here.");
+  change({ system, settings: differing(system, run.again), scenario: "", check: null, page: "stage" });
+  history.pushState(null, "", "#/stage");
+  await start();
+}
+
+/**
+ * Settings that differ from their defaults.
+ * @param {import("./types.js").System} system
+ * @param {Settings} settings
+ */
+function differing(system, settings) {
+  return Object.fromEntries(Object.entries(settings).filter(([name, value]) => {
+    const property = system.schema.properties[name];
+    return property !== undefined && value !== null && JSON.stringify(property.default ?? null) !== JSON.stringify(value);
+  }));
+}
+
+/**
  * End a stage that nobody looks at any more.
  * @param {"DELETE"} method
  * @param {string} id

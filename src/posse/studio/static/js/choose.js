@@ -1,6 +1,7 @@
 /** The page to choose with: policies against levels on the chosen data; reward, cost, and what is found out. */
 
-import { go, reason } from "./actions.js";
+import { reason, replay } from "./actions.js";
+import { judged } from "./closer.js";
 import { get, post, remove } from "./api.js";
 import { attr, flag, h, keyed, once, s, show, text } from "./dom.js";
 import { write } from "./schema.js";
@@ -17,14 +18,13 @@ const FIRST = 4;
 
 /** Make the page. */
 export function page() {
-  /** @type {Map<string, Set<string>>} */
-  const ticks = new Map();
+  /** @type {Set<string>} */
+  let ticks = new Set();
   let runs = 5;
   let problem = "";
   let current = "";
   const about = h("p", { class: "note" });
   const policies = h("fieldset", { class: "ticks" });
-  const levels = h("fieldset", { class: "ticks" });
   const count = h("input", { type: "text", id: "choose-runs", inputmode: "numeric", value: String(runs), on: { change: () => { runs = Math.max(1, Number(count.value) || 1); } } });
   const start = h("button", { type: "submit", class: "primary" }, "Run the grid");
   const cancel = h("button", { type: "button", class: "plain", on: { click: () => void remove(`/api/jobs/${current}`) } }, "Cancel");
@@ -34,9 +34,9 @@ export function page() {
   const head = h("tr", {});
   const body = h("tbody", {});
   const grid = h("table", { class: "grid-table" }, h("thead", {}, head), body);
-  const empty = h("p", { class: "empty" }, "Nothing has been run yet. Tick policies and levels and press Run the grid: each cell fills in when its runs are done.");
+  const empty = h("p", { class: "empty" }, "Nothing has been run yet. Tick policies and press Run the grid: each cell fills in when its runs are done.");
   const form = h("form", { class: "card pad choose-form", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); void begin(); } } },
-    h("h2", {}, "Which bandit, which protection?"), about, policies, levels,
+    h("h2", {}, "Which bandit, which protection?"), about, policies,
     h("div", { class: "field" }, h("label", { for: "choose-runs" }, "runs of each"), count), h("div", { class: "acts" }, start, cancel), error);
   const node = h("div", { class: "page choose-page" }, h("h1", { class: "unseen" }, "Choose"), form,
     h("section", { class: "results", "aria-label": "What came out" }, answer, progress, empty, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies and levels" }, grid)));
@@ -45,7 +45,7 @@ export function page() {
     const system = state.system;
     if (system === null) return;
     try {
-      const over = Object.fromEntries([...ticks].map(([name, values]) => [name, [...values]]).filter(([, values]) => values?.length));
+      const over = { policy: [...ticks] };
       const job = await post("/api/jobs", { kind: "choose", system: system.name, settings: state.settings, over, runs });
       current = job.id;
       problem = "";
@@ -56,49 +56,35 @@ export function page() {
     }
   }
 
-  const options = once((/** @type {[string, string[], string[]]} */ [, names, protections]) => {
-    ticks.clear();
+  const options = once((/** @type {[string, string[]]} */ [, names]) => {
     const now = write(state.settings["policy"] ?? "");
     const first = [...new Set([...names.filter((one) => one === now), ...names])].slice(0, FIRST);
-    boxes(policies, "policies", "policy", names, first);
-    boxes(levels, "levels", "level", protections, protections);
-  });
-
-  /**
-   * @param {HTMLFieldSetElement} set
-   * @param {string} title
-   * @param {string} name
-   * @param {string[]} values
-   * @param {string[]} first
-   */
-  function boxes(set, title, name, values, first) {
-    ticks.set(name, new Set(first));
-    set.replaceChildren(h("legend", {}, title), ...values.map((value) => {
+    ticks = new Set(first);
+    policies.replaceChildren(h("legend", {}, "policies"), ...names.map((value) => {
       const box = h("input", { type: "checkbox", on: { change: () => {
-        if (box.checked) ticks.get(name)?.add(value);
-        else ticks.get(name)?.delete(value);
+        if (box.checked) ticks.add(value);
+        else ticks.delete(value);
         refresh();
       } } });
       box.checked = first.includes(value);
       return h("label", { class: "switch" }, box, value);
     }));
-  }
+  });
 
   function update() {
     const system = state.system;
     if (!system) return;
-    options([system.name, system.policies.map((one) => one.name), "level" in system.schema.properties ? system.levels.map((one) => one.name) : []]);
-    show(levels, "level" in system.schema.properties);
-    text(about, `${system.title} on ${write(state.settings["data"] ?? system.schema.properties["data"]?.default) || "its data"}, with the settings of the stage; policy and level vary.`);
+    options([system.name, system.policies.map((one) => one.name)]);
+    text(about, `${system.title} on ${write(state.settings["data"] ?? system.schema.properties["data"]?.default) || "its data"}, with the settings of the stage, at every level and in the clear.`);
     text(error, problem);
     show(error, problem !== "");
-    const job = state.jobs.find((one) => one.id === current) ?? state.jobs.filter((one) => one.kind === "choose" && one.system === system.name).at(-1);
+    const job = state.jobs.find((one) => one.id === current) ?? state.jobs.find((one) => one.kind === "choose" && one.system === system.name);
     current = job?.id ?? current;
     show(cancel, job !== undefined && !job.finished);
-    attr(start, "disabled", job !== undefined && !job.finished);
+    attr(start, "disabled", ticks.size === 0 || (job !== undefined && !job.finished));
     show(progress, job !== undefined && !job.finished);
-    progress.value = job?.of ? job.done / job.of : 0;
-    text(answer, job ? job.says ?? (job.error || job.text) : "");
+    progress.value = job?.share ?? 0;
+    text(answer, job ? job.says ?? (job.error || (job.finished ? job.text : `${job.done} of ${job.of} cells are done.`)) : "");
     show(answer, answer.textContent !== "");
     show(empty, !job);
     show(grid, job !== undefined);
@@ -151,14 +137,7 @@ function patch(box, cell, most) {
       s("circle", { class: "dot", cx: x(mean), cy: 11, r: 4 })),
     h("p", {}, h("strong", {}, number(mean)), best ? ` · ${number((100 * mean) / best, 3)} % of the best arm` : ""),
     h("p", { class: "note" }, `${seconds(cell.per_step ?? null)} a step`),
-    h("p", { class: `verdict ${cell.verdict?.startsWith("nothing") ? "good" : cell.verdict === undefined || cell.verdict === "stated" ? "" : "bad"}` }, cell.finds ?? cell.verdict ?? ""),
-    cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => open(cell) } }, "On the stage")) : "",
+    h("p", { class: `verdict ${judged(cell.verdict)}` }, cell.finds ? `${cell.verdict}: ${cell.finds}` : cell.verdict ?? ""),
+    cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => void replay(cell.run ?? "") } }, "On the stage")) : "",
   );
-}
-
-/** @param {Cell} cell */
-function open(cell) {
-  change({ settings: { ...state.settings, policy: cell.policy, level: cell.level } });
-  go("stage");
-  void import("./actions.js").then((actions) => actions.start());
 }

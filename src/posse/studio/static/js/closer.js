@@ -199,6 +199,15 @@ function code() {
 
 // Found out ----------------------------------------------------------------------------------------------------------
 
+/**
+ * The colour of a verdict: green only where nothing was found.
+ * @param {string | undefined} verdict
+ */
+export function judged(verdict) {
+  if (verdict?.startsWith("nothing")) return "good";
+  return verdict === "finds it out" || verdict === "a little" ? "bad" : "";
+}
+
 /** @param {unknown} value */
 function shown(value) {
   return typeof value === "number" || value === null || value === undefined ? number(value) : String(value);
@@ -211,13 +220,12 @@ function found() {
   const body = h("tbody", {});
   const table = h("table", { class: "found" }, head, body);
   const note = h("p", { class: "note" });
-  const beside = h("p", { class: "note" });
   const stated = h("ul", { class: "stated" });
-  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, beside, stated);
+  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, stated);
   const rows = once((/** @type {import("./types.js").Attack[]} */ attacks) => {
     body.replaceChildren(...attacks.map((one) => h("tr", { title: one.says ?? one.power ?? "" },
       h("th", { scope: "row" }, one.attack), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
-      h("td", { class: `verdict ${one.verdict.startsWith("nothing") ? "good" : one.verdict === "stated" ? "" : "bad"}` }, one.verdict))));
+      h("td", { class: `verdict ${judged(one.verdict)}` }, one.verdict))));
   });
   const said = once((/** @type {string[]} */ sentences) => stated.replaceChildren(...sentences.map((one) => h("li", {}, one))));
   function update() {
@@ -230,11 +238,8 @@ function found() {
     show(table, attacks.length > 0);
     const idle = state.auditing ? "The attacks run on what this observer has seen so far." : "Press the button: the attacks of this system run on what this observer has seen so far.";
     text(note, state.audit ? state.audit.note ?? (attacks.length ? "" : "No attack of this system takes this view.") : idle);
-    const others = state.audit?.beside ?? [];
-    text(beside, others.map((one) => `At ${one.level} ${one.attack} finds ${one.finds}: ${one.verdict}.`).join(" "));
-    show(beside, others.length > 0);
-    const known = state.check?.knowledge?.[kindOf(state.observer)];
-    said(attacks.length > 0 ? [] : [...(known?.could ?? []), ...(known ? [] : state.check?.not_protected ?? [])].slice(0, 8));
+    const known = state.check?.knowledge?.[kindOf(state.observer)]?.could ?? state.check?.not_protected ?? [];
+    said([...(attacks.length > 0 ? [] : state.audit?.stated ?? known), ...(state.audit?.notes ?? [])]);
   }
   return { node, update };
 }

@@ -13,8 +13,9 @@ import { label } from "./words.js";
 /**
  * @typedef {import("./types.js").Budget} Budget
  * @typedef {import("./types.js").Section} Section
- * @typedef {{settings: Record<string, unknown>, sections: Section[], data: unknown[], notes: string[]}} Answer
- * @typedef {{epsilon: number | null, delta: number, sentence: string, not_covered: string[]}} Guarantee
+ * @typedef {{settings: Record<string, unknown>, sections: Section[], data?: unknown[], says?: string, not_covered?: string[],
+ *   notes: string[]}} Answer
+ * @typedef {{sentence: string, not_covered: string[]}} Guarantee
  */
 
 const WAIT = 200;
@@ -56,6 +57,7 @@ export function page() {
   const over = h("select", { id: "curve-over" });
   const trace = h("button", { type: "button", class: "plain", on: { click: () => void sweep() } });
   const plot = chart("Figure against a setting", 170);
+  plot.node.hidden = true;
   const node = h("div", { class: "page privacy-page" }, h("h1", { class: "unseen" }, "Privacy"),
     h("section", { class: "card pad", "aria-label": "Budget" }, h("div", { class: "field wide" }, h("label", { for: "budget" }, "Budget"), which, about), fields.node, error),
     h("div", { class: "results" }, sentence, coveredBox,
@@ -137,6 +139,7 @@ export function page() {
     sections.replaceChildren(...all.filter((one) => one.title !== "Not covered").map(sectionNode));
   });
   const draw = once((/** @type {typeof curve} */ found) => {
+    show(plot.node, found !== null);
     plot.draw({ series: found ? [{ name: found.name || "figure", points: found.points, ...look(0) }] : [], x: found ? label(found.over) : "", y: found?.name ?? "" });
   });
   const axes = once((/** @type {string[]} */ names) => over.replaceChildren(...names.map((one) => h("option", { value: one }, label(one)))));
@@ -152,9 +155,9 @@ export function page() {
     show(error, error.textContent !== "");
     const found = guarantees(answer?.data ?? []);
     const first = found[0];
-    text(sentence, first ? first.sentence.replace(/ Not covered:.*$/s, "") : answer ? answer.notes.join(" ") : "");
+    text(sentence, first ? first.sentence.replace(/ Not covered:.*$/s, "") : answer?.says || (answer?.notes.join(" ") ?? ""));
     show(sentence, sentence.textContent !== "");
-    const missing = [...new Set([...found.flatMap((one) => one.not_covered), ...(answer?.sections.filter((one) => one.title === "Not covered").flatMap((one) => one.notes.map((note) => note.replace(/^- /, ""))) ?? [])])];
+    const missing = [...new Set([...found.flatMap((one) => one.not_covered), ...(answer?.not_covered ?? [])])];
     keyed(covered, missing, (one) => one, (one) => h("li", {}, one));
     show(coveredBox, missing.length > 0);
     shown(answer?.sections ?? []);

@@ -30,6 +30,6 @@ export function format(route) {
  * @param {{hash: string, search: string}} address
  */
 export function token(address) {
-  const inside = new URLSearchParams(address.hash.replace(/^[^?]*\?/, "")).get("token");
+  const inside = new URLSearchParams(address.hash.replace(/^#(\/\w*\?)?/, "")).get("token");
   return inside ?? new URLSearchParams(address.search).get("token");
 }

@@ -1,10 +1,9 @@
 /** The page of runs: a ledger of the store, two or more compared beside it, and runs that go on in the background. */
 
-import { onRuns, reason } from "./actions.js";
+import { onRuns, reason, replay } from "./actions.js";
 import { get, post, remove } from "./api.js";
 import { chart, look } from "./chart.js";
 import { attr, flag, h, keyed, once, show, text } from "./dom.js";
-import { format } from "./route.js";
 import { read, write } from "./schema.js";
 import { change, refresh, state } from "./store.js";
 import { ago, number, seconds } from "./words.js";
@@ -116,7 +115,7 @@ export function page() {
   const drawn = once((/** @type {Comparison | null} */ found) => {
     plots.replaceChildren(...(found?.curves ?? []).map((one) => {
       const plot = chart(one.name, 150);
-      plot.draw({ series: one.series.map((line, place) => ({ ...line, ...look(place) })), x: one.unit ?? "step", y: one.name });
+      plot.draw({ series: one.series.map((line, place) => ({ ...line, ...look(place) })), x: "step", y: one.unit ?? one.name });
       return h("div", { class: "card pad" }, h("h3", {}, one.name), plot.node);
     }));
     sections.replaceChildren(...(found?.sections ?? []).map(sectionNode));
@@ -144,6 +143,12 @@ export function page() {
     jobs.update();
   }
 
+  /** @param {unknown} failure */
+  function fail(failure) {
+    problem = reason(failure);
+    refresh();
+  }
+
   /** @param {RunRow} one */
   function rowNode(one) {
     const tick = h("input", { type: "checkbox", "aria-label": `Compare ${one.label || one.id}`, on: { change: () => {
@@ -152,14 +157,11 @@ export function page() {
       void compare();
       refresh();
     } } });
-    /** @type {Record<string, string>} */
-    const values = { system: one.system };
-    for (const [name, value] of Object.entries(one.settings ?? {})) values[name] = write(value);
     return h("tr", {}, h("td", {}, tick), h("th", { scope: "row" }), ...Array.from({ length: 3 }, () => h("td")),
       h("td", { class: "num" }), h("td", { class: "num" }), h("td"),
       h("td", { class: "acts" },
-        h("a", { class: "plain small link", href: `/api/runs/${encodeURIComponent(one.id)}/report`, target: "_blank", rel: "noopener" }, "Report"),
-        one.settings ? h("a", { class: "plain small link", href: format({ page: "stage", values }) }, "On the stage") : null,
+        h("a", { class: "plain small link", href: `/api/runs/report?ids=${encodeURIComponent(one.id)}`, target: "_blank", rel: "noopener" }, "Report"),
+        h("button", { type: "button", class: "plain small", on: { click: () => replay(one.id).catch(fail) } }, "On the stage"),
         h("button", { type: "button", class: "plain small", "aria-label": `Delete ${one.label || one.id}`, on: { click: () => erase(one) } }, "Delete")));
   }
 
@@ -172,7 +174,7 @@ export function page() {
     const running = one.status === "running";
     const interval = one.interval ? ` (${number(one.interval[0])} to ${number(one.interval[1])})` : "";
     const texts = [one.label || one.id, one.system, one.policy, one.level, `${number(one.reward)}${interval}`, seconds(one.seconds),
-      running && one.horizon ? `goes on: ${number(one.time ?? 0)} of ${number(one.horizon)}` : one.status === "finished" || one.status === "done" ? ago(one.when, Date.now()) : `${one.status}, ${ago(one.when, Date.now())}`];
+      running && one.whole ? `goes on: ${number(one.time ?? 0)} of ${number(one.whole)}` : one.status === "finished" || one.status === "done" ? ago(one.when, Date.now()) : `${one.status}, ${ago(one.when, Date.now())}`];
     texts.forEach((value, place) => text(/** @type {Element} */ (cells[place + 1]), value));
     attr(/** @type {Element} */ (cells[1]), "title", one.id);
     flag(line, "running", running);
@@ -258,8 +260,8 @@ export function jobNode(one) {
  */
 export function patchJob(item, one) {
   const [words, bar, cancel] = /** @type {[HTMLElement, HTMLProgressElement, HTMLButtonElement]} */ ([...item.children]);
-  text(words, one.error ? `${one.text}: ${one.error}` : `${one.text}, ${number(one.done)} of ${number(one.of)}`);
-  bar.value = one.of ? one.done / one.of : 0;
-  show(cancel, !one.finished);
+  text(words, one.error ? `${one.kind} of ${one.system}: ${one.error}` : `${one.kind} of ${one.system}: ${one.text}, ${number(one.done)} of ${number(one.of)}`);
+  bar.value = one.finished ? 1 : one.share;
+  text(cancel, one.finished ? "Forget" : "Cancel");
   flag(item, "bad", Boolean(one.error));
 }

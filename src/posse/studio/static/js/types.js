@@ -36,8 +36,7 @@
  * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
  *   could: string[]}} PartyView
  * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string}} Attack
- * @typedef {{columns?: string[], rows: Attack[], note?: string, beside?: {level: string, attack: string, finds: string,
- *   verdict: string}[]}} Audit
+ * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[]}} Audit
  * @typedef {{name: string, seconds: number, per_step: number}} CostRow
  * @typedef {{rows: CostRow[], note?: string, notes?: string[]}} Cost
  * @typedef {{field: string, message: string}} FieldError
@@ -49,12 +48,12 @@
  * @typedef {{title: string, columns: string[], rows: string[][], notes: string[], numeric: number[]}} Section
  * @typedef {{id: string, label: string, system: string, policy: string, level: string, reward: number | null,
  *   interval: [number, number] | null, seconds: number | null, when: string, status: string, time?: number,
- *   horizon?: number, settings?: Settings}} RunRow
- * @typedef {{policy: string, level: string, reward: {mean: number, low: number, high: number} | null, best?: number,
- *   seconds?: number, per_step?: number, finds?: string, verdict?: string, run?: string, done: boolean, error?: string}} Cell
- * @typedef {{id: string, kind: string, system: string, done: number, of: number, text: string, finished: boolean,
- *   error?: string, cells?: Cell[], says?: string}} Job
- * @typedef {{name: string, title: string, summary: string, schema: Schema}} Budget
+ *   whole?: number}} RunRow
+ * @typedef {{policy: string, level: string, reward?: {mean: number, low: number, high: number} | null, best?: number | null,
+ *   seconds?: number, per_step?: number, finds?: string | null, verdict?: string, run?: string, done: boolean, error?: string}} Cell
+ * @typedef {{id: string, kind: string, system: string, done: number, of: number, text: string, share: number, finished: boolean,
+ *   cancelled?: boolean, error?: string, cells?: Cell[], says?: string}} Job
+ * @typedef {{name: string, title?: string, summary: string, schema: Schema}} Budget
  */
 
 export {};
