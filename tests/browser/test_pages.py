@@ -1,0 +1,142 @@
+"""Runs, Choose and Privacy in a browser: the store that the command line has, jobs, comparisons, undo, budgets."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import posse
+from tests.browser.studio import FOUR, Studio, Visits
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+expect.set_options(timeout=20_000)
+
+MEANS = (0.38, 0.55, 0.47, 0.71)
+
+
+@pytest.fixture(scope="module")
+def stored(studio: Studio) -> list[str]:
+    """Runs in the store, as the command line puts them there."""
+    store = posse.Store()
+    records = [
+        posse.run(posse.Samba(policy=policy, means=MEANS, horizon=120, seed=3, runs=runs, path="plain"))
+        for policy, runs in (("ucb", 3), ("thompson", 1), ("softmax", 1))
+    ]
+    return [store.save(record) for record in records]
+
+
+def test_the_ledger_lists_filters_sorts_and_compares(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter("/runs")
+    rows = page.locator(".ledger tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Show").fill("thompson")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Show").fill("nothing like it")
+    expect(page.locator(".runs-page .empty")).to_contain_text("No run fits")
+    page.get_by_label("Show").fill("")
+    page.get_by_role("button", name="policy", exact=True).click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("policy")
+    expect(rows.first).to_contain_text("softmax")
+    for place in (0, 1):
+        rows.nth(place).get_by_role("checkbox").check()
+    beside = page.get_by_role("region", name="Comparison")
+    expect(beside.locator(".chart").first).to_be_visible()
+    expect(beside.get_by_role("heading", name="Earned and cost")).to_be_visible()
+    legend = beside.locator(".legend button").first
+    lines = beside.locator(".chart").first.locator(".line")
+    expect(lines).to_have_count(2)
+    legend.click()
+    expect(legend).to_have_attribute("aria-pressed", "false")
+    expect(lines).to_have_count(1)
+    for kind in ("CSV", "PARQUET"):
+        with page.expect_download() as waiting:
+            beside.get_by_role("link", name=f"Save {kind}").click()
+        assert waiting.value.path().stat().st_size > 100
+    with page.expect_download() as waiting:
+        beside.get_by_role("button", name=re.compile("^Save reward")).click()
+    assert waiting.value.path().read_text().startswith("<svg")
+
+
+def test_a_chart_has_a_cursor_with_values(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter("/runs")
+    for place in (0, 1):
+        page.locator(".ledger tbody tr").nth(place).get_by_role("checkbox").check()
+    plot = page.locator(".beside .plot").first
+    expect(plot).to_be_visible()
+    plot.hover(position={"x": 200, "y": 60})
+    values = page.locator(".beside .values").first
+    expect(values).to_contain_text(re.compile(r"step \d+: .* \d"))
+    plot.focus()
+    said = values.inner_text()
+    page.keyboard.press("ArrowLeft")
+    expect(values).not_to_have_text(said)
+
+
+def test_delete_can_be_undone(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter("/runs")
+    rows = page.locator(".ledger tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Delete").first.click()
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(3)
+
+
+def test_a_stored_run_goes_on_the_stage(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter("/runs")
+    row = page.locator(".ledger tbody tr").filter(has_text="thompson")
+    row.get_by_role("button", name="On the stage").click()
+    expect(page.locator(".place")).to_have_text("t = 0 of 120")
+    expect(page.get_by_label("Policy")).to_have_value("thompson")
+
+
+def test_choose_fills_a_grid_and_answers(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=100&level=standard")
+    expect(page.locator(".place")).to_have_text("t = 0 of 100")
+    page.get_by_role("link", name="Choose").click()
+    boxes = page.locator(".ticks label")
+    expect(boxes.first).to_be_visible()
+    for place in range(boxes.count()):
+        box = boxes.nth(place).locator("input")
+        box.set_checked(boxes.nth(place).inner_text() == "ucb")
+    page.get_by_label("runs of each").fill("2")
+    page.get_by_label("runs of each").blur()
+    page.get_by_role("button", name="Run the grid").click()
+    expect(page.locator(".grid-table .small-chart").first).to_be_visible(timeout=120_000)
+    expect(page.locator(".answer")).to_contain_text("ucb at", timeout=120_000)
+    expect(page.locator(".grid-table thead th")).to_contain_text(["", "strict", "standard", "paper", "plain"])
+    page.get_by_role("link", name="Runs").click()
+    expect(page.locator(".jobs li")).to_have_count(1)
+
+
+def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, stored: list[str]) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=100000&level=strict")
+    expect(page.locator(".place")).to_have_text("t = 0 of 100,000")
+    page.get_by_role("link", name="Runs").click()
+    page.get_by_label("runs", exact=True).fill("1")
+    page.get_by_role("button", name="Start in the background").click()
+    job = page.locator(".jobs li").filter(has_text="run of").first
+    expect(job).to_be_visible()
+    job.get_by_role("button", name="Cancel").click()
+    expect(job).to_contain_text("cancelled")
+
+
+def test_a_budget_answers_and_says_what_it_does_not_cover(visit: Visits) -> None:
+    page = visit(allowed="400").enter("/privacy")
+    answer, uncovered = page.locator(".privacy-page .answer"), page.locator(".uncovered li")
+    expect(answer).to_contain_text("differential privacy", timeout=60_000)
+    expect(uncovered.first).to_be_visible()
+    said = answer.inner_text()
+    page.get_by_role("slider", name="arms, slider").fill("2")
+    expect(answer).not_to_have_text(said)
+    page.get_by_label("Arms", exact=True).fill("1")
+    page.get_by_label("Arms", exact=True).blur()
+    expect(page.locator("[data-field=arms] .error")).to_be_visible()
+    page.get_by_label("Arms", exact=True).fill("10")
+    page.get_by_label("Arms", exact=True).blur()
+    expect(page.locator("[data-field=arms] .error")).to_be_hidden()
+    page.get_by_role("button", name="Draw the curve").click()
+    expect(page.get_by_role("button", name="Draw the curve")).to_be_enabled(timeout=60_000)
+    expect(page.locator(".privacy-page .plot .line")).to_have_count(1)

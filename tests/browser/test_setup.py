@@ -1,0 +1,94 @@
+"""The set-up in a browser: forms from the schema, refused settings, a file of one's own, crowds of every size."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.browser.studio import FOUR, Visits
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+expect.set_options(timeout=20_000)
+
+CSV = "item,rating\n" + "".join(f"{name},{1 + (i * k) % 5}\n" for k, name in enumerate("abc", 1) for i in range(20))
+
+
+def start(page: Any) -> None:
+    page.get_by_role("button", name=re.compile("^Start")).click()
+
+
+def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard")
+    expect(page.locator(".place")).to_have_text("t = 0 of 60")
+    expect(page.get_by_label("Coefficient")).to_be_visible()
+    page.get_by_label("Policy").select_option("softmax")
+    expect(page.get_by_label("Coefficient")).to_be_hidden()
+    page.get_by_label("Tau").fill("0.2")
+    page.get_by_label("Horizon").fill("-5")
+    page.get_by_label("Horizon").blur()
+    wrong = page.locator("[data-field=horizon] .error")
+    expect(wrong).to_be_visible()
+    assert "horizon" in wrong.inner_text()
+    expect(page.get_by_label("Horizon")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("button", name="Start with these settings")).to_be_disabled()
+    page.get_by_label("Horizon").fill("90")
+    page.get_by_label("Horizon").blur()
+    expect(wrong).to_be_hidden()
+    page.get_by_role("radiogroup", name="level").get_by_role("radio", name="paper").click()
+    expect(page.get_by_role("button", name="Start with these settings")).to_be_enabled()
+    start(page)
+    expect(page.locator(".place")).to_have_text("t = 0 of 90")
+    page.wait_for_function("() => location.hash.includes('tau=0.2') && location.hash.includes('level=paper')")
+
+
+def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
+    page = visit().enter()
+    expect(page.locator(".party").first).to_be_visible()
+    dropped = page.evaluate_handle(
+        "text => { const data = new DataTransfer(); data.items.add(new File([text], 'mine.csv')); return data; }", CSV
+    )
+    page.dispatch_event("body", "dragover", {"dataTransfer": dropped})
+    page.dispatch_event("body", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".notices")).to_contain_text("mine.csv")
+    expect(page.get_by_label("Data", exact=True)).to_have_value(re.compile("^file:[0-9a-f]{64}$"))
+    page.get_by_text("What is learnt").click()
+    for name in ("Means", "Names"):
+        page.get_by_label(name, exact=True).fill("")
+        page.get_by_label(name, exact=True).blur()
+    page.get_by_label("Threshold").fill("3")
+    page.get_by_label("Threshold").blur()
+    expect(page.get_by_role("button", name="Start with these settings")).to_be_enabled()
+    start(page)
+    expect(page.locator(".party.row")).to_have_count(3)
+    page.wait_for_function("() => location.hash.includes('data=file:')")
+
+
+def test_a_file_that_is_not_here_is_named(visit: Visits) -> None:
+    page = visit(allowed="400").enter(f"/stage?system=samba&data=file:{'0' * 64}&horizon=50")
+    expect(page.locator("[data-field=data] .error")).to_contain_text("000000000000")
+
+
+@pytest.mark.parametrize(("count", "shape"), [(12, "row"), (20, "chip"), (100, "cell")])
+def test_crowds_of_every_size_are_drawn(visit: Visits, count: int, shape: str) -> None:
+    page = visit().enter(f"/stage?system=samba&owners={count}&horizon=400&level=standard&t={count + 3}")
+    expect(page.locator(f".party.{shape}")).to_have_count(count)
+    expect(page.locator(".place")).to_have_text(f"t = {count + 3} of 400")
+    expect(page.locator(f".party.{shape}.chosen")).to_have_count(1)
+    page.locator('[data-party="owner-7"]').hover()
+    expect(page.get_by_role("region", name="About a party")).to_be_visible()
+    if shape == "cell":
+        expect(page.locator(".named")).not_to_be_empty()
+
+
+def test_every_system_stands_on_the_stage_without_its_own_code(visit: Visits) -> None:
+    page = visit().enter()
+    expect(page.locator(".party").first).to_be_visible()
+    names = page.get_by_label("System", exact=True).locator("option").evaluate_all("all => all.map(one => one.value)")
+    assert len(names) >= 4
+    for name in names[1:]:
+        page.get_by_label("System", exact=True).select_option(name)
+        page.wait_for_function(f"() => location.hash.includes('system={name}')")
+        expect(page.locator(".transport .play")).to_be_enabled(timeout=60_000)

@@ -1,0 +1,204 @@
+"""The stage in a browser: controls, log line, messages by observer, code, the address, and the same total as a run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import posse
+from tests.browser.studio import FOUR, Visits
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+expect.set_options(timeout=20_000)
+
+
+def at(page: Any, time: int, of: int) -> None:
+    expect(page.locator(".place")).to_have_text(f"t = {time:,} of {of:,}")
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=re.compile(f"^{name}")).click()
+
+
+def test_a_first_visit_is_paused_with_a_tour_that_is_shown_once(visit: Visits) -> None:
+    page = visit(first=True).enter()
+    tour = page.get_by_role("dialog", name="Tour")
+    expect(tour).to_be_visible()
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_enabled()
+    expect(page.locator(".place")).to_have_text(re.compile("^t = 0 of "))
+    expect(page.locator(".log")).to_contain_text("nothing has happened yet")
+    for place in range(1, 4):
+        expect(tour).to_contain_text(f"{place} of 4")
+        tour.get_by_role("button", name="Next").click()
+    tour.get_by_role("button", name="Done").click()
+    expect(tour).to_be_hidden()
+    page.reload()
+    expect(page.locator(".party").first).to_be_visible()
+    expect(tour).to_be_hidden()
+
+
+def test_forward_and_back_by_every_unit_and_by_keys(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    at(page, 20, 60)
+    line = page.locator(".log p")
+    before = line.inner_text()
+    press(page, "Forward")
+    expect(line).not_to_have_text(before)
+    after = line.inner_text()
+    press(page, "Back")
+    expect(line).to_have_text(before)
+    page.keyboard.press("ArrowRight")
+    expect(line).to_have_text(after)
+    page.get_by_role("radio", name="step", exact=True).click()
+    press(page, "Forward")
+    expect(line).not_to_have_text(after)
+    page.get_by_role("radio", name="time", exact=True).click()
+    press(page, "Forward")
+    at(page, 21, 60)
+    page.locator("body").click(position={"x": 4, "y": 400})
+    page.keyboard.press("ArrowUp")
+    at(page, 31, 60)
+    page.keyboard.press("ArrowDown")
+    at(page, 21, 60)
+    page.keyboard.press("Home")
+    at(page, 0, 60)
+    expect(page.get_by_role("button", name="Back")).to_be_disabled()
+    page.get_by_role("slider", name="time").fill("40")
+    at(page, 40, 60)
+
+
+def test_play_pause_and_speed(visit: Visits) -> None:
+    page = visit(still=False).enter(f"/stage?{FOUR}&horizon=5000&level=standard")
+    at(page, 0, 5000)
+    page.keyboard.press("t")
+    expect(page.get_by_role("radio", name="time", exact=True)).to_have_attribute("aria-checked", "true")
+    page.get_by_label("speed, units a second").select_option("20")
+    press(page, "Play")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(page.locator(".party.chosen")).to_have_count(1)
+    page.wait_for_function("() => Number(document.querySelector('.transport input').value) >= 8")
+    press(page, "Pause")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    stood = page.locator(".place").inner_text()
+    press(page, "Forward")
+    expect(page.locator(".place")).not_to_have_text(stood)
+    page.keyboard.press("m")
+    page.get_by_label("speed, units a second").select_option("2")
+    press(page, "Forward")
+    expect(page.locator(".pill").first).to_be_visible()
+
+
+@pytest.mark.parametrize("policy", ["ucb", "thompson"])
+def test_the_total_on_the_page_is_the_total_of_the_run(visit: Visits, policy: str) -> None:
+    address = FOUR.replace("policy=ucb", f"policy={policy}")
+    page = visit().enter(f"/stage?{address}&horizon=80&level=strict")
+    at(page, 0, 80)
+    page.keyboard.press("End")
+    at(page, 80, 80)
+    expect(page.locator(".log")).to_contain_text("The end")
+    record = posse.run(posse.Samba(policy=policy, means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=80))
+    shown = page.locator(".reward .headline").inner_text()
+    assert float(shown.split(";")[0].split()[0].replace(",", "")) == float(record.total[0])
+    pulls = [int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()]
+    assert pulls == [int(one) for one in record.pulls[0]]
+    for name in ("Forward", "Play", "Run to the end"):
+        expect(page.get_by_role("button", name=re.compile(f"^{name}"))).to_be_disabled()
+    press(page, "Keep this run")
+    expect(page.locator(".notices")).to_contain_text("Kept as")
+
+
+def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    at(page, 20, 60)
+    page.get_by_role("radio", name="step", exact=True).click()
+    for _ in range(2):
+        press(page, "Forward")
+    cards = page.locator(".message")
+    by_comp = page.get_by_role("radiogroup", name="seen by").get_by_role("radio", name="comp")
+    expect(by_comp).to_have_attribute("aria-checked", "true")
+    sent = cards.filter(has_text=re.compile("controller → comp")).first
+    expect(sent.locator(".bytes")).to_be_visible()
+    hidden = cards.filter(has_text=re.compile("(Mill|Harbour|Green|Station) → controller")).first
+    expect(hidden).to_contain_text("nothing arrives")
+    expect(hidden.locator(".bytes")).to_have_count(0)
+    bytes_shown = sent.locator(".bytes .run").all_inner_texts()
+    assert re.fullmatch(r"([0-9a-f]{2} ?)+( … [\d,]+ more)?", bytes_shown[0])
+    page.get_by_role("radio", name="wire", exact=True).click()
+    expect(page.locator(".bytes")).to_have_count(0)
+    expect(cards.first).to_contain_text("bytes")
+    page.get_by_role("radiogroup", name="seen by").get_by_role("radio", name="controller").click()
+    expect(hidden.locator(".bytes")).to_be_visible()
+
+
+def test_a_selected_message_is_the_same_event_everywhere(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    at(page, 20, 60)
+    card = page.locator(".message").nth(3)
+    card.locator(".pick").click()
+    expect(card).to_have_class(re.compile("selected"))
+    expect(page.locator(".link.marked")).to_have_count(1)
+    sender = card.locator(".pick").inner_text().split(" → ")[0]
+    expect(page.locator(".log .who").first).to_have_text(sender)
+    expect(page.locator(".code .ran").first).to_be_attached()
+    page.keyboard.press("Escape")
+    expect(card).not_to_have_class(re.compile("selected"))
+
+
+def test_code_with_the_lines_that_ran_and_the_real_source(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
+    at(page, 20, 60)
+    page.get_by_role("tab", name="Code").click()
+    panel = page.get_by_role("tabpanel", name="Code")
+    expect(panel.locator(".ran").first).to_be_visible()
+    panel.get_by_role("radio", name="comp").click()
+    expect(panel.get_by_role("radio", name="comp")).to_have_attribute("aria-checked", "true")
+    panel.get_by_role("button", name="Real source").click()
+    expect(panel.locator(".code")).to_contain_text("class ")
+    expect(panel.locator(".note")).to_contain_text(".py")
+
+
+def test_a_party_says_what_it_knows(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=strict&t=10")
+    at(page, 10, 60)
+    page.locator('[data-party="comp"]').click()
+    card = page.get_by_role("region", name="About a party")
+    expect(card).to_contain_text("comp knows")
+    expect(card).to_contain_text("its state now")
+    page.keyboard.press("Escape")
+    page.locator('[data-party="owner-1"]').focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(card).to_contain_text("Harbour knows")
+    card.get_by_role("button", name="See messages as Harbour").click()
+    expect(page.get_by_role("radio", name="Harbour")).to_have_attribute("aria-checked", "true")
+    card.get_by_role("button", name="Close").click()
+
+
+def test_found_out_and_cost_are_measured(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&paillier_bits=2048&t=50")
+    at(page, 50, 60)
+    page.get_by_role("tab", name="Found out").click()
+    panel = page.get_by_role("tabpanel", name="Found out")
+    expect(panel.locator("tbody tr, .stated li").first).to_be_visible(timeout=60_000)
+    expect(panel.locator(".note").first).not_to_be_empty()
+    expect(page.locator(".cost .bars li").first).to_be_visible()
+    page.get_by_text("Messages and bytes").click()
+    expect(page.locator(".cost details tbody tr").first).to_be_visible()
+    page.get_by_role("button", name="Measure what each protection adds").click()
+    expect(page.locator(".measured tbody tr").nth(1)).to_be_visible(timeout=60_000)
+
+
+def test_the_address_holds_the_moment(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    at(page, 20, 60)
+    press(page, "Forward")
+    page.wait_for_function("() => /[?&]m=\\d+/.test(location.hash)")
+    address, said = page.evaluate("location.hash"), page.locator(".log p").inner_text()
+    other = visit().enter(address.removeprefix("#"))
+    expect(other.locator(".log p")).to_have_text(said)
+    at(other, 20, 60)
+    expect(other.get_by_label("Horizon")).to_have_value("60")
+    assert other.locator(".party.row .name").all_text_contents() == page.locator(".party.row .name").all_text_contents()
