@@ -13,6 +13,7 @@ pytest.importorskip("playwright", reason="the page is not tested: playwright is 
 
 from playwright.sync_api import sync_playwright
 
+from posse.protocols.registry import systems
 from tests.browser.studio import ARGS, CHROMIUM, SIZES, Studio, Visit, Visits
 
 
@@ -34,6 +35,8 @@ def studio(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         home: Path = tmp_path_factory.mktemp("home")
         patch.setenv("POSSE_HOME", str(home))
         made = Studio(home / "studio")
+        for known in systems():  # what is imported for the first time is not part of any test's waiting
+            known.Settings
         yield made
         made.stop()
 

@@ -78,14 +78,22 @@ class Visit:
         self.page = context.new_page()
         self.errors: list[str] = []
         self.outside: list[str] = []
-        self.bytes = 0
-        self.page.on("console", lambda said: self._say(said.text) if said.type in ("error", "warning") else None)
+        self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self._say(str(error)))
         self.page.on("request", self._ask)
+        self.page.on("response", self._answer)
 
     def _say(self, text: str) -> None:
         if not self._allowed or not self._allowed.search(text):
             self.errors.append(text)
+
+    def _note(self, said: Any) -> None:
+        if said.type in ("error", "warning") and "responded with a status of" not in said.text:
+            self._say(said.text)
+
+    def _answer(self, response: Any) -> None:
+        if response.status >= 400:
+            self._say(f"{response.status} {response.request.method} {response.url}")
 
     def _ask(self, request: Any) -> None:
         if not request.url.startswith((self.studio.origin + "/", "data:", "blob:" + self.studio.origin)):

@@ -11,7 +11,7 @@ from tests.browser.studio import FOUR, Visits
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=90_000)
 
 CSV = "item,rating\n" + "".join(f"{name},{1 + (i * k) % 5}\n" for k, name in enumerate("abc", 1) for i in range(20))
 
@@ -31,7 +31,7 @@ def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits
     page.get_by_label("Horizon").blur()
     wrong = page.locator("[data-field=horizon] .error")
     expect(wrong).to_be_visible()
-    assert "horizon" in wrong.inner_text()
+    assert "-5" in wrong.inner_text()
     expect(page.get_by_label("Horizon")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_role("button", name="Start with these settings")).to_be_disabled()
     page.get_by_label("Horizon").fill("90")
@@ -53,9 +53,9 @@ def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
     page.dispatch_event("body", "dragover", {"dataTransfer": dropped})
     page.dispatch_event("body", "drop", {"dataTransfer": dropped})
     expect(page.locator(".notices")).to_contain_text("mine.csv")
-    expect(page.get_by_label("Data", exact=True)).to_have_value(re.compile("^file:[0-9a-f]{64}$"))
+    expect(page.get_by_label("data", exact=True)).to_have_value(re.compile("^file:[0-9a-f]{64}$"))
     page.get_by_text("What is learnt").click()
-    for name in ("Means", "Names"):
+    for name in ("means", "names"):
         page.get_by_label(name, exact=True).fill("")
         page.get_by_label(name, exact=True).blur()
     page.get_by_label("Threshold").fill("3")
@@ -91,4 +91,4 @@ def test_every_system_stands_on_the_stage_without_its_own_code(visit: Visits) ->
     for name in names[1:]:
         page.get_by_label("System", exact=True).select_option(name)
         page.wait_for_function(f"() => location.hash.includes('system={name}')")
-        expect(page.locator(".transport .play")).to_be_enabled(timeout=60_000)
+        expect(page.locator(".transport .play")).to_be_enabled(timeout=90_000)

@@ -12,7 +12,7 @@ from tests.browser.studio import FOUR, Visits
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=90_000)
 
 
 def at(page: Any, time: int, of: int) -> None:
@@ -182,13 +182,13 @@ def test_found_out_and_cost_are_measured(visit: Visits) -> None:
     at(page, 50, 60)
     page.get_by_role("tab", name="Found out").click()
     panel = page.get_by_role("tabpanel", name="Found out")
-    expect(panel.locator("tbody tr, .stated li").first).to_be_visible(timeout=60_000)
+    expect(panel.locator("tbody tr, .stated li").first).to_be_visible(timeout=90_000)
     expect(panel.locator(".note").first).not_to_be_empty()
     expect(page.locator(".cost .bars li").first).to_be_visible()
     page.get_by_text("Messages and bytes").click()
     expect(page.locator(".cost details tbody tr").first).to_be_visible()
     page.get_by_role("button", name="Measure what each protection adds").click()
-    expect(page.locator(".measured tbody tr").nth(1)).to_be_visible(timeout=60_000)
+    expect(page.locator(".measured tbody tr").nth(1)).to_be_visible(timeout=90_000)
 
 
 def test_the_address_holds_the_moment(visit: Visits) -> None:

@@ -13,7 +13,7 @@ from tests.browser.studio import FOUR, Studio, Visits
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 expect = playwright.expect
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=90_000)
 
 STATIC = Path(__file__).parents[2] / "src" / "posse" / "studio" / "static"
 PLAYED = f"/stage?{FOUR}&horizon=60&level=standard&t=20"
@@ -42,7 +42,7 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
     page.get_by_role("tab", name="Found out").click()
     for name, mark in (("Runs", ".runs-page"), ("Choose", ".choose-page"), ("Privacy", ".uncovered li")):
         page.get_by_role("link", name=re.compile(f"^{name}")).click()
-        expect(page.locator(mark).first).to_be_visible(timeout=60_000)
+        expect(page.locator(mark).first).to_be_visible(timeout=90_000)
         sound(page)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys and help")).to_be_visible()

@@ -231,6 +231,7 @@ export async function start(at) {
     change({
       stage: made.state ?? made,
       stageOf: JSON.stringify(settings),
+      observer: before?.system === system.name ? state.observer : "",
       curves: {},
       messages: [],
       code: {},
@@ -386,7 +387,7 @@ let later = 0;
 /** Fetch the newest messages as the observer has them, if they are not those on display. */
 export function look() {
   const stage = state.stage;
-  if (stage === null || state.page !== "stage") return;
+  if (stage === null || state.page !== "stage" || state.observer === "") return;
   if (stage.phase === "starting" || stage.phase === "failed") return;
   const quick = stage.phase === "playing" && rate(stage) > QUICK;
   const key = `${stage.id} ${stage.message} ${state.observer}`;

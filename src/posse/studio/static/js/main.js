@@ -1,7 +1,7 @@
 /** Where the page begins: it makes the parts, renders them from the one state, and listens to keys and files. */
 
-import { audit, boot, drop, go, look } from "./actions.js";
-import { closer } from "./closer.js";
+import { audit, boot, drop, go, look, observe } from "./actions.js";
+import { closer, observers } from "./closer.js";
 import { paint } from "./colour.js";
 import { attr, h, show } from "./dom.js";
 import { cost, log, reward } from "./panels.js";
@@ -49,7 +49,7 @@ rendering(() => {
     painted = colours;
     paint(document.documentElement, state.system.roles, state.dark, state.dark ? "#1b2330" : "#f4f6fa");
   }
-  if (state.system && state.observer === "") change({ observer: watcher() });
+  if (state.observer === "" && state.stage?.system === state.system?.name && watcher() !== "") observe(watcher());
   top.update();
   notices.update();
   for (const [name, page] of Object.entries(pages)) show(page.node, name === state.page && state.entered === "yes");
@@ -65,10 +65,12 @@ rendering(() => {
   return moves && !document.hidden;
 });
 
-/** Who looks at first: the second sole role, which is the one that compares, or the first that there is. */
+/** Who looks at first: the second party that there is one of, which compares, or another one. */
 function watcher() {
-  const sole = state.system?.roles.filter((role) => role.sole) ?? [];
-  return (sole[1] ?? sole[0] ?? state.system?.roles[0])?.kind ?? "wire";
+  const roles = state.system?.roles ?? [];
+  const all = observers(roles, state.stage?.scene?.parties ?? []);
+  const sole = all.filter((one) => roles.some((role) => role.kind === one && role.sole));
+  return sole[1] ?? sole[0] ?? all[0] ?? "";
 }
 
 addEventListener("keydown", (event) => {

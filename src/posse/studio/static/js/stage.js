@@ -63,8 +63,8 @@ export function stage() {
     if (!scene || !system || box.width === 0) return;
     attr(svg, "viewBox", `0 0 ${box.width} ${box.height}`);
     where = layout(system.roles, scene.parties, box.width, box.height, state.narrow);
-    flag(links, "dense", scene.parties.length > 20);
     for (const [from, to] of scene.links) addLinks(scene.parties, from, to, scene.links);
+    flag(links, "dense", lines.size > 20);
     for (const party of scene.parties) {
       const spot = where.spots.get(party.name);
       if (!spot) continue;
@@ -402,7 +402,7 @@ function row(spot, party) {
   return {
     node,
     patch(one) {
-      text(name, fit(one.label, left - (low ? 44 + 5.6 * (one.text ?? "").length : 36), 6.3));
+      text(name, fit(one.label, left - (low ? 44 + 5.6 * (one.text ?? "").length : 36), 6));
       text(under, one.text ?? "");
       attr(node, "aria-label", spoken(one));
       if (!one.bar) return;

@@ -1,7 +1,8 @@
 /**
  * Shapes of what the server sends, for the type checker alone: no module loads this file in the browser.
  *
- * @typedef {{kind: string, label: string, colour: [string, string], holds: string, place: [number, number], sole: boolean}} Role
+ * @typedef {{kind: string, label: string, colour: [string, string], holds: string, place: [number, number],
+ *   sole: boolean, party?: boolean}} Role
  * @typedef {{name: string, summary: string}} Level
  * @typedef {{title?: string, name?: string, fields: string[]}} Group
  * @typedef {{name: string, about?: string, settings: Settings, walk?: {time?: number, message?: number}}} Scenario
