@@ -31,13 +31,15 @@ studio: $(STUDIO)  ## watch runs, compare them, choose a policy and its protecti
 
 test: $(READY)  ## the tests that run in minutes
 	@command -v chromium chromium-browser >/dev/null || echo "no Chromium is here: the studio's page is not tested (Debian: apt-get install chromium)"
+	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno test --quiet --no-check tests/studio/js
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
 	@$(BIN)/python -m pytest -n 2 -m long -s
 
-lint: $(READY)  ## ruff, mypy --strict, import-linter
+lint: $(READY)  ## ruff, mypy --strict, import-linter, deno check
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno check --quiet src/posse/studio/static/js/*.js tests/studio/js/*.js
 
 bench: $(READY)  ## benchmarks: ratios measured in one run
 	@$(BIN)/python -m benchmarks

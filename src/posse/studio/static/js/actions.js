@@ -200,13 +200,15 @@ export function verify() {
 }
 
 /**
- * Send a file of the user's own and use it as data.
+ * Send a file of the user's own and use it as data, instead of everything that said what is learnt.
  * @param {File} file
  */
 export async function drop(file) {
   try {
     const kept = await upload(`/api/files?name=${encodeURIComponent(file.name)}`, file);
-    change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}` });
+    const about = new Set(state.system?.groups?.find((group) => group.fields.includes("data"))?.fields ?? []);
+    const rest = Object.entries(state.settings).filter(([name]) => !about.has(name));
+    change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}`, settings: Object.fromEntries(rest), scenario: "" });
     set("data", `file:${kept.id}`);
   } catch (error) {
     change({ check: { ok: false, errors: [{ field: "data", message: reason(error) }] } });
