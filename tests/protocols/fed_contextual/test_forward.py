@@ -11,7 +11,7 @@ import pytest
 import posse
 from posse.core.errors import ConfigError
 from posse.protocols.fed_contextual import simulation, study
-from posse.protocols.fed_contextual.run import COHORT, SERVER, Answers, FedRun, Order
+from posse.protocols.fed_contextual.run import COHORT, SERVER, Answers, FedRun, Order, Update
 from posse.protocols.fed_contextual.settings import FedContextual
 
 SMALL: dict[str, Any] = {"clients": 20, "horizon": 6, "cohort": 5, "deploy_every": 2, "points": 6}
@@ -64,16 +64,18 @@ def test_seeds_given_are_the_seeds_run() -> None:
         posse.start(FedContextual(**SMALL), seeds=[-1])
 
 
-def test_a_view_has_two_entries_a_round_with_the_bytes_of_a_fleet() -> None:
+def test_a_view_has_two_entries_a_round_with_the_bytes_of_a_fleet_and_the_last_updates() -> None:
     run = begun(deploy_every=2)
     assert run.view(SERVER).entries == ()
     run.advance(3)
     view = run.view(SERVER)
-    orders, answers = view.entries[::2], view.entries[1::2]
+    orders, answers, updates = view.entries[:6:2], view.entries[1:6:2], view.entries[6:]
+    assert [type(one.message) for one in updates] == [Update] * 5  # of the last round
     assert [type(one.message) for one in view.entries[:2]] == [Order, Answers]
     parameters = 650 * 4
     assert [one.size for one in orders] == [5 * parameters, 10 * parameters, 5 * parameters]  # with the deployed model
     assert [one.size for one in answers] == [5 * parameters] * 3
+    assert {one.size for one in updates} == {0}  # counted in the answers
     assert sum(one.message.reward for one in answers) == run.record().total[0]  # type: ignore[attr-defined]
     model = view.secrets[SERVER]["params"]
     assert [one["shape"] for one in model] == [[10], [64, 10]]

@@ -167,8 +167,8 @@ def _learnt(without: Floats, within: Floats) -> Floats:
     """Fisher's direction S^-1 (m_1 - m_0), S the pooled covariance; where there is no noise, whatever gives it away."""
     covariance = np.atleast_2d(np.cov(without.T) + np.cov(within.T)) / 2
     variances, axes = np.linalg.eigh(covariance)
-    floor = max(1e-12 * float(variances[-1]), np.finfo(np.float64).tiny)
     shift: Floats = within.mean(axis=0) - without.mean(axis=0)
+    floor = max(1e-12 * float(variances[-1]), 1e-12 * float(shift @ shift), np.finfo(np.float64).tiny)
     found: Floats = axes @ ((axes.T @ shift) / np.maximum(variances, floor))
     return found
 

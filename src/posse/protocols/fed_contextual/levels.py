@@ -77,6 +77,10 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
         out.append("The server adds the noise, and sees the sum of a round before it does.")
     if not hidden:
         out.append("Updates reach the server as they are: an update can tell the samples it was learnt from.")
+    else:
+        out.append(
+            "The sum of a round tells the context of a sample that alone moved an arm: in first rounds of few devices."
+        )
     if config.get("noise") and config.get("scenario", "scratch") != "scratch":
         out.append("Pre-training carries no noise: the figures do not cover the clients it is on.")
     measured = "probabilities and samples" if fleet else "probabilities, samples and decisions for each arm"

@@ -10,6 +10,8 @@ device's memory, for a GPU and for small populations. Both give the same samples
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.client import Contribution, client_round, rows, studied
-from posse.protocols.fed_contextual.models import Contexts, add
+from posse.protocols.fed_contextual.models import Contexts, add, leaves_of
 from posse.protocols.fed_contextual.server import Measured, State, advance, floats, with_noise
 from posse.protocols.fed_contextual.tasks import Draws, Rates, Task
 
@@ -201,6 +203,69 @@ def _round(
     total, sums, pulls = _sum(task, (zero, jnp.zeros(5), pulls), one, cohort)
     total = with_noise(floats(task, state, total), rates.noise, state, seed)
     return advance(task, rates, state, total, sums, pulls)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """A round, client by client: what reaches the server, and what stays on clients."""
+
+    round: int
+    devices: NDArray[np.int32]
+    """Numbers of those that took part."""
+    updates: list[NDArray[Any]]
+    """Arrays of the model, each with a first axis of clients."""
+    contexts: NDArray[np.float64]
+    """(samples, numbers)"""
+    labels: NDArray[Any]
+    owner: NDArray[np.int64]
+    """(samples,) place in `devices` of who has the sample."""
+    arms: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+
+
+@partial(jax.jit, static_argnames=("task",))
+def _contributions(
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Return the update, the arms and the rewards of every client of a round: what `bandit_round` adds up.
+
+    Updates are clipped, and whole numbers where sums are secure; all have a first axis of clients.
+    """
+
+    def one(some: Any) -> tuple[Any, jax.Array, jax.Array]:
+        contexts, labels, mask, number = some
+        given, log = client_round(
+            task, rates, state.params, state.deployed, state.limit, contexts, labels, mask,
+            Draws(seed, state.round, number), alone=True,
+        )  # fmt: skip
+        return given.update, log.arms, log.rewards
+
+    found: tuple[Any, jax.Array, jax.Array] = jax.lax.map(one, tuple(cohort)[:4])
+    return found
+
+
+def observed(task: Task, rates: Rates, state: State, cohort: Cohort, seed: int, population: Population) -> Observed:
+    """Work through a round client by client, from the state before it; all of the cohort are present."""
+    updates, arms, rewards = _contributions(task, rates, state, cohort, jnp.uint32(seed))
+    real = np.asarray(cohort.mask) > 0
+    labels = cohort.labels[1] if isinstance(cohort.labels, tuple) else cohort.labels
+    return Observed(
+        int(state.round), np.asarray(cohort.clients), leaves_of(updates), dense(cohort.contexts, population)[real],
+        np.asarray(labels)[real], np.nonzero(real)[0], np.asarray(arms)[real].astype(np.int64),
+        np.asarray(rewards, np.float64)[real],
+    )  # fmt: skip
+
+
+def dense(contexts: Any, population: Population) -> NDArray[np.float64]:
+    """Return contexts as the model takes them, one row of numbers a sample: (devices, samples, numbers)."""
+    if population.bags:
+        words, weights = (np.asarray(one) for one in contexts)
+        made = np.zeros((*words.shape[:2], len(population.vocabulary)))
+        np.add.at(made, (*np.indices(words.shape)[:2], words), weights)
+        return made
+    rows = np.asarray(contexts)
+    flat = rows.reshape(*rows.shape[:2], -1).astype(np.float64)
+    return flat / 255.0 if rows.dtype == np.uint8 else flat
 
 
 def _merged(task: Task, cohort: Cohort) -> Cohort:

@@ -1,7 +1,8 @@
 """A run of fed-contextual that goes forward: cohorts of simulated devices, one server, one model.
 
 A step is a round. The parties are the server and the cohort: single devices are worked on inside one compiled program
-and leave no messages behind, so a view has two entries a round, with the bytes that a fleet would move.
+and leave no messages behind, so a view has two entries a round, with the bytes that a fleet would move. Of the last
+round the server's view also holds what reached it: every device's clipped update, or their sum where sums are secure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -22,13 +25,15 @@ from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
 from posse.protocols.base import System
 from posse.protocols.fed_contextual.cohorts import cohort_of
-from posse.protocols.fed_contextual.models import Model, leaves_of, write_model
+from posse.protocols.fed_contextual.models import Model, leaves_of, shape_of, write_model
 from posse.protocols.fed_contextual.record import Clock, Outcome, record_of
+from posse.protocols.fed_contextual.rounds import Observed, host, observed, with_contexts
 from posse.protocols.fed_contextual.server import State, begin
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
 from posse.protocols.fed_contextual.study import NOTHING, Own
 from posse.protocols.fed_contextual.tasks import OwnPay
+from posse.protocols.fed_contextual.training import train
 from posse.protocols.runs import Run
 from posse.results.record import Progress, Record, Watch
 
@@ -57,6 +62,21 @@ class Answers(Message, frozen=True, array_like=True, tag=True, gc=False):
     """Norm of the mean update."""
 
 
+class Update(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """What one device sends: its clipped update, the arrays of the model in jax's order as float32."""
+
+    round: int
+    device: int
+    data: tuple[bytes, ...]
+
+
+class Total(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """What is left of a round under secure sums: the sum of all updates in units of norm / levels, as int32."""
+
+    round: int
+    data: tuple[bytes, ...]
+
+
 @dataclass
 class Seed:
     """One seed on its way: what its rounds showed, where it stands, and what it may still spend."""
@@ -64,6 +84,9 @@ class Seed:
     outcome: Outcome
     state: State
     ledger: Ledger[Training] | None
+    before: State | None = None
+    """The state before the last call; none where nothing was done yet."""
+    observed: Observed | None = None
 
     @property
     def done(self) -> int:
@@ -208,7 +231,7 @@ class FedRun(Run):
         self._clock.wall += time.perf_counter() - began
         self._clock.rounds += (upto - done) * len(some)
         for one, (state, seen) in zip(some, after, strict=True):
-            one.state = state
+            one.before, one.state, one.observed = one.state, state, None
             one.outcome.add(seen)
 
     def _close(self) -> None:
@@ -259,18 +282,79 @@ class FedRun(Run):
         for party in parties:
             check.one_of(PARTIES, party=party)
         one = self._begun[-1] if self._begun else None
-        entries = () if one is None or not parties else tuple(self._entries(one.outcome))
+        entries = [] if one is None or not parties else self._entries(one.outcome)
+        if one is not None and SERVER in parties:
+            entries += self._reached(len(entries))
         state = None if one is None else one.state
         secrets = {
-            SERVER: {} if state is None else _bytes_of(state),
-            COHORT: {} if state is None else _bytes_of(state, "deployed"),
+            SERVER: {"kind": "server"} | ({} if state is None else _bytes_of(state)),
+            COHORT: {"kind": "device"} | ({} if state is None else _bytes_of(state, "deployed")),
         }
         settings = self.settings
         public = {
+            "system": self.system.name, "shapes": [list(leaf.shape) for leaf in jax.tree.leaves(self._shape())],
             "policy": settings.exploration().describe(), "model": self.setup.model, "parameters": self.setup.parameters,
             "cohort": settings.cohort, "noise": settings.noise, "levels": settings.levels, "rounds": self.setup.rounds,
         }  # fmt: skip
-        return View(tuple(parties), entries, {party: secrets[party] for party in parties}, public)
+        return View(tuple(parties), tuple(entries), {party: secrets[party] for party in parties}, public)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The cohort stands for every device."""
+        return {SERVER: "server", COHORT: "device"}
+
+    def truth(self) -> dict[str, Any]:
+        """What only the simulation knows of the last round: devices, and their contexts, labels, arms and rewards."""
+        last = self.observe()
+        if last is None:
+            return {}
+        return {
+            "devices": last.devices, "contexts": last.contexts, "labels": last.labels, "owner": last.owner,
+            "arms": last.arms, "rewards": last.rewards,
+        }  # fmt: skip
+
+    def observe(self) -> Observed | None:
+        """Work through the last round of the current seed once more, device by device; none before the first."""
+        one = self._begun[-1] if self._begun else None
+        if one is None or one.before is None or self.settings.centralised:
+            return None
+        if one.observed is None:
+            with jax.default_device(self.simulation.device), held():
+                one.observed = self._observe(one.before, one.done - 1, one.outcome.seed)
+        return one.observed
+
+    def _observe(self, state: State, last: int, seed: int) -> Observed:
+        plan, setup = self.simulation.plan, self.setup
+        while int(state.round) < last:  # a GPU does many rounds in a call
+            state, _ = next(train(plan, state, self.simulation.source, seed, together=1))
+        numbers, present = cohort_of(plan.schedule, seed, last)
+        gather = host(setup.population, plan.schedule.samples, self.settings.cap)
+        gather = gather if setup.own.pay is None else with_contexts(gather)
+        assert callable(gather)
+        here = present > 0
+        cohort = gather(numbers[here], present[here], last)
+        today = plan.rates if plan.pays is None else plan.rates._replace(pays=(jnp.asarray(plan.pays(last)),))
+        return observed(plan.task, today, state, cohort, seed, setup.population)
+
+    def _reached(self, number: int) -> list[Entry]:
+        """What reached the server in the last round; its bytes are those of the round's `Answers`."""
+        last = self.observe()
+        if last is None:
+            return []
+        if self.settings.levels:
+            total = tuple(leaf.sum(axis=0, dtype=np.int32).tobytes() for leaf in last.updates)
+            return [Entry(number, COHORT, SERVER, Total(last.round, total), 0, last.round)]
+        return [
+            Entry(
+                number + at, COHORT, SERVER,
+                Update(last.round, int(device), tuple(leaf[at].astype(np.float32).tobytes() for leaf in last.updates)),
+                0, last.round,
+            )
+            for at, device in enumerate(last.devices)
+        ]  # fmt: skip
+
+    def _shape(self) -> Any:
+        return shape_of(self.simulation.plan.task.model)
 
     def _entries(self, outcome: Outcome) -> list[Entry]:
         """The messages of all rounds, with the bytes of a fleet; a round without devices has none."""
@@ -312,7 +396,7 @@ class FedRun(Run):
 def _copied(one: Seed) -> Seed:
     """Return a copy that goes its own way; arrays are shared, for they never change."""
     ledger = None if one.ledger is None else Ledger.restored(one.ledger.mechanism, one.ledger.state())
-    return Seed(replace(one.outcome, parts=list(one.outcome.parts)), one.state, ledger)
+    return replace(one, outcome=replace(one.outcome, parts=list(one.outcome.parts)), ledger=ledger)
 
 
 def _bytes_of(state: State, *names: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from posse.results import words
 from posse.results.sections import Section
 
 if TYPE_CHECKING:
+    from posse.privacy.leakage.attack import Attack
     from posse.protocols.fed_contextual.settings import FedContextual
     from posse.results.record import Record
 
@@ -54,6 +55,15 @@ class FedContextualSystem(System):
         RoleKind("device", "device", ("#2563eb", "#7aa2ff"), "its contexts, its log, the deployed model", (0.25, 0.5)),
     )
     levels = LEVELS
+    unattacked: ClassVar[Mapping[str, str]] = {
+        "One place holds all samples": "Nothing is hidden from that place.",
+        "Pre-training carries no noise": "Figures leave it out; attacks on a model without noise show what it tells.",
+        "Rewards, probabilities": "They are printed in the record: there is nothing to find out.",
+        "Which devices take part": "The server is given it, to send them the model.",
+        "Devices that send wrong updates": "It is about what a device that deviates changes, not about what it reads.",
+        "This is a simulation": "The seed is in the record: the same command draws the same noise again.",
+        "The run was drawn from a seed": "The seed is in the record: the same command draws the same noise again.",
+    }
     actions = (
         Action(
             ("budget", "sampled"),
@@ -89,6 +99,13 @@ class FedContextualSystem(System):
         from posse.protocols.fed_contextual.settings import FedContextual
 
         return FedContextual
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Attacks on its runs."""
+        from posse.protocols.fed_contextual.attacks import ATTACKS
+
+        return ATTACKS
 
     def start(
         self, settings: FedContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
