@@ -207,7 +207,7 @@ def places(passes: Passes, truth: Truth) -> Ints:
 # The planted leak -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _standard(settings: Samba, seed: int) -> tuple[Sequence[Entry], bytes, bytes, Mapping[int, Ints]]:
     """Comp's passes of the same run at level `standard`, with its key and manifest, and who is in which place."""
     from posse.protocols.samba.federation import SambaRun
@@ -230,7 +230,7 @@ def plant_passes(evidence: Evidence, seed: int) -> Evidence:
         if given.seen is evidence.seen and number == seed:
             return made
     made = _plant(evidence, seed)
-    _planted[:] = [(evidence, seed, made), *_planted[:7]]
+    _planted[:] = [(evidence, seed, made), *_planted[:31]]
     return made
 
 
