@@ -317,7 +317,7 @@ ATTACKS = (
     Attack("inflated-score", "to be pulled more, by sending a larger score", ("owner",),
            ("All parties are assumed to follow", "The total is not authenticated"), lambda seen, seed: seen,
            score_inflated, "share", needs="runs", stage=stage_inflated, seconds=lambda settings: 4.0,
-           plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth), planted="owners that are always pulled",
+           plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth), planted="owners always pulled",
            tell=lambda one: f"pulled in {one[1][0]} of {one[1][1]} steps, {one[0][0]} without"),
     Attack("flipped-bit", "whether an owner was to pull, by flipping its bit", ("controller",), (DEVIATES,),
            lambda seen, seed: seen, score_flipped, "right", plant_answers, "games that say it", other_answers,

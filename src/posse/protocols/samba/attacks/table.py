@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from posse.protocols.samba.attacks import many, together, watching
+from posse.protocols.samba.attacks import many, network, together, watching
 
-ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS)
+ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS, *network.ATTACKS)

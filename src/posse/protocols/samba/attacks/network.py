@@ -1,0 +1,172 @@
+"""What a controller sees of a run over sockets beside the messages: acknowledgements, sizes and arrival times.
+
+The federation runs in this process over mutual TLS on the loopback interface; every reward takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posse.core.roles import Pull
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
+from posse.privacy.leakage.scores import area
+from posse.protocols.samba.attacks.reading import Floats
+from posse.protocols.samba.messages import Score as Frame
+
+if TYPE_CHECKING:
+    from posse.protocols.samba.settings import Samba
+
+OWNERS, BUDGET, PULL_SECONDS = 4, 120, 0.004
+
+
+class Wire:
+    """What the controller receives from owners, as it stands when the last score of a pass arrives."""
+
+    def __init__(self, party: Any, owners: Sequence[str]) -> None:
+        from posse.runtime.network.wire import Data, pack
+
+        self.owners, self.rows = tuple(owners), []
+        self._marks, self._now = dict.fromkeys(owners, 0), dict[str, tuple[int, float]]()
+        self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
+        self._frame, party.frame = party.frame, self.frame
+
+    def frame(self, connection: Any, frame: Any) -> None:
+        """Look at a frame, and let it go on."""
+        peer = connection.peer
+        if peer in self.owners:
+            self._marks[peer] = max(self._marks[peer], getattr(frame, "durable", 0))
+            if isinstance(frame, self._data) and isinstance(self._decode(frame.body), Frame):
+                self._now[peer] = (len(self._pack(frame)), time.perf_counter())
+            if len(self._now) == len(self.owners):
+                sizes = [self._now[name][0] for name in self.owners]
+                times = [self._now[name][1] for name in self.owners]
+                self.rows.append(([self._marks[name] for name in self.owners], sizes, times))
+                self._now = {}
+        self._frame(connection, frame)
+
+
+def recorded(settings: Samba, seed: int) -> Evidence:
+    """Run a federation of four owners with a slow source; return what its controller received, and who pulled."""
+    from posse.protocols.samba.deploy import FederationFile, build, lay_out
+    from posse.runtime.network.connection import Timing
+    from posse.runtime.network.deployment import make_party, open_place
+
+    timing = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
+    pulled: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        given = {
+            "run": "audit", "level": settings.level, "listen": f"127.0.0.1:{port}", "budget": BUDGET, "policy": "ucb",
+            "owner": [{"name": f"owner-{i + 1}"} for i in range(OWNERS)],
+            "world": {"seed": seed + 7, "means": [0.5] * OWNERS},
+            **({} if settings.level == "strict" else {"paillier_bits": 2048}),
+        }  # fmt: skip
+        paths = lay_out(FederationFile.make(given), Path(folder))
+
+        async def go() -> Wire:
+            parties = {path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths}
+            wire = Wire(parties["controller"], [name for name in parties if name.startswith("owner")])
+            for name in wire.owners:
+                _slow(parties[name], pulled)
+            await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties.values())), 120)
+            return wire
+
+        wire = asyncio.run(go())
+    # The scores of step t come after the pull of step t - 1.
+    steps = pulled[OWNERS : OWNERS + len(wire.rows) - 1]
+    arms = np.array([wire.owners.index(name) for name in steps])
+    return Evidence(wire.rows[1 : len(arms) + 1], {"arms": arms})
+
+
+def _slow(party: Any, pulled: list[str]) -> None:
+    source = party._source
+
+    async def later(ask: Pull) -> Any:
+        pulled.append(ask.party)
+        await asyncio.sleep(PULL_SECONDS)
+        return await source(ask)
+
+    party._source = later
+
+
+_made: dict[tuple[str, int], Evidence] = {}
+
+
+def stage(settings: Samba, seed: int) -> Iterator[Evidence]:
+    """One run for all attacks of an audit."""
+    if (settings.level, seed) not in _made:
+        _made.clear()
+        _made[settings.level, seed] = recorded(settings, seed)
+    yield _made[settings.level, seed]
+
+
+def reader(column: int) -> Callable[[Any, int], Floats]:
+    """How much each owner stands out in a pass: by acknowledgements (0), sizes (1) or arrival (2)."""
+
+    def read(rows: Any, seed: int) -> Floats:
+        values = np.array([row[column] for row in rows], np.float64).reshape(len(rows), -1)
+        if column == 0:  # what was acknowledged since the pass before
+            values = np.diff(values, axis=0, prepend=values[:1])
+        return np.asarray(values - values.mean(axis=1, keepdims=True))
+
+    return read
+
+
+def score(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
+    """AUC of owners that pulled before a pass."""
+    labels = [truth["arms"][:, None] == np.arange(guess.shape[1]) for guess, truth in zip(guesses, truths, strict=True)]
+    scores = np.concatenate([guess.ravel() for guess in guesses])
+    return area(scores, np.concatenate([one.ravel() for one in labels]), "pairs of a pass and an owner")
+
+
+def shuffle(truths: Sequence[Truth], seed: int) -> list[Truth]:
+    """Owners drawn at random."""
+    rng = np.random.default_rng((seed, 113))
+    return [{"arms": rng.integers(OWNERS, size=len(truth["arms"]))} for truth in truths]
+
+
+def planter(column: int, by: float) -> Callable[[Evidence, int], Evidence]:
+    """Let the owner that pulled stand out in every second pass."""
+
+    def plant(evidence: Evidence, seed: int) -> Evidence:
+        rng, rows = np.random.default_rng((seed, 127)), []
+        more = np.zeros(OWNERS)
+        for row, arm in zip(evidence.seen, evidence.truth["arms"].tolist(), strict=True):
+            copy = [list(one) for one in row]
+            if rng.random() < 0.5:
+                more[arm] += by
+            added = more if column == 0 else by * (np.arange(OWNERS) == arm) * (rng.random() < 0.5)
+            copy[column] = [one + float(extra) for one, extra in zip(copy[column], added, strict=True)]
+            rows.append(copy)
+        return Evidence(rows, evidence.truth)
+
+    return plant
+
+
+def _attack(name: str, title: str, column: int, by: float, planted: str, claims: tuple[str, ...]) -> Attack:
+    return Attack(
+        name, title, ("controller",), claims, reader(column), score, "AUC", planter(column, by), planted, shuffle,
+        finds=0.8, needs="network", stage=stage, seconds=lambda settings: 6.0,
+        tell=lambda one: f"{len(one):,} passes over sockets",
+    )  # fmt: skip
+
+
+CONTROLLER = ("The controller holds one share", "The controller sees sealed frames", "The published protocol")
+ATTACKS = (
+    _attack("acknowledgements", "who pulled, from what owners acknowledge", 0, 1.0, "runs with one more in two passes",
+            CONTROLLER),
+    _attack("frame-sizes", "who pulled, from the sizes of frames", 1, 1.0, "frames one byte longer in half the passes",
+            CONTROLLER),
+    _attack("arrival-times", "who pulled, from when frames arrive", 2, 0.02, "frames 20 ms later in half the passes",
+            ("Timing can name the pulled arm", "A pull that takes longer than the slot")),
+)  # fmt: skip
