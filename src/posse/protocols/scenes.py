@@ -151,6 +151,19 @@ def several(texts: Sequence[str], most: int = 12) -> str:
     return ", ".join(texts[:most]) + cut
 
 
+def bar(total: float, count: int, truth: float | None = None) -> dict[str, float]:
+    """Return an estimate of a mean in [0, 1] with its interval, and the truth where a simulation knows it.
+
+    Four digits: a line of a hundred pixels shows no more, and a page gets it many times a second.
+
+    >>> bar(8, 10, 0.7)
+    {'estimate': 0.8, 'low': 0.4902, 'high': 0.9433, 'truth': 0.7}
+    """
+    low, high = interval(total, count)
+    found = {"estimate": total / count if count else 0.5, "low": low, "high": high}
+    return {name: round(value, 4) for name, value in (found | ({} if truth is None else {"truth": truth})).items()}
+
+
 def interval(total: float, count: int) -> tuple[float, float]:
     """Return the Wilson interval of a mean in [0, 1] at 95 %: what an owner may believe of its own arm.
 

@@ -15,7 +15,7 @@ from posse.protocols.dp_combinatorial.federation import MarketRun, TwinRun, agen
 from posse.protocols.dp_combinatorial.messages import Hello, Report
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.twin import Floats, Simulation
-from posse.protocols.scenes import Code, Part, interval, lines, number, parts
+from posse.protocols.scenes import Code, Part, bar, lines, number, parts
 from posse.runtime.memory import Delivery
 
 KINDS = ("agent", "producer")
@@ -98,7 +98,7 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
     alone = _alone(run, time)
     agents = [
         {
-            "name": name, "kind": "agent", "label": label(name, j), "weight": float(earned[j]),
+            "name": name, "kind": "agent", "label": label(name, j), "weight": round(float(earned[j]), 1),
             "text": f"earned {number(earned[j], 0)}" + (f", alone {number(alone[j], 0)}" if alone is not None else ""),
         }
         for j, name in enumerate(market.agents)
@@ -106,7 +106,7 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
     producers = [
         {
             "name": name, "kind": "producer", "label": name, "text": f"{int(units[i]):,} units",
-            "weight": int(units[i]), "bar": _bar(float(good[i]), float(units[i]), float(quality[i])),
+            "weight": int(units[i]), "bar": bar(float(good[i]), int(units[i]), float(quality[i])),
         }
         for i, name in enumerate(market.producers)
     ]  # fmt: skip
@@ -126,11 +126,6 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
 def label(name: str, position: int) -> str:
     """Return what an agent is called."""
     return LABELS[position] if name == f"agent-{position + 1}" and position < len(LABELS) else name
-
-
-def _bar(good: float, units: float, quality: float) -> dict[str, float]:
-    low, high = interval(min(good, units), int(units))
-    return {"estimate": good / units if units else 0.5, "low": low, "high": high, "truth": quality}
 
 
 def _numbers(run: MarketRun | TwinRun) -> tuple[Floats, Floats, Floats, Floats, int, Floats, int]:

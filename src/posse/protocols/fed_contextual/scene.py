@@ -120,7 +120,7 @@ def scene(run: FedRun) -> dict[str, Any]:
     return {
         "parties": [server, cohort, *devices[:SHOWN]],
         "links": [["server", "device"], ["device", "server"]],
-        "now": {"chosen": [device["name"] for device in devices[:SHOWN]]},
+        "now": {"chosen": ["cohort"] if done else []},
         "figures": figures,
         "curves": curves,
         "last": _last(run, outcome, done, len(devices)),
@@ -133,7 +133,7 @@ def _devices(run: FedRun, outcome: Outcome, done: int) -> list[dict[str, Any]]:
         return []
     numbers, present = cohort_of(run.simulation.plan.schedule, outcome.seed, done - 1)
     return [
-        {"name": f"device-{at + 1}", "kind": "device", "label": f"device {at + 1}", "text": "its images stay here"}
+        {"name": f"device-{at + 1}", "kind": "device", "label": f"device {at + 1}", "text": ""}
         for at in sorted(numbers[present > 0].tolist())
     ]
 

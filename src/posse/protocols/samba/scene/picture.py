@@ -13,7 +13,7 @@ from posse.problems.arms.ratings import Ratings
 from posse.protocols.samba.federation import SambaRun, owner_names
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.twin import SambaTwinRun
-from posse.protocols.scenes import interval, number
+from posse.protocols.scenes import bar, number
 
 LINKS = (("owner", "controller"), ("controller", "comp"), ("dealer", "controller"), ("controller", "customer"))
 
@@ -25,7 +25,7 @@ def scene(run: SambaRun | SambaTwinRun) -> dict[str, Any]:
     owners = [
         {
             "name": name, "kind": "owner", "label": label, "text": f"{number(total, 1)} / {count}", "weight": count,
-            "bar": _bar(total, count, truth),
+            "bar": bar(total, count, truth),
         }
         for name, label, total, count, truth in zip(
             owner_names(len(arms)), arms.names, (units / REWARD_ONE).tolist(), pulls.tolist(), arms.means.tolist(),
@@ -60,11 +60,6 @@ def _numbers(run: SambaRun | SambaTwinRun) -> tuple[Any, Any, int]:
     if isinstance(run, SambaRun):
         return run.world.units, run.world.pulls, run.world.last
     return run.twin.units[0], run.twin.pulls[0], -1
-
-
-def _bar(total: float, count: int, truth: float) -> dict[str, float]:
-    low, high = interval(total, count)
-    return {"estimate": total / count if count else 0.5, "low": low, "high": high, "truth": truth}
 
 
 def _sole(run: SambaRun | SambaTwinRun) -> list[dict[str, Any]]:
