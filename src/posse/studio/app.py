@@ -117,7 +117,7 @@ def _setting_up(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/enter")
     async def enter(request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "token", "password")
         made = studio.door.enter(word(given, "token", ""), word(given, "password", ""))
         return Response(status_code=204, headers={"set-cookie": made})
 
@@ -127,7 +127,7 @@ def _setting_up(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/check")
     async def check(request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "system", "settings")
         return answer(await off(catalogue.check, given.get("system"), given.get("settings", {})))
 
     @app.get("/api/files")
@@ -161,7 +161,7 @@ def _staging(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/stages")
     async def begin(request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "system", "settings", "at")
         system = await stages.off(catalogue.system, given.get("system"))
         settings = await stages.off(catalogue.settings, system, given.get("settings", {}))
         at = given.get("at")
@@ -180,7 +180,7 @@ def _staging(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/stages/{id}/do")
     async def do(id: str, request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "action", "unit", "n", "speed", "time", "message")
         action, unit = one_of(given, "action", ACTIONS, None), one_of(given, "unit", UNITS, "time")
         speed = given.get("speed", 0)
         if isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 <= speed <= FASTEST:
@@ -210,9 +210,9 @@ def _staging(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/stages/{id}/audit")
     async def audit(id: str, request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "observer", "beside")
         seen = await stages.look(id, looking.evidence, word(given, "observer", ""))
-        return answer(await stages.off(looking.audit, seen))
+        return answer(await stages.off(looking.audit, seen, given.get("beside") is True))
 
     @app.post("/api/stages/{id}/cost")
     async def cost(id: str) -> Response:
@@ -254,7 +254,7 @@ def _keeping(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/runs/compare")
     async def compare(request: Request) -> Response:
-        given = await table(request)
+        given = await table(request, "ids")
         return answer(await off(lambda: runs.compared(runs.several(given.get("ids")))))
 
     @app.get("/api/runs/{id}")
@@ -279,10 +279,10 @@ def _keeping(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/jobs")
     async def begin(request: Request) -> Response:
-        given, catalogue = await table(request), studio.catalogue
-        kind, count = one_of(given, "kind", KINDS, None), max(1, whole(given, "runs", 1))
-        if count > RUNS:
-            raise Refused(400, f"runs may be {RUNS} here, got {count}.", field="runs")
+        given, catalogue = await table(request, "kind", "system", "settings", "over", "runs"), studio.catalogue
+        kind, count = one_of(given, "kind", KINDS, None), whole(given, "runs", None)
+        if count is not None and not 1 <= count <= RUNS:
+            raise Refused(400, f"runs must be from 1 to {RUNS} here, got {count}.", field="runs")
 
         def cells() -> Any:
             system = catalogue.system(given.get("system"))
@@ -346,8 +346,8 @@ def ids_of(request: Request) -> list[str]:
     return [one for one in request.query_params.get("ids", "").split(",") if one]
 
 
-async def table(request: Request) -> dict[str, Any]:
-    """Read the JSON of a request, which must be a table; nothing is a table without entries."""
+async def table(request: Request, *known: str) -> dict[str, Any]:
+    """Read the JSON of a request, which must be a table of known words; nothing is a table without entries."""
     body = await request.body()
     if not body:
         return {}
@@ -359,6 +359,9 @@ async def table(request: Request) -> dict[str, Any]:
         raise Refused(400, f"that is no JSON: {str(error)[:100]}.") from None
     if not isinstance(given, dict):
         raise Refused(400, "send a JSON object.")
+    for name in given:
+        if known and name not in known:
+            raise Refused(400, f"unknown word '{name[:40]}'. Known: {', '.join(known)}.")
     return given
 
 

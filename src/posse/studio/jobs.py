@@ -172,14 +172,14 @@ class Jobs:
 
 def cells_of(
     kind: str, system: System, given: Mapping[str, Any], settings: RunSettings, over: Mapping[str, Sequence[Any]],
-    runs: int,
+    runs: int | None,
 ) -> list[Cell]:  # fmt: skip
     """Return the settings of a job, each checked; `given` are those of the request."""
+    base, more = (settings, {}) if runs is None else (settings.but(runs=runs), {"runs": runs})
     if kind == "run":
-        return [_cell(system, settings)]
+        return [_cell(system, base)]
     if kind == "sweep":
-        return [_cell(system, one) for one in grid_of(type(settings), {**given, "runs": runs}, over)]
-    base = settings.but(runs=runs)
+        return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
     made: list[Cell] = []
     for policy in policies_of(system, over):
         mine = base.but(policy=policy)

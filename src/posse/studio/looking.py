@@ -11,7 +11,7 @@ import inspect
 import time as clock
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,18 @@ from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
 from posse.protocols.audit import row_of
 from posse.protocols.runs import RolesRun, Run
+from posse.results.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
-from posse.studio.stage import Stage, described
+from posse.studio.stage import KEPT, Stage, described
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
 
 PLANTINGS = 3
 """Planted leaks that an attack's power is counted from."""
+BESIDE = 2000
+"""Steps for which other levels are run beside, at most."""
 MEASURED = 0.4
 """Seconds for which each protection is measured."""
 SHOWN = 200
@@ -99,6 +102,8 @@ def source(stage: Stage, kind: str) -> dict[str, Any]:
 class Seen:
     """What an observer saw of a run so far, taken at one moment: attacks are made on it while the run goes on."""
 
+    system: System
+    settings: RunSettings
     views: tuple[tuple[Attack, View], ...]
     truth: Mapping[str, Any]
     time: int
@@ -108,14 +113,21 @@ class Seen:
 
 def evidence(stage: Stage, observer: str) -> Seen:
     """Take the views of the attacks in which an observer has a part."""
-    _, kind = observing(stage, observer or None)
-    run, system, settings = stage.run, stage.system, stage.settings
+    _, kind = observing(stage, observer)
+    system, settings, run = stage.system, stage.settings, stage.run
+    views, left_out = _views(run, kind or WIRE)
+    stated = system.not_protected(settings) if kind is None else system.knowledge(settings, kind)["could"]
+    return Seen(system, settings, views, deepcopy(dict(run.truth())), run.time, tuple(stated), left_out)
+
+
+def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[str, str]]:
+    """Return the attacks of a kind of role on a run with what they see, and why others say nothing."""
     views: list[tuple[Attack, View]] = []
     left_out: dict[str, str] = {}
-    for attack in system.attacks if system.level(settings) is not None else ():
-        if attack.needs != "view" or (kind or observer or WIRE) not in attack.adversary:
+    for attack in run.system.attacks if run.system.level(run.settings) is not None else ():
+        if attack.needs != "view" or kind not in attack.adversary:
             continue
-        if why := attack.missing(settings):
+        if why := attack.missing(run.settings):
             left_out[attack.title] = why
             continue
         left, parties = dict(run.kinds), []
@@ -124,27 +136,31 @@ def evidence(stage: Stage, observer: str) -> Seen:
                 del left[name]
                 parties.append(name)
         if len(parties) + (WIRE in attack.adversary) == len(attack.adversary):
-            views.append((attack, run.tap() if WIRE in attack.adversary else run.view(*parties)))
-    stated = system.not_protected(settings) if kind is None else system.knowledge(settings, kind)["could"]
-    return Seen(tuple(views), deepcopy(dict(run.truth())), run.time, tuple(stated), left_out)
+            view = run.tap() if WIRE in attack.adversary else run.view(*parties)
+            # Of a step that is under way nobody knows the truth yet.
+            over = view.entries if run.done else [entry for entry in view.entries if entry.time < run.time]
+            views.append((attack, replace(view, entries=over)))
+    return tuple(views), left_out
 
 
-def audit(seen: Seen) -> dict[str, Any]:
-    """Attack what an observer saw; say what each attack finds beside a guess without it."""
+def audit(seen: Seen, beside: bool = False) -> dict[str, Any]:
+    """Attack what an observer saw; say what each attack finds beside a guess without it.
+
+    With `beside` also what the same attack finds in a run as long at the other levels.
+    """
     rows, left_out = [], dict(seen.left_out)
+    others = _others(seen) if beside else {}
     for attack, view in seen.views:
         try:
-            if not seen.truth or not seen.time:
-                raise Refused(400, "nothing has happened yet.")
-            made = attempt(attack, [Evidence(view, seen.truth)], level=LEVEL / len(seen.views), plantings=PLANTINGS)
+            row = _attacked(attack, view, seen.truth, seen.time, len(seen.views))
         except PosseError as error:
             left_out[attack.title] = error.text
             continue
-        row = row_of(made)
         rows.append({
             "attack": attack.title, "name": attack.name, "at": row.at, "finds": row.finds, "says": row.says,
             "without": None if row.baseline is None else f"{row.baseline:.3g}", "verdict": row.verdict,
             "power": row.power, "planted": row.planted, "claims": list(row.claims),
+            "beside": others.get((attack.title, row.at), []),
         })  # fmt: skip
     notes = [f"{title}: {why}" for title, why in left_out.items()]
     note = f"Measured on the {seen.time:,} steps so far." if rows else "No attack is measured here; this is stated."
@@ -152,6 +168,39 @@ def audit(seen: Seen) -> dict[str, Any]:
         "columns": ["attack", "finds", "guesses without", "verdict"], "rows": rows, "stated": list(seen.stated),
         "note": note, "notes": notes, "time": seen.time,
     }  # fmt: skip
+
+
+def _attacked(attack: Attack, view: View, truth: Mapping[str, Any], time: int, attacks: int) -> Row:
+    if not truth or not time:
+        raise Refused(400, "nothing has happened yet.")
+    try:
+        return row_of(attempt(attack, [Evidence(view, truth)], level=LEVEL / attacks, plantings=PLANTINGS))
+    except (LookupError, ValueError, ArithmeticError) as error:
+        raise Refused(400, f"it cannot be made on {time:,} steps of a run ({type(error).__name__}).") from error
+
+
+def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Run the same settings as far at the other levels and attack them: by what is sought and who seeks it."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    if "level" not in type(seen.settings).model_fields or not seen.views:
+        return found
+    wanted = {attack.title: attack.adversary for attack, _ in seen.views}
+    for level in seen.system.levels:
+        if level.name == seen.system.level_of(seen.settings):
+            continue
+        try:
+            run = seen.system.start(seen.settings.but(level=level.name), transcript=KEPT)
+            run.advance(max(1, min(seen.time, BESIDE)))
+            kinds = {kind for adversary in wanted.values() for kind in adversary}
+            views = {attack.name: (attack, view) for kind in kinds for attack, view in _views(run, kind)[0]}
+            for attack, view in views.values():
+                if wanted.get(attack.title) == attack.adversary:
+                    row = _attacked(attack, view, run.truth(), run.time, len(seen.views))
+                    said = {"level": level.name, "finds": row.finds, "verdict": row.verdict, "time": run.time}
+                    found.setdefault((attack.title, row.at), []).append(said)
+        except PosseError:  # a level that these settings do not allow
+            continue
+    return found
 
 
 def cost(system: System, settings: RunSettings) -> dict[str, Any]:
