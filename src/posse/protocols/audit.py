@@ -182,10 +182,11 @@ class Auditing:
             self._runs, self._steps = self._runs + 1, max(self._steps, run.time)
             for attack in attacks:
                 if attack.adversary not in views:
-                    parties = self._parties(run, attack)
-                    if parties is None:
+                    try:
+                        views[attack.adversary] = view_of(run, attack)
+                    except ConfigError as error:
+                        self.left_out[attack.name] = error.text
                         continue
-                    views[attack.adversary] = self._view(run, attack, parties)
                 made[attack.name].append(Evidence(views[attack.adversary], truth))
         return made
 
@@ -201,27 +202,6 @@ class Auditing:
             run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
             yield run
 
-    def _view(self, run: Run, attack: Attack, parties: tuple[str, ...]) -> View:
-        """What these parties saw; somebody on the wire saw everything that travelled, too."""
-        if WIRE not in attack.adversary:
-            return run.view(*parties)
-        tap = run.tap()
-        return View(parties, tap.entries, run.view(*parties).secrets, tap.public, tap.forgotten)
-
-    def _parties(self, run: Run, attack: Attack) -> tuple[str, ...] | None:
-        """Choose a party of every kind that the adversary holds."""
-        left = dict(run.kinds)
-        chosen = []
-        for kind in attack.adversary:
-            party = next((name for name, of in reversed(left.items()) if of == kind), None)
-            if party is None and kind != WIRE:
-                self.left_out[attack.name] = f"this run has no {kind}."
-                return None
-            if party is not None:
-                del left[party]
-                chosen.append(party)
-        return tuple(chosen)
-
     def audit(self, status: str = "finished") -> Audit:
         """Return the audit as far as it is."""
         settings: Any = self.settings
@@ -230,6 +210,23 @@ class Auditing:
             self.system.title, protection, tuple(self.made), self.seed, self._runs, self._steps, status,
             dict(self.left_out), LEVEL, time.monotonic() - self._began,
         )  # fmt: skip
+
+
+def view_of(run: Run, attack: Attack) -> View:
+    """Return what an adversary saw: a party of every kind that it holds, and on the wire all that travelled."""
+    left = dict(run.kinds)
+    parties = []
+    for kind in attack.adversary:
+        party = next((name for name, of in reversed(left.items()) if of == kind), None)
+        if party is None and kind != WIRE:
+            raise ConfigError(f"this run has no {kind}.")
+        if party is not None:
+            del left[party]
+            parties.append(party)
+    if WIRE not in attack.adversary:
+        return run.view(*parties)
+    tap = run.tap()
+    return View(tuple(parties), tap.entries, run.view(*parties).secrets, tap.public, tap.forgotten)
 
 
 _NEEDS = {"view": "one view", "runs": "runs of its own", "network": "a network"}

@@ -20,7 +20,7 @@ import msgspec
 from posse.core.errors import PosseError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
-from posse.protocols.audit import row_of
+from posse.protocols.audit import row_of, view_of
 from posse.protocols.runs import RolesRun, Run
 from posse.results.audits import Row
 from posse.studio.catalogue import plain
@@ -130,13 +130,11 @@ def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[s
         if why := attack.missing(run.settings):
             left_out[attack.title] = why
             continue
-        left, parties = dict(run.kinds), []
-        for one in attack.adversary:
-            if (name := next((name for name, of in left.items() if of == one), None)) is not None:
-                del left[name]
-                parties.append(name)
-        if len(parties) + (WIRE in attack.adversary) == len(attack.adversary):
-            view = run.tap() if WIRE in attack.adversary else run.view(*parties)
+        try:
+            view = view_of(run, attack)
+        except PosseError as error:
+            left_out[attack.title] = error.text
+        else:
             # Of a step that is under way nobody knows the truth yet.
             over = view.entries if run.done else [entry for entry in view.entries if entry.time < run.time]
             views.append((attack, replace(view, entries=over)))
