@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from posse.policies import UCB
 from posse.protocols.samba.deploy import FederationFile, build, lay_out
@@ -67,17 +68,19 @@ def resident(process: int) -> float:
 def party(path: Path, notes: Path) -> None:
     """Run a party; the controller writes when each step ended, and what went over its links."""
     times: list[float] = []
-    place = open_place(path)
+    place, written_at = open_place(path), 0.0
 
     def watch(note: object) -> None:
+        nonlocal written_at
         if getattr(note, "kind", "") == "step":
             times.append(time.perf_counter())
-            if len(times) % 50 == 0 or times[-1] - times[-2:][0] > 0.005:
+            if times[-1] - written_at > 0.5:
+                written_at = times[-1]
                 links = {
                     name: (link.sent, link.received, link.bytes_sent, link.bytes_received)
                     for name, link in made.engine.links.items()
                 }
-                written = {"times": times[-20_000:], "steps": len(times), "links": links}
+                written = {"times": times[-4000:], "steps": len(times), "links": links}
                 notes.with_suffix(".part").write_text(json.dumps(written))
                 notes.with_suffix(".part").replace(notes)
 
@@ -118,9 +121,9 @@ class Measured:
     @property
     def shares(self) -> str:
         """CPU microseconds a step, by kind of party; and how many steps a second two cores would do of that."""
-        kinds = {name: [name] for name in ("controller", "comp", "dealer") if name in self.spent}
         owners = [seconds for name, seconds in self.spent.items() if name.startswith("owner-")]
-        parts = [f"{kind} {self.spent[kind] * 1e6:.0f}" for kind in kinds]
+        servers = ("controller", "comp", "dealer")
+        parts = [f"{name} {self.spent[name] * 1e6:.0f}" for name in servers if name in self.spent]
         parts.append(f"owner {statistics.mean(owners) * 1e6:.0f}")
         return f"{' '.join(parts)}; two cores at most {2 / sum(self.spent.values()):.0f} steps/s"
 
@@ -141,10 +144,10 @@ def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0,
         children["delay"] = forked(lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay)))
     children |= {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
     try:
-        first = wait_for(notes, 2 if values.get("slot") or delay else 200)
+        first = just_written(notes, 2 if values.get("slot") or delay else 200)
         before = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
         time.sleep(seconds)
-        last = wait_for(notes, first["steps"] + 1)
+        last = just_written(notes, first["steps"] + 1)
         after = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
     finally:
         for pid in children.values():
@@ -184,7 +187,7 @@ async def delayed(port: int, target: int, seconds: float) -> None:
     await server.serve_forever()
 
 
-def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, object]:
+def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, Any]:
     """Read what the controller wrote, when it has come so far."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -194,6 +197,11 @@ def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, object]
                 return told
         time.sleep(0.05)
     raise TimeoutError(f"no {steps} steps within {seconds} s")
+
+
+def just_written(notes: Path, steps: int) -> dict[str, Any]:
+    """Read what the controller wrote, when it writes next."""
+    return wait_for(notes, wait_for(notes, steps)["steps"] + 1)
 
 
 def echo(owners: int, seconds: float, folder: Path) -> float:
@@ -285,9 +293,8 @@ def strict(seconds: float) -> None:
         sent, received, out, back = found.links[name]
         print(f"  controller -> {name}: {sent:.2f} messages, {out:.0f} B; back: {received:.2f} messages, {back:.0f} B")
     early, late = found.memory
-    grown = ", ".join(
-        f"{name} {early[name]:.0f} -> {late[name]:.0f}" for name in sorted(early) if name[-1] not in "3456789"
-    )
+    names = ("controller", "comp", "dealer", "customer", "owner-1", "owner-10")
+    grown = ", ".join(f"{name} {early[name]:.1f} -> {late[name]:.1f}" for name in names)
     print(f"  memory after the first steps and {found.steps} later, MB: {grown}")
     base = found.middle
     print("  slot s   steps/s   at most   a step beyond its slot, ms")
@@ -300,7 +307,8 @@ def strict(seconds: float) -> None:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             found = federation(10, seconds, Path(folder), delay=0.02, level="strict", slot=slot, slowest_pull=slot)
         predicted = base + slot + messages * 0.02
-        print(f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f}")
+        ratio = found.middle / predicted
+        print(f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f} ({ratio:.2f})")
 
 
 def main() -> None:
