@@ -312,6 +312,13 @@ class System(ABC):
         learns = () if level is None else level.learns(settings)
         return {"knows": [*holds, *about(learns)], "never": [], "could": about(self.not_protected(settings))}
 
+    def sees(self, settings: Any) -> Mapping[str, Any] | None:
+        """Return who sees what, measured on a small run with these settings; None where nobody has written it down.
+
+        `columns`: observers; `rows`: `data` and `cells`, what hides this piece of data from each; `note`: a sentence.
+        """
+        return None
+
     def preview(self, settings: Any) -> Mapping[str, Any] | None:
         """Return what the data give before anything runs; None where there is nothing to show.
 

@@ -465,3 +465,68 @@ def test_an_example_away_from_its_place_is_refused() -> None:
         Samba(means=(0.1, 0.2), names=("a",))
     with pytest.raises(ConfigError, match="names go with means"):
         Samba(names=("a", "b"))
+
+
+# Who sees what --------------------------------------------------------------------------------------------------------
+
+
+def table(**given: Any) -> dict[str, dict[str, str]]:
+    found = SYSTEM.sees(Samba(policy="ucb", owners=3, horizon=10, **given))
+    assert found is not None
+    return {row["data"]: dict(zip(found["columns"], row["cells"], strict=True)) for row in found["rows"]}
+
+
+def test_figure_7_as_published() -> None:
+    found = table(level="paper")
+    assert found["cumulative reward"] == {
+        "the owner": "no message", "another owner": "no message", "customer": "in the clear", "controller": "Paillier",
+        "comp": "no message", "the wire": "Paillier",
+    }  # fmt: skip
+    sums = found["rewards and pulls of an owner"]
+    assert (sums["comp"], sums["controller"], sums["the wire"]) == ("mask, permutation", "AES-GCM", "AES-GCM")
+    arm = found["arm pulled at a step"]
+    assert (arm["comp"], arm["controller"], arm["the wire"]) == ("permutation", "AES-GCM", "AES-GCM")
+    assert set(found["reward of a step"].values()) == {"its own", "no message"}
+    assert all(cells["another owner"] == "no message" for cells in found.values())
+
+
+@pytest.mark.parametrize(
+    ("off", "datum", "observer", "cell"),
+    [
+        (("mask",), "rewards and pulls of an owner", "comp", "permutation"),
+        (("permutation",), "arm pulled at a step", "comp", "in the clear"),
+        (("aes",), "arm pulled at a step", "the wire", "in the clear"),
+        (("aes",), "rewards and pulls of an owner", "controller", "in the clear"),
+        (("aes",), "rewards and pulls of an owner", "the wire", "mask"),
+        (("paillier",), "cumulative reward", "controller", "in the clear"),
+        (("aes", "mask", "permutation", "paillier"), "rewards and pulls of an owner", "comp", "in the clear"),
+    ],
+)
+def test_a_protection_that_is_off_shows_in_the_table(
+    off: tuple[str, ...], datum: str, observer: str, cell: str
+) -> None:
+    assert table(level="paper", **dict.fromkeys(off, False))[datum][observer] == cell
+
+
+def test_at_strict_no_server_sees_anything_in_the_clear() -> None:
+    found = table(level="strict")
+    for cells in found.values():
+        for observer in ("controller", "comp", "dealer", "the wire"):
+            assert cells[observer] != "in the clear"
+    assert found["cumulative reward"]["customer"] == "in the clear"
+    assert table(level="standard")["arm pulled at a step"]["controller"] == "random token"
+
+
+def test_the_key_of_the_masks_is_with_owners_and_controller_alone() -> None:
+    """What `opens` says of a mask at level `paper`: they hold its key, comp and customer do not."""
+    run = begun("paper", aes=False)
+    masks = next(delivery.message for delivery, found in delivered(run) if found["name"] == "Mask seeds")
+    controller = run.memory.roles["controller"]
+    assert controller._secrets.key(b"samba paper masks", context=controller._context()) == masks.masks
+    for name in ("comp", "customer"):
+        assert masks.masks not in b"".join(secrets_of(run.memory.roles[name]))
+    run = begun("paper", aes=False)
+    scores = [found for _, found in delivered(run) if found["step"] == "2"]
+    assert {tuple(part["opens"]) for found in scores for part in found["parts"] if part["protection"] == "mask"} == {
+        ("owner", "controller")
+    }

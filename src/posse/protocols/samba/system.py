@@ -210,6 +210,12 @@ class SambaSystem(System):
 
         return picture.preview(settings)
 
+    def sees(self, settings: Samba) -> Mapping[str, Any] | None:
+        """Figure 7 of the paper for these settings, measured on a small run."""
+        from posse.protocols.samba.scene.sees import sees
+
+        return None if settings.path == "plain" else sees(settings)
+
     def variants(self, settings: Samba) -> Sequence[tuple[str, Samba]]:
         """With and without each switch of `paper`, and the other levels."""
         from posse.protocols.samba.scene import picture

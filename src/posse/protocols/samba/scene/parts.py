@@ -177,6 +177,11 @@ def _total(at: Pass, value: bytes) -> list[Part]:
     return [Part("E(total)", "paillier", len(value), ("customer",), "the product of all: the customer alone opens it")]
 
 
+def _places(at: Pass, value: bytes) -> list[Part]:
+    return [Part("places to compare", "permutation", len(value), at.kinds, _SHUFFLED)]
+
+
+_SHUFFLED = "everyone reads it; of an order that both servers shuffled: it names no owner"
 _RANDOM = "random numbers for a shuffle: no score is in them"
 _SECRET = "a secret of the masks: owners and controller have it, comp never sees it"
 _COMPARED = "which of the two is larger can be read by the controller, and nothing else"
@@ -216,18 +221,31 @@ _FIELDS: Mapping[tuple[str, str], Callable[[Pass, Any], Sequence[Part]]] = {
     ("DealtPairs", "data"): _words("pads for comparisons", ("dealer",), "random numbers: no score is in them"),
     ("Relayed", "chunk"): _clear("number of the chunk"),
     ("Relayed", "sealed"): _dealt,
-    ("Ahead", "share"): _words("pads - A", ("comp", "dealer"), "comp's share of every score, masked", "share"),
+    ("Ahead", "share"): lambda at, value: [
+        Part("pads - A", "pad", len(value), ("comp", "dealer"), "comp's share of every score, masked", ("share",))
+    ],
     ("Ahead", "replies"): _words("pad' xor E", ("comp",), "what hides the replies, masked"),
     ("Shuffled", "masked"): _words("p(x) - B - A'", ("dealer",), "uniform: comp knows B and not A'", "share"),
     ("Shuffled", "champion"): _clear("place that is compared", "of a random order"),
-    ("Shuffled", "places"): _clear("places to compare", "of a random order: they name no owner"),
+    ("Shuffled", "places"): _places,
     ("Shuffled", "shifts"): _words("n xor c of every pair", ("controller", "dealer"), "uniform: comp does not know c"),
     ("Compare", "champion"): _clear("place that is compared", "of a random order"),
-    ("Compare", "places"): _clear("places to compare", "of a random order: they name no owner"),
+    ("Compare", "places"): _places,
     ("Compare", "shifts"): _words("n xor c of every pair", ("controller", "dealer"), "uniform: comp does not know c"),
-    ("Compared", "answer"): _words("garbled comparisons", ("controller",), _COMPARED),
-    ("Found", "place"): _clear("place of the largest", "of an order that both servers shuffled: it names no owner"),
-    ("Placed", "bits"): _words("[place] xor C", ("comp", "dealer"), "uniform: the controller does not know C"),
+    ("Compared", "answer"): lambda at, value: [
+        Part("garbled comparisons", "pad", len(value), ("controller",), _COMPARED, ("permutation",))
+    ],
+    ("Found", "place"): lambda at, value: [Part("place of the largest", "permutation", 0, at.kinds, _SHUFFLED)],
+    ("Placed", "bits"): lambda at, value: [
+        Part(
+            "[place] xor C",
+            "pad",
+            len(value),
+            ("comp", "dealer"),
+            "uniform: the controller does not know C",
+            ("permutation",),
+        )
+    ],
     ("Ready", "word"): _words("sum of ready words", ("comp",), "0 together with comp's pads if all are ready"),
     ("Opened", "pads"): _words("pads of the slot", (), "used once: they take the slot's mask off the shares"),
 }
