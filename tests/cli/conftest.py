@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from posse.cli.app import app
 
 Call = Callable[..., "Outcome"]
+SECONDS = 240
+"""No wait is longer; on a quiet machine none takes five."""
 SMALL = ("--owners", "3", "--budget", "60", "--paillier-bits", "2048")
 
 

@@ -19,7 +19,7 @@ from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.parties import deployed
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
 from posse.runtime.certificates.identity import PartyIdentity
-from tests.cli.conftest import Call, one_line
+from tests.cli.conftest import SECONDS, Call, one_line
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -78,10 +78,10 @@ def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
         port = re.search(r"taking requests on 127\.0\.0\.1:(\d+)", server.stderr.readline())
         assert port is not None
         enrolling = process("enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE)
-        out, err = enrolling.communicate(token + "\n", timeout=60)
+        out, err = enrolling.communicate(token + "\n", timeout=SECONDS)
         assert (enrolling.returncode, out) == (0, ""), err
         assert "fingerprint of your key" in err
-        out, err = server.communicate(timeout=60)
+        out, err = server.communicate(timeout=SECONDS)
     finally:
         server.kill()
         server.wait()
@@ -100,7 +100,7 @@ def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
     while "waiting for owner 'clinic-b'" not in (line := server.stderr.readline()):
         assert line, "ended before it was interrupted"
     server.send_signal(signal.SIGINT)
-    _, err = server.communicate(timeout=60)
+    _, err = server.communicate(timeout=SECONDS)
     assert server.returncode == INTERRUPTED
     assert err == "stopped. Open tokens: clinic-b.\n"
 

@@ -17,7 +17,7 @@ from posse.cli.app import CLOSED
 from posse.cli.flags import INTERRUPTED, help_of, panel_of
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.results import Store
-from tests.cli.conftest import Call, one_line
+from tests.cli.conftest import SECONDS, Call, one_line
 from tests.results.test_report import Page
 
 RUN = ("run", "mpc-contextual")
@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]
     while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=SECONDS)
     assert (started.returncode, out) == (INTERRUPTED, "")
     record = Store().get("last")
     assert f"saved as {record.id}" in err
@@ -257,6 +257,6 @@ def test_a_closed_pipe_loses_no_run(process: Callable[..., subprocess.Popen[str]
     assert started.stderr is not None
     started.stdout.close()
     assert "Traceback" not in started.stderr.read()
-    assert started.wait(60) == CLOSED
+    assert started.wait(SECONDS) == CLOSED
     started.stderr.close()
     assert len(Store()) == 3

@@ -21,7 +21,7 @@ from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
 from posse.results.record import Progress, Record
 from posse.results.words import count
-from tests.cli.conftest import Call, one_line
+from tests.cli.conftest import SECONDS, Call, one_line
 from tests.results.example import example_record
 from tests.results.test_report import Page
 
@@ -179,7 +179,7 @@ def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flag
         assert started.poll() is None, "ended before it was interrupted"
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=120)
+    out, err = started.communicate(timeout=SECONDS)
     return started.returncode, out, err
 
 

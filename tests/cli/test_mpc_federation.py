@@ -12,8 +12,8 @@ import pytest
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.registry import run
 from posse.results.store import Store
-from tests.cli.conftest import Call, one_line
-from tests.cli.test_federation import SECONDS, Start, last_line, stopped
+from tests.cli.conftest import SECONDS, Call, one_line
+from tests.cli.test_federation import Start, last_line, stopped
 from tests.network.federations import free_port
 from tests.network.mpc import addresses, found, laid_out, twin, write_world
 
@@ -105,12 +105,16 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     assert "steps is 20 when it began and 30 in the file now" in one_line(posse("up", str(file)))
 
 
-def test_files_and_systems_of_their_own(tmp_path: Path, process: Start) -> None:
-    file = written(tmp_path, OWN)
-    with stopped(process("up", str(file), "--json")) as running:
+def test_files_and_systems_of_their_own_and_no_guarantee(tmp_path: Path, process: Start) -> None:
+    """That there is no guarantee must be said, and is shown."""
+    file = written(tmp_path, OWN.replace("epsilon = 0.25", "epsilon = 0\nwithout_guarantee = true"))
+    with stopped(process("up", str(file))) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
-    assert json.loads(out)["total"] == 7.5
+    assert "no privacy guarantee" in err
+    assert "of 20 pulls" in out
+    result = json.loads((tmp_path / "fed" / "payee" / "journal" / "result.json").read_text())
+    assert (result["total"], result["pulls"]) == (7.5, 20)
     lines = (tmp_path / "pulled.csv").read_text().splitlines()
     kept = (tmp_path / "fed" / "puller" / "journal" / "arms.csv").read_text().splitlines()
     assert [line.partition(",")[2] for line in lines] == kept
@@ -232,15 +236,6 @@ def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -
             assert "the files of 'clinic-1' and 'clinic-2' differ: steps is 30 at 'clinic-1' and 31 at" in last_line(
                 err
             )
-
-
-def test_no_guarantee_must_be_said_and_is_told(tmp_path: Path, process: Start) -> None:
-    file = written(tmp_path, WORLD.replace('"1/5"', "0\nwithout_guarantee = true"), steps=4)
-    with stopped(process("up", str(file))) as running:
-        out, err = running.communicate(timeout=SECONDS)
-        assert running.returncode == 0, err
-    assert "no privacy guarantee" in err
-    assert "of 4 pulls" in out
 
 
 def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> None:

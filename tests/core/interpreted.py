@@ -126,6 +126,16 @@ def market(units: Callable[..., Any]) -> list[Case]:
     found += [(supply.from_word, (drawn, 0, 0, 2, word)) for word in (5, 2**31, 2**32 - 1)]
     found += [(instances._drawn, (7, 1, 2, normal, 0.5, 0.1)) for normal in (True, False)]
     found += [(instances._reflected, (x,)) for x in (-0.3, 1.2, 7.9)]
+    found += [(instances._draw_qualities, (7, normal, 0.5, 0.1, 0.2, np.zeros((3, 4)))) for normal in (True, False)]
+    found.append((instances._draw_offers, (7, True, 0.5, 0.1, 50, False, np.zeros((3, 4)), np.zeros((3, 4), np.int64))))
+    found.append((instances._draw_places, (7, np.zeros((3, 4)))))
+    weights, keep, other = np.zeros(31), np.zeros(31, np.uint32), np.zeros(31, np.int32)
+    found += [(supply._weights, (30, q, weights.copy())) for q in (0.0, 0.37, 1.0)]
+    found.append((supply._fill, (units(31), keep, other)))
+    found.append((supply._tables, (units(1, 1), np.array([[[-1, 0, 2]]]), keep.copy(), other.copy())))
+    found.append((contexts._draw_places, (7, 1, np.zeros(9))))
+    rows = np.arange(5), np.arange(5) % 2, np.zeros(5, np.int64)
+    found.append((contexts._draw_rewards, (units(5, 2), 7, *rows)))
     for rule in (learning.POOL, learning.ACCEPT, learning.FUSE):
         found.append((learning.learn, (rule, 12, 0.5, 0.7, message, sigma, good, bought, told_good, told)))
     return found

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from posse.core import compiled
 from posse.core.compiled import compile_user, elementary, source_digest, specialise
 from posse.core.exact import log
@@ -86,3 +88,20 @@ def test_interpreting_ends_when_it_has_cost_too_much() -> None:
         "assert log(10.0) == first and 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_process_compiles_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"7{0:063x}"
+    code = (
+        "import sys; from pathlib import Path; from posse.core import compiled\n"
+        f"print(compiled._take_turn(Path({str(path)!r})), flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    monkeypatch.setattr(compiled, "TURN", 0.2)
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:  # type: ignore[call-overload]
+        assert other.stdout.readline() == "True\n"
+        assert not compiled._take_turn(path)
+        assert compiled._take_turn(path.with_name(f"8{0:063x}"))  # another function
+        other.communicate("")
+    assert compiled._take_turn(path)  # it died before it had saved anything
+    compiled._end_turn(path)

@@ -15,7 +15,7 @@ from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.fixed import REWARD_ONE
 from posse.protocols.mpc_contextual.outside import read_shares
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from tests.network.mpc import MpcTorment, found, laid_out, opened, run, twin
+from tests.network.mpc import PATIENCE, MpcTorment, found, laid_out, opened, run, twin
 
 ROLES = ("clinic-1", "clinic-2", PULLER, PAYEE, DEALER)
 
@@ -50,33 +50,32 @@ def test_features_stay_as_they_were_when_the_run_began(tmp_path):
         opened(paths[0])
 
 
-def test_five_processes_that_nobody_disturbs(tmp_path):
-    with MpcTorment(tmp_path, 1, steps=40, sync=True) as federation:
-        federation.wait()
-    outcome = check(federation)
-    told = json.loads((tmp_path / PAYEE / "journal" / "result.json").read_text())
-    assert (told["total"], told["pulls"]) == (sum(outcome.rewards) / REWARD_ONE, 40)
-    arms = tmp_path / PULLER / "journal" / "arms.csv"
+def check_files(federation, outcome, steps):
+    """What payee and puller leave beside their journals."""
+    folder = federation.folder
+    result = json.loads((folder / PAYEE / "journal" / "result.json").read_text())
+    assert (result["total"], result["pulls"]) == (sum(outcome.rewards) / REWARD_ONE, steps)
+    arms = folder / PULLER / "journal" / "arms.csv"
     lines = arms.read_text().splitlines()
     assert lines == ["step,arm", *(f"{step},{arm}" for step, arm in enumerate(outcome.arms))]
     assert arms.stat().st_mode & 0o777 == 0o600
-    check_shares(tmp_path, outcome)
+    check_shares(folder, outcome, steps)
 
 
-def check_shares(folder, outcome):
+def check_shares(folder, outcome, steps):
     """The last two shares of every party are there, private, and make the model."""
     for name in ("clinic-1", "clinic-2"):
         shares = sorted((folder / name / "journal").glob("model-*.share"))
-        assert [path.name for path in shares] == ["model-30.share", "model-40.share"]
+        assert [path.name for path in shares] == [f"model-{steps - 10}.share", f"model-{steps}.share"]
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in shares)
     model = read_shares(folder)
-    assert model.step == 40
+    assert model.step == steps
     assert model.words.ravel().tolist() == outcome.model.tolist()
     assert model.weights.shape == (3, 4)
     assert np.allclose(model.inverse, model.inverse.swapaxes(1, 2))
     assert np.all(np.linalg.eigvalsh(model.inverse) < 1 + 1e-6)
-    assert read_shares(folder, 30).step == 30
-    one = folder / "clinic-1" / "journal" / "model-40.share"
+    assert read_shares(folder, steps - 10).step == steps - 10
+    one = folder / "clinic-1" / "journal" / f"model-{steps}.share"
     with pytest.raises(DataError, match="lack that of 'clinic-2'"):
         read_shares([one])
     damaged = bytearray(one.read_bytes())
@@ -90,7 +89,7 @@ def test_every_role_is_killed(tmp_path):
     with MpcTorment(tmp_path, 2, steps=150) as federation:
         federation.go(5, ROLES, again=0)
     assert sum(federation.kills.values()) >= 4
-    check(federation)
+    check_files(federation, check(federation), 150)
 
 
 @pytest.mark.long
@@ -133,17 +132,18 @@ def test_who_is_missing_is_named_and_the_run_goes_on_where_it_was(tmp_path):
 
 def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path):
     """In one process, where nobody starts late: everyone stops at the same time, and for the same reason."""
-    paths = laid_out(tmp_path, steps=200, give_up=1.0)
+    paths = laid_out(tmp_path, steps=200, give_up=3.0)
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
         while parties[PULLER].engine.role.step < 20:
+            assert not any(task.done() for task in running.values())
             await asyncio.sleep(0.01)
         parties["clinic-1"].stop()
         await running.pop("clinic-1")
         began = time.monotonic()
-        ended = await asyncio.wait_for(asyncio.gather(*running.values(), return_exceptions=True), 60)
+        ended = await asyncio.wait_for(asyncio.gather(*running.values(), return_exceptions=True), PATIENCE)
         taken = time.monotonic() - began
         for party in parties.values():
             party.engine._journal.close()
@@ -151,8 +151,8 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
     ended, taken, step = asyncio.run(go())
     assert [type(error) for error in ended] == [LinkError] * 4
-    assert all("'clinic-1' has been missing for 1 s" in str(error) for error in ended)
-    assert 0.9 <= taken < 10
+    assert all("'clinic-1' has been missing for 3 s" in str(error) for error in ended)
+    assert taken >= 2.9
     assert step < 200
     run(paths)
     assert found(paths) == twin(paths)
@@ -160,7 +160,7 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
 def test_who_has_done_its_part_is_not_missed(tmp_path):
     """The dealer leaves long before the end and the puller in the last step, however long the last reward takes."""
-    paths = laid_out(tmp_path, steps=250, give_up=0.4)
+    paths = laid_out(tmp_path, steps=250, give_up=3.0)
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
@@ -168,7 +168,7 @@ def test_who_has_done_its_part_is_not_missed(tmp_path):
 
         async def slow(ask):
             if ask.step == 249:
-                await asyncio.sleep(2)
+                await asyncio.sleep(5)  # longer than anybody who is missed is waited for
             return await paid(ask)
 
         parties[PAYEE]._source = slow
@@ -178,7 +178,7 @@ def test_who_has_done_its_part_is_not_missed(tmp_path):
             await party.run()
             left[name] = parties[PAYEE].engine.role.step
 
-        await asyncio.wait_for(asyncio.gather(*(one(*each) for each in parties.items())), 60)
+        await asyncio.wait_for(asyncio.gather(*(one(*each) for each in parties.items())), PATIENCE)
         for party in parties.values():
             party.engine._journal.close()
         return left

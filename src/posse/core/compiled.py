@@ -16,10 +16,11 @@ import pickle
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
 from threading import local
-from time import perf_counter
+from time import perf_counter, sleep
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -34,6 +35,10 @@ R = TypeVar("R")
 
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
+TURN = 120.0
+"""Seconds to wait for another process that compiles the same function; then both do."""
+SHORT = 4096
+"""Numbers of an array up to which a function on it is short."""
 
 _IMPORT = re.compile(r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))", re.MULTILINE)
 
@@ -96,11 +101,14 @@ class _Files:
         return self._folder / hashlib.sha256(f"{self._name} {key!r} {self._digest}".encode()).hexdigest()
 
     def load(self, key: object) -> object:
-        """Return what was saved under a key, or None."""
-        try:
-            return pickle.loads(self._path(key).read_bytes())
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return None
+        """Return what was saved under a key, or None; waits for another process that compiles it now."""
+        path = self._path(key)
+        found = _read(path)
+        if found is None and _take_turn(path):
+            found = _read(path)
+            if found is not None:
+                _end_turn(path)
+        return found
 
     def save(self, key: object, data: object) -> None:
         """Save under a key; a disk that cannot be written costs compiling again, nothing else."""
@@ -114,6 +122,51 @@ class _Files:
             whole.replace(path)
         except OSError:
             return
+        finally:
+            _end_turn(path)
+
+
+def _read(path: Path) -> object:
+    try:
+        return pickle.loads(path.read_bytes())
+    except (OSError, EOFError, pickle.UnpicklingError):
+        return None
+
+
+@cache
+def _turns(folder: Path) -> int:
+    """Open the file on whose bytes processes lock what they compile: a byte each, held until the code is saved."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / "turns", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def _lock(path: Path, how: int) -> None:
+    import fcntl
+
+    fcntl.lockf(_turns(path.parent), how, 1, int(path.name[:12], 16))
+
+
+def _take_turn(path: Path) -> bool:
+    """Wait until nobody else compiles this; False where that cannot be known, or takes too long."""
+    try:
+        import fcntl
+
+        _turns(path.parent)
+        for _ in range(int(TURN / 0.05)):
+            with suppress(BlockingIOError, PermissionError):
+                _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            sleep(0.05)
+    except (ImportError, OSError):
+        return False
+    return False
+
+
+def _end_turn(path: Path) -> None:
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        _lock(path, fcntl.LOCK_UN)
 
 
 def _keep(dispatcher: Any, name: str, *modules: str) -> None:
@@ -175,7 +228,7 @@ class Compiled(partial[R]):
 
     def _first(self, *args: Any, **named: Any) -> Any:
         """Interpret while that is cheaper, else compile."""
-        if not self._short or _Clock.compiles:
+        if not self._short or _Clock.compiles or any(getattr(each, "size", 0) > SHORT for each in args):
             return self.dispatcher(*args, **named)
         if _inside.now:
             return self.py_func(*args, **named)
@@ -227,11 +280,6 @@ def elementary(function: Callable[..., R]) -> Callable[..., R]:
     return _compiled(function, True)
 
 
-def elementary_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops of such functions, which would take long if they were interpreted first."""
-    return _compiled(function, False)
-
-
 def loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile loops over arrays under the rules of `elementary`, to run outside the interpreter's lock.
 
@@ -242,7 +290,7 @@ def loops(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops over arrays that are short enough to be interpreted first: milliseconds a call."""
+    """Compile loops whose work grows with their arrays alone, so that short ones can be interpreted first."""
     return _compiled(function, True, error_model="numpy", nogil=True)
 
 

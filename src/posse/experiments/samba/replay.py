@@ -23,7 +23,7 @@ from functools import cache
 
 import numpy as np
 
-from posse.core.compiled import compile_user, elementary_loops, loops, side_by_side, specialise
+from posse.core.compiled import compile_user, loops, side_by_side, specialise
 from posse.core.exact import exp
 from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
 from posse.experiments.kit import Floats
@@ -155,7 +155,7 @@ def their_stream(count: int) -> Floats:
     return table
 
 
-@elementary_loops
+@loops
 def _gamma(shape, numbers, used):
     """Gamma sample of a shape >= 1 as `random.gammavariate` draws it, and how many numbers are used after it."""
     if shape == 1.0:
@@ -177,7 +177,7 @@ def _gamma(shape, numbers, used):
     return shape, used
 
 
-@elementary_loops
+@loops
 def their_beta(a, b, numbers):
     """Beta sample of a, b >= 1 as `random.betavariate` draws it from these numbers."""
     x, used = _gamma(a, numbers, 0)

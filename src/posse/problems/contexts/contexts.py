@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
-from posse.core.compiled import elementary, elementary_loops
+from posse.core.compiled import elementary
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import INSTANCE, REWARD, uniform
@@ -173,7 +173,7 @@ def context_reward(mean: float, seed: int, row: int, arm: int) -> int:
     return REWARD_ONE if uniform(seed, REWARD, arm, row, 0) < mean else 0
 
 
-@elementary_loops
+@elementary
 def _draw_rewards(
     means: NDArray[np.float64],
     seed: int,
@@ -185,7 +185,7 @@ def _draw_rewards(
         out[i] = context_reward(means[rows[i], arms[i]], seed, rows[i], arms[i])
 
 
-@elementary_loops
+@elementary
 def _draw_places(seed: int, sweep: int, places: NDArray[np.float64]) -> None:
     for row in range(places.shape[0]):
         places[row] = uniform(seed, INSTANCE, _SWEEP + sweep, row, 0)

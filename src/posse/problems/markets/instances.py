@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.compiled import elementary, elementary_loops
+from posse.core.compiled import elementary
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
@@ -116,7 +116,7 @@ def _reflected(x: float) -> float:
     return float(2.0 - folded if folded > 1.0 else folded)
 
 
-@elementary_loops
+@elementary
 def _draw_qualities(key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]) -> None:
     for i in range(quality.shape[1]):
         quality[0, i] = _drawn(key, _QUALITY, i, normal, mean, sd)
@@ -125,7 +125,7 @@ def _draw_qualities(key: int, normal: bool, mean: float, sd: float, drift: float
             quality[epoch, i] = _reflected(quality[epoch - 1, i] + drift * z)
 
 
-@elementary_loops
+@elementary
 def _draw_offers(
     key: int,
     normal: bool,
@@ -143,7 +143,7 @@ def _draw_offers(
             capacity[j, i] = 1 + int(uniform(key, INSTANCE, _CAPACITY + _KINDS * agent, i, 0) * largest)
 
 
-@elementary_loops
+@elementary
 def _draw_places(key: int, places: NDArray[np.float64]) -> None:
     for j in range(places.shape[0]):
         for i in range(places.shape[1]):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import elementary, elementary_loops
+from posse.core.compiled import elementary
 from posse.core.exact import binomial
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import DELIVERY, PARTIAL, quarters, uniform
@@ -114,7 +114,7 @@ def good_units(supply: Supply, seed: int, agent: int, producer: int, t: int, bef
     return untabled(supply, seed, agent, producer, t, before, units)
 
 
-@elementary_loops
+@elementary
 def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
     """Binomial weights up to a factor, from the mode outwards by + - * / alone."""
     out[:] = 0.0
@@ -126,7 +126,7 @@ def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
         out[x] = out[x + 1] * (1.0 - q) * (x + 1) / ((count - x) * q) if q > 0.0 else 0.0
 
 
-@elementary_loops
+@elementary
 def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
     """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives another above it."""
     n = weights.shape[0]
@@ -159,7 +159,7 @@ def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray
         keep[small[i]], other[small[i]] = np.uint32(4294967295), small[i]
 
 
-@elementary_loops
+@elementary
 def _tables(
     quality: NDArray[np.float64], slots: NDArray[np.int64], keep: NDArray[np.uint32], other: NDArray[np.int32]
 ) -> None:

@@ -108,8 +108,9 @@ class Reader:
 
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
         """Take bytes and give the frames that are whole; raise `WireError` on anything that is not one."""
-        buffer = self._buffer
-        buffer += data
+        held = self._buffer
+        held += data if held else b""
+        buffer = held or data  # mostly whole frames come, and nothing is held
         at = 0
         try:
             while len(buffer) - at >= 4:
@@ -122,14 +123,18 @@ class Reader:
                 at += 4 + length
                 yield _frame(body)
         finally:
-            del buffer[:at]
+            if buffer is held:
+                del held[:at]
+            else:
+                held += data[at:]
 
 
 def _frame(body: bytes) -> AnyFrame:
-    if body[:1] == b"\x00" and len(body) >= 9:
-        return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
-    if body[:1] in (b"\x01", b"\x02") and len(body) == 9:
-        return Kept(_NUMBER.unpack_from(body, 1)[0], body[0] == _LEAVES)
+    if len(body) >= 9:
+        if body[0] == _DATA:
+            return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
+        if body[0] in (_KEPT, _LEAVES) and len(body) == 9:
+            return Kept(_NUMBER.unpack_from(body, 1)[0], body[0] == _LEAVES)
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -141,7 +141,12 @@ def _hand_over(context: Context, deployed: Tree, deployment: int) -> None:
 
 
 def keep_compiled() -> None:
-    """Keep what jax compiles in Flower's folder: every message starts a process, and it would compile anew."""
+    """Keep what jax compiles in Flower's folder: every message starts a process, and it would compile anew.
+
+    A folder that the user has given to jax (JAX_COMPILATION_CACHE_DIR) stays.
+    """
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
     import jax
 
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr") / "posse-compiled"
