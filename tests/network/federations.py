@@ -51,7 +51,7 @@ def journalled_secrets(path: Path) -> Secrets:
     return secrets_of(root_of(place), nonce)
 
 
-async def run_all(parties: list[Party], seconds: float = 60) -> None:
+async def run_all(parties: list[Party], seconds: float = 240) -> None:
     await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties)), seconds)
 
 

@@ -61,7 +61,7 @@ def test_an_outage_before_the_total_strands_nobody(tmp_path, level):
         assert not any(task.done() for task in running.values())
         federation.proxy.cut()
         federation.proxy._open.set()
-        await asyncio.wait_for(asyncio.gather(*running.values()), 30)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         await federation.proxy.stop()
         return customer.total
 
@@ -83,7 +83,7 @@ def test_a_customer_whose_word_does_not_arrive_says_so_and_is_started_again(tmp_
         assert not any(task.done() for task in running.values())
         customer.engine.close()
         running["customer"] = asyncio.create_task(opened(federation.at, timing=BRIEF).run())
-        await asyncio.wait_for(asyncio.gather(*running.values()), 30)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         await federation.proxy.stop()
 
     asyncio.run(go())
@@ -103,11 +103,11 @@ def test_an_owner_that_comes_back_after_the_end_hears_of_it(tmp_path):
         federation.proxy._open.clear()
         federation.proxy.cut()
         done = ("customer", "comp", "clinic-1", "clinic-3")
-        await asyncio.wait_for(asyncio.gather(*(running.pop(name) for name in done)), 30)
+        await asyncio.wait_for(asyncio.gather(*(running.pop(name) for name in done)), 240)
         await asyncio.sleep(3 * BRIEF.linger)
         assert not any(task.done() for task in running.values())
         federation.proxy._open.set()
-        await asyncio.wait_for(asyncio.gather(*running.values()), 30)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         await federation.proxy.stop()
 
     asyncio.run(go())
@@ -137,8 +137,8 @@ def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monk
         customer = run_and_record(open_place(paths["customer"]), lambda place, made: made, lambda text: None)
         others = asyncio.gather(*(party.run() for party in parties.values()))
         with pytest.raises(ProtocolError, match=f"over without a result: .*{says}"):
-            await asyncio.wait_for(customer, 60)
-        await asyncio.wait_for(others, 60)
+            await asyncio.wait_for(customer, 240)
+        await asyncio.wait_for(others, 240)
         for name, party in parties.items():
             known = build_known(paths[name], party)
             assert known.failure == ""

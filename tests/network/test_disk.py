@@ -42,14 +42,14 @@ def failing(folder, name, fault, after, *, times=1):
                 party = made(name, FailingDisk(after=after, **FAULTS[fault]))
                 try:
                     with pytest.raises(JournalError) as caught:
-                        await asyncio.wait_for(party.run(), 30)
+                        await asyncio.wait_for(party.run(), 240)
                 finally:
                     party.engine._journal.close()
                 errors.append(str(caught.value))
                 await asyncio.sleep(0.05)
                 assert not others.done()  # they wait
             parties[name] = made(name)
-            await asyncio.wait_for(asyncio.gather(others, parties[name].run()), 60)
+            await asyncio.wait_for(asyncio.gather(others, parties[name].run()), 240)
         finally:
             others.cancel()
         return [parties[stem] for stem in paths]

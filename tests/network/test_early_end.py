@@ -50,7 +50,7 @@ def ended(folder, gone, ends, owners=4):
             if present != ends[-1]:
                 assert not customer._settled
                 assert not controller._sums
-        await asyncio.wait_for(asyncio.gather(*running.values()), 60)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         states = {name: parties[name].engine.role.state() for name in customer.ended_early}
         return customer, states, controller._index - 1
 

@@ -192,7 +192,7 @@ def finish(paths):
 
     async def to_the_end():
         parties = [opened(path, notes) for path in paths]
-        await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties)), 60)
+        await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties)), 240)
         return parties
 
     parties = asyncio.run(to_the_end())

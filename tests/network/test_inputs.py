@@ -226,7 +226,7 @@ def halfway(paths):
     async def go():
         parties = [opened(path) for path in paths]
         running = [asyncio.create_task(party.run()) for party in parties]
-        await asyncio.wait_for(until(parties[0], 5), 60)
+        await asyncio.wait_for(until(parties[0], 5), 240)
         for party in parties:
             party.stop()
         await asyncio.gather(*running)

@@ -71,7 +71,7 @@ def test_a_mesh_in_which_agents_die(tmp_path):
             parties[name].engine._journal.close()
             parties[name] = opened(tmp_path / f"{name}.toml")
             running[name] = asyncio.create_task(parties[name].run())
-        await asyncio.wait_for(asyncio.gather(*running.values()), 60)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         return list(parties.values())
 
     check(asyncio.run(go()), *expected())

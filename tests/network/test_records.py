@@ -28,7 +28,7 @@ def run_all(paths):
 
     async def go():
         runs = (run_and_record(open_place(path), lambda place, made: made, remarks.append) for path in paths)
-        return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 60)
+        return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 240)
 
     return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks
 

@@ -46,7 +46,7 @@ class Besieged:
     async def __aexit__(self, kind, error, trace):
         if error is None:
             await run_all([self.open(self.late)])  # while the attack goes on
-            await asyncio.wait_for(asyncio.gather(*self.running), 30)
+            await asyncio.wait_for(asyncio.gather(*self.running), 240)
             assert all(party.engine.role.finished for party in self.parties)
         for task in self.running:
             task.cancel()

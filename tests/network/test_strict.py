@@ -61,7 +61,7 @@ def test_a_dealer_that_is_late_dies_and_comes_back(tmp_path):
                 dealer.engine.close()
                 await asyncio.sleep(0.1)
                 continue
-            await asyncio.wait_for(running, 60)
+            await asyncio.wait_for(running, 240)
             await asyncio.wait_for(life, 10)
         return lives
 

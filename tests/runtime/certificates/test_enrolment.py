@@ -252,12 +252,14 @@ def test_slow_peers_are_dropped_at_the_deadline(authority: Authority) -> None:
 
             drops = asyncio.create_task(drip())
             for reader, _ in (silent, after_tls, dripping):
-                assert await closes(reader, 3) < 2
+                await closes(reader, 240)
+            assert not drops.done()  # it would have gone on for ten seconds
             drops.cancel()
             for _, writer in (silent, after_tls, dripping):
                 writer.transport.abort()
-            await asyncio.sleep(0.05)
-            assert not server._door.busy
+            async with asyncio.timeout(240):
+                while server._door.busy:
+                    await asyncio.sleep(0.01)
 
     run(body())
 
