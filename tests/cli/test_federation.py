@@ -201,7 +201,8 @@ def test_a_port_in_use_is_one_line(tmp_path: Path, posse: Call) -> None:
         controller = laid_out(tmp_path, listen=f"127.0.0.1:{port}")[0]
         told = posse("party", str(controller))
         assert told.code == 2
-        assert f"'127.0.0.1', {port}): address already in use. Stop what holds the port" in last_line(told.err)
+        assert "says: Address already in use" in last_line(told.err)
+        assert f"('127.0.0.1', {port})). Stop what holds the port" in last_line(told.err)
         assert ("listen", False) in findings(posse, controller)
 
 
