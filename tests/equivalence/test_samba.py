@@ -6,11 +6,13 @@ decrypted total of steps 6 and 7 on a dozen cells.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from posse.policies import POLICIES as REGISTERED
-from posse.policies import UCB, EpsilonGreedy, Policy, Softmax, Thompson
+from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems import Arms, BernoulliArms, BetaArms, EmpiricalArms
 from posse.problems.datasets.published import embedded_arms
@@ -117,16 +119,19 @@ def test_more_than_256_owners(key: PrivateKey) -> None:
     compare(BernoulliArms(np.linspace(0.1, 0.9, 300)), UCB(), 306, range(1), "strict", key)
 
 
-@pytest.mark.parametrize("off", ["aes", "paillier", "permutation", "mask"])
-def test_switches_of_level_paper(off: str, key: PrivateKey) -> None:
-    """A protection that is off changes what is seen, and the total is still the twin's."""
-    switches = Switches(**{off: False})
-    arms = embedded_arms("jester", 6)
-    for policy in (UCB(), EpsilonGreedy(0.3), Softmax(0.05)):
+@pytest.mark.parametrize("policy", [UCB(), EpsilonGreedy(0.3), Softmax(0.05), Pursuit()], ids=lambda one: one.name)
+def test_all_sixteen_switches_of_level_paper_give_one_total(policy: Policy, key: PrivateKey) -> None:
+    """A protection that is off changes what is seen, and neither an arm nor the total: the paper's Theorem 2."""
+    arms, found = embedded_arms("jester", 6), set()
+    for off in product((True, False), repeat=4):
+        switches = Switches(*off)
         roles = federation(arms, policy, 60, seed=3, level="paper", switches=switches, key=key)
-        totals = [note.value for note in MemoryRun(roles, SimulatedWorld(arms, 3, 60)) if note.kind == "total"]
+        world = SimulatedWorld(arms, 3, 60, keep_arms=True)
+        (total,) = [note.value for note in MemoryRun(roles, world) if note.kind == "total"]
         twin = simulate(arms, policy, 60, [3], level="paper", permute=switches.permutation, mask=switches.mask)
-        assert totals == list(twin.total)
+        assert total == twin.total[0]
+        found.add((total, tuple(world.arms or ())))
+    assert len(found) == 1
 
 
 def test_secrets_do_not_change_results(key: PrivateKey) -> None:

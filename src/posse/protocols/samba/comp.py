@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.random import SELECT
+from posse.core.random import ORDER, SELECT, shuffle
 from posse.core.roles import Action
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
@@ -127,16 +127,24 @@ class Comp(Peer):
         return tokens.tobytes()
 
     def _chosen_as_published(self, message: Batch | Explore) -> int:
-        """Return comp's selection at level `paper`: on the masked floats, in permuted order."""
+        """Return comp's selection at level `paper`: on the masked floats, in permuted order.
+
+        In a simulation ties and draws follow the owners' order, which the world seed gives away: there no protection
+        changes a result.
+        """
         assert self._draws is not None
         u = self._draws.at(message.index)
+        order = np.arange(self._owners)
+        if self._world_seed is not None and "permutation" not in self.manifest.terms.off:
+            shuffle(np.uint64(self._world_seed), ORDER, message.index, order)
         if isinstance(message, Explore):
-            return int(u * self._owners)
-        values = np.frombuffer(self._opened(message), "<f8")
+            return int(np.argsort(order)[int(u * self._owners)])
+        values = np.empty(self._owners)
+        values[order] = np.frombuffer(self._opened(message), "<f8")
         selection = self._passes[message.index % len(self._passes)]
-        if selection.choose is not None:
-            return int(selection.choose(values, u))
-        return int((select_match if selection.kind == "match" else select_argmax)(values, u))
+        select = select_match if selection.kind == "match" else select_argmax
+        chosen = int((selection.choose or select)(values, u))
+        return int(np.argsort(order)[chosen])
 
     def _opened(self, message: Batch) -> bytes:
         """Open exactly K frames of the right size, end to end."""

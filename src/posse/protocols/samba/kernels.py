@@ -19,7 +19,7 @@ from posse.core.compiled import compile_user, elementary, specialise
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
-from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, ORDER, SELECT, TIE, shuffle, uniform, unit, words
+from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, SELECT, TIE, uniform, unit, words
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import reward
 
@@ -165,23 +165,23 @@ def _published(
     t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, bits, permute, mask,
     order, values, xs,
 ):  # fmt: skip
-    """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats in permuted order."""
+    """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats.
+
+    In a simulation ties and draws follow the owners' order, whatever the permutation: no protection changes a result.
+    """
     index = t * passes + turn
-    if permute:
-        shuffle(seed, ORDER, index, order)
     u = uniform(seed, SELECT, 0, index, 0)
     if explores:
-        return order[int(u * keys.shape[0])]
+        return int(u * keys.shape[0])
     alpha = 1.0 - uniform(seed, MASK, 0, index, 0) if mask else 1.0
-    for position in range(keys.shape[0]):
-        i = order[position]
+    for i in range(keys.shape[0]):
         raw = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)
-        values[position] = alpha * paper_value(raw, kind, scale, ceiling)
+        values[i] = alpha * paper_value(raw, kind, scale, ceiling)
     if kind == ARGMAX:
-        return order[select_argmax(values, u)]
+        return select_argmax(values, u)
     if kind == MATCH:
-        return order[select_match(values, u)]
-    return order[choose(values, u)]
+        return select_match(values, u)
+    return choose(values, u)
 
 
 def _twin(

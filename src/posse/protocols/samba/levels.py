@@ -87,10 +87,14 @@ PROTECTS = {
     ),
 }
 
-_EXPLORING = "Comp sees which steps explore from the shape of the scores."
-_SCALED = (
-    "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): since one arm changes a step, "
-    "it can follow arms over time and estimate their sums and the total reward."
+_EXPLORING = "Comp sees which steps explore from the shape of the scores: all of them, without a false one."
+_SCALED = "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): "
+_FOLLOWED = (
+    "one arm changes a step, so comp follows every arm, and recovers the reward of every step, the total and how often "
+    "each arm was pulled ('posse audit' does it)."
+)
+_GUESSED = (
+    "from the shape of a whole run comp estimates the total reward (R2 about .8 to .9 over runs, 'posse audit --all')."
 )
 
 _TIMING = "Timing can name the pulled arm: the chosen owner answers later because it pulls."
@@ -157,7 +161,8 @@ def leaks(
         return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", *_timing(slot, overruns))
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
-        out.append(_SCALED)
+        noisy = policy.name == "thompson" or (policy.name == "softmax" and level != "paper")
+        out.append(_SCALED + (_GUESSED if noisy else _FOLLOWED))
     if policy.explores and level != "paper":
         out.append(_EXPLORING)
     hidden = switches.aes or switches.mask

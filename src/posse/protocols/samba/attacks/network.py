@@ -33,7 +33,8 @@ class Wire:
     def __init__(self, party: Any, owners: Sequence[str]) -> None:
         from posse.runtime.network.wire import Data, pack
 
-        self.owners, self.rows = tuple(owners), []
+        self.owners = tuple(owners)
+        self.rows: list[tuple[list[int], list[int], list[float]]] = []
         self._marks, self._now = dict.fromkeys(owners, 0), dict[str, tuple[int, float]]()
         self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
         self._frame, party.frame = party.frame, self.frame

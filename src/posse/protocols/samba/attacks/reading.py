@@ -17,7 +17,7 @@ from posse.core.roles import Entry, View
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import policy
 from posse.privacy.crypto.frames import Frames
-from posse.privacy.crypto.paillier import MINIMUM_BITS
+from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
 from posse.privacy.leakage.attack import Evidence, Truth
 from posse.privacy.sharing import shuffle
 from posse.protocols.samba.kernels import tossed
@@ -207,6 +207,12 @@ def places(passes: Passes, truth: Truth) -> Ints:
 # The planted leak -----------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def short_key() -> PrivateKey:
+    """A key for runs that are only attacked: making one takes longer than such a run."""
+    return generate_key(MINIMUM_BITS)
+
+
 @lru_cache(maxsize=32)
 def _standard(settings: Samba, seed: int) -> tuple[Sequence[Entry], bytes, bytes, Mapping[int, Ints]]:
     """Comp's passes of the same run at level `standard`, with its key and manifest, and who is in which place."""
@@ -214,7 +220,7 @@ def _standard(settings: Samba, seed: int) -> tuple[Sequence[Entry], bytes, bytes
     from posse.protocols.samba.system import SYSTEM
 
     changes = {"level": "standard", "aes": True, "paillier": True, "permutation": True, "mask": True, "runs": 1}
-    run = SambaRun(SYSTEM, settings.but(**changes, paillier_bits=MINIMUM_BITS), seeds=[seed], transcript=100_000_000)
+    run = SambaRun(SYSTEM, settings.but(**changes), seeds=[seed], transcript=100_000_000, key=short_key())
     run.finish()
     view, truth = run.view("comp"), run.truth()
     kept = [entry for entry in view.entries if isinstance(entry.message, Batch | Choice)]
@@ -236,7 +242,12 @@ def plant_passes(evidence: Evidence, seed: int) -> Evidence:
 
 def _plant(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
     view, truth = evidence.seen, evidence.truth
-    entries, key, manifest, slots = _standard(truth["settings"], truth["seed"])
+    if view.public["level"] == "standard":
+        own = view.secrets["comp"]
+        entries: Sequence[Entry] = [one for one in view.entries if isinstance(one.message, Batch | Choice)]
+        key, manifest, slots = own["k_frame"], own["manifest"], truth["slots"]
+    else:
+        entries, key, manifest, slots = _standard(truth["settings"], truth["seed"])
     indices = sorted({_index(entry) for entry in entries})
     picked = np.random.default_rng((seed, 31)).random(len(indices)) < share
     shown = {i for i, one in zip(indices, picked, strict=True) if one}
