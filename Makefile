@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Tests, checks and benchmarks need everything; a demo and the studio need less.
 READY  := $(VENV)/.ready
-# What tests, checks and benchmarks need; a demo and the studio need less.
 DEMO   := $(VENV)/.demo
 STUDIO := $(VENV)/.studio
 
@@ -30,7 +30,7 @@ studio: $(STUDIO)  ## watch runs, compare them, choose a policy and its protecti
 	@$(BIN)/posse studio
 
 test: $(READY)  ## the tests that run in minutes
-	@command -v chromium chromium-browser >/dev/null || echo "no Chromium is here: the studio's page is not tested (Debian: apt-get install chromium)"
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo "no Chromium is here: the studio's page is not tested (Debian: apt-get install chromium)"
 	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno test --quiet --no-check tests/studio/js
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 

@@ -8,16 +8,22 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
 import posse
@@ -336,18 +342,18 @@ def launched(home: Path, *flags: str) -> tuple[subprocess.Popen[str], str, str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"(http://127\.0\.0\.1:\d+)/#token=(\S+)", line)
+    found = re.search(r"(https?://127\.0\.0\.1:\d+)/(?:#token=(\S+))?", line)
     assert found, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
     return process, found[1], found[2]
 
 
-def _client(origin: str, token: str) -> httpx.Client:
+def _client(origin: str, token: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
     """A browser that enters as soon as the server answers."""
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(origin.rpartition(":")[2])), 5):
             break
         time.sleep(0.05)
-    client = httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60)
+    client = httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60, verify=trust)
     if token:
         client.post("/api/enter", json={"token": token}).raise_for_status()
     return client
@@ -384,6 +390,45 @@ def test_a_killed_server_is_taken_up_from_the_address(home: Path) -> None:
         assert again[name] == before[name]
     process.send_signal(signal.SIGINT)
     _ended(process)
+
+
+def test_a_password_and_tls_let_a_browser_in(home: Path, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.touch(mode=0o600)
+    password.write_text("correct horse battery")
+    certificate, key = _self_signed(tmp_path)
+    flags = ("--password-file", str(password), "--certificate", str(certificate), "--key", str(key))
+    process, origin, token = launched(home, *flags)
+    assert origin.startswith("https://")
+    assert token is None
+    trust = ssl.create_default_context(cafile=certificate)
+    with contextlib.closing(_client(origin, "", trust)) as client:
+        refused = client.get("/api/systems")
+        assert (refused.status_code, refused.json()["enter"]) == (401, "password")
+        assert client.post("/api/enter", json={"password": "wrong"}).status_code == 403
+        entered = client.post("/api/enter", json={"password": "correct horse battery"})
+        assert "Secure" in entered.headers["set-cookie"]
+        assert client.get("/api/stages").json() == []
+    process.send_signal(signal.SIGINT)
+    _ended(process)
+
+
+def _self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, made now."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "studio")]), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem, secret = folder / "studio.pem", folder / "studio.key"
+    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret.write_bytes(key.private_bytes(*form))
+    return pem, secret
 
 
 def test_the_command_refuses_what_others_could_reach() -> None:
