@@ -14,12 +14,14 @@ from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, E
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.protocols.mpc_contextual.attacks import ATTACKS, Opened, opened_words
+from posse.protocols.mpc_contextual.sockets import Watched
 from posse.protocols.runs import Run
 from tests.leakage.mpc_game import Played, drawn, terms_of
 
 SETTINGS = posse.MpcContextual(rows=360, horizon=180, seed=3)
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 OF_VIEWS = [attack for attack in ATTACKS if attack.needs == "view"]
+SOCKETS = ("delays", "acknowledgements")
 STAGED = ("opened", "arms", "sequence", "membership", "membership-by-reward")
 
 
@@ -46,7 +48,7 @@ def attacked(attack: Attack, evidence: list[Evidence]) -> Attempt:
 
 
 def test_all_attacks_are_tested_here() -> None:
-    assert {attack.name for attack in OF_VIEWS} | set(STAGED) == set(BY_NAME)
+    assert {attack.name for attack in OF_VIEWS} | set(STAGED) | set(SOCKETS) == set(BY_NAME)
 
 
 def test_dealer_and_party_read_every_feature(run: Run) -> None:
@@ -121,10 +123,40 @@ def test_a_model_of_few_weights_tells_little_of_who_its_rows_are(name: str, stag
     assert made.score.interval[1] < 0.3
 
 
+def test_a_party_tells_arms_by_numbers_that_follow_them() -> None:
+    """Delays of three arms apart by twice their spread are told, and equal ones are not."""
+    rng = np.random.default_rng(8)
+    arms = rng.integers(3, size=200)
+    known = np.where(np.arange(200) % 2, -1, arms)
+    for apart, succeeds in ((2.0, True), (0.0, False)):
+        watched = Watched((apart * arms + rng.normal(size=200))[:, None], known)
+        evidence = Evidence(watched, {"arms": arms, "asked": known < 0})
+        made = attacked(BY_NAME["delays"], [evidence])
+        assert (made.succeeded, made.power) == (succeeds, 1.0)
+
+
+@pytest.mark.long
+def test_rewards_that_take_longer_for_some_arms_name_them_over_sockets() -> None:
+    made = attacked(BY_NAME["delays"], list(BY_NAME["delays"].stage(SETTINGS, 0)))
+    assert made.succeeded
+    assert made.score.value > 0.6
+
+
+@pytest.mark.long
+def test_acknowledgements_and_sizes_name_no_arm_over_sockets() -> None:
+    made = attacked(BY_NAME["acknowledgements"], list(BY_NAME["acknowledgements"].stage(SETTINGS, 0)))
+    assert (made.verdict, made.power) == ("nothing found", 1.0)
+
+
+def _watched() -> Evidence:
+    return Evidence(Watched(np.arange(8.0)[:, None], np.array([0, 1, 2, -1, 0, 1, 2, -1])), {})
+
+
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_attacks_are_functions_of_what_was_seen(attack: Attack, run: Run, staged: dict[str, list[Evidence]]) -> None:
     """The same answer twice, without any truth; what is foreign or cut off is refused in one line."""
-    evidence = staged[attack.name][0] if attack.name in staged else seen(run, attack)
+    evidence = staged[attack.name][0] if attack.name in staged else _watched() if attack.name in SOCKETS else None
+    evidence = evidence or seen(run, attack)
     first, again = (attack.estimate(evidence.seen, 4) for _ in range(2))
     np.testing.assert_equal(first, again)
     foreign = View(("comp",), (), {"comp": {"kind": "comp"}}, {"system": "samba"})

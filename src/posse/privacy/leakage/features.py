@@ -5,6 +5,7 @@
 | `by_group` | a label of every row (its arm; its arm and reward) | the mean features of known rows with that label |
 | `along` | the whole sequence of arms, and of rewards | the mean of known rows by how likely they explain each step |
 | `recognise` | words that were opened for every row | which of two candidate rows is the true one |
+| `nearest_class` | numbers that stand beside every row, such as delays | its class |
 
 `along` follows the bandit: it keeps a few guesses of the model (particles), asks at every step which of the known rows
 would have been pulled that arm and paid that reward, and lets every particle learn from one of them, drawn by weight.
@@ -169,3 +170,28 @@ def _correlations(values: Floats, features: Floats) -> Floats:
     sizes = np.sqrt((first**2).sum(axis=0))[:, None] * np.sqrt((second**2).sum(axis=0))[None, :]
     made: Floats = np.where(sizes > 0, first.T @ second / np.where(sizes > 0, sizes, 1.0), 0.0)
     return made
+
+
+# A class from what stands beside it -----------------------------------------------------------------------------------
+
+
+def nearest_class(values: ArrayLike, known: ArrayLike) -> Ints:
+    """Guess the class of every row by the nearest median of rows whose class is known (-1 where it is not).
+
+    Columns are compared in units of their own spread; one that never changes counts for nothing.
+
+    >>> nearest_class([[0.0], [0.1], [5.0], [5.2], [4.9], [0.3]], [0, 0, 2, 2, -1, -1]).tolist()
+    [0, 0, 2, 2, 2, 0]
+    """
+    rows, classes = np.asarray(values, np.float64), np.asarray(known, np.int64)
+    labels = np.unique(classes[classes >= 0])
+    if rows.ndim != 2 or len(rows) != len(classes) or not len(labels):
+        raise ConfigError(
+            f"classes are learnt from rows whose class is known, got values of shape {rows.shape} and {len(labels)} "
+            "known classes."
+        )
+    spread = rows[classes >= 0].std(axis=0)
+    scaled = np.where(spread > 0, rows / np.where(spread > 0, spread, 1.0), 0.0)
+    middles = np.stack([np.median(scaled[classes == label], axis=0) for label in labels])
+    found: Ints = labels[((scaled[:, None, :] - middles[None]) ** 2).sum(axis=2).argmin(axis=1)]
+    return found

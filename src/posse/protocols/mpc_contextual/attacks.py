@@ -8,6 +8,7 @@
 | `opened` | party | the last party's features, from every word that all others saw |
 | `membership`, `membership-by-reward` | all parties; puller, payee | rows that the model was learnt from |
 | `sizes` | wire | the arm, from sizes of messages |
+| `delays`, `acknowledgements` | party | the arm, from a run over sockets (`sockets`) |
 
 Who knows similar rows is given half of the rows of the data, and the run is on the others.
 """
@@ -31,6 +32,7 @@ from posse.privacy.leakage.features import Known
 from posse.privacy.leakage.membership import Pairs
 from posse.privacy.leakage.scores import area, hits
 from posse.privacy.sharing.fixed import FixedPoint, Words
+from posse.protocols.mpc_contextual import sockets
 from posse.protocols.mpc_contextual.coins import DealerCoins
 from posse.protocols.mpc_contextual.messages import Choice, Opening, Payoff, Reveal, Seed
 from posse.protocols.mpc_contextual.outside import Model
@@ -422,4 +424,5 @@ ATTACKS = (
         membership.BY_REWARD, name="membership-by-reward", claims=(MODEL, "Puller and payee together"), needs="runs",
         seconds=_seconds, missing=_few_rows, stage=lambda settings, seed: _probed(settings, seed, errors=False),
     ),
+    *sockets.ATTACKS,
 )  # fmt: skip

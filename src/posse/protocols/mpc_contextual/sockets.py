@@ -1,0 +1,187 @@
+"""What a party sees of a run over sockets beside the messages: when rewards come, what others acknowledge, sizes.
+
+The federation runs in this process over mutual TLS on the loopback interface. In one run the rewards of later arms take
+longer; in the other they all take as long. The party knows the arms of every second step, and guesses the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError
+from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.features import nearest_class
+from posse.privacy.leakage.scores import hits
+from posse.protocols.mpc_contextual.messages import Act, Choice, Earn, Payoff
+from posse.protocols.mpc_contextual.settings import MpcContextual
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+STEPS, ROWS, ARMS = 80, 120, 3
+SLOWER = 0.05
+"""Seconds that a reward of each arm takes more than one of the arm before."""
+PARTIES = ("party-1", "party-2")
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """What a party saw of every step, and the arms that it knows."""
+
+    values: Floats
+    """(steps, numbers)"""
+    known: Ints
+    """The arm, or -1."""
+
+
+class Tap:
+    """Looks at what a party receives: arrival of choices and rewards, marks and sizes of frames since the last one."""
+
+    def __init__(self, party: Any) -> None:
+        from posse.runtime.network.wire import Data, pack
+
+        self.chosen: dict[int, float] = {}
+        self.paid: dict[int, float] = {}
+        self.beside: dict[int, list[float]] = {}
+        self._marks: dict[str, int] = dict.fromkeys((PARTIES[1], PULLER, PAYEE, DEALER), 0)
+        self._before, self._sizes = dict(self._marks), dict.fromkeys(self._marks, 0)
+        self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
+        self._frame, party.frame = party.frame, self.frame
+
+    def frame(self, connection: Any, frame: Any) -> None:
+        """Look at a frame, and let it go on."""
+        peer, now = connection.peer, time.perf_counter()
+        self._marks[peer] = max(self._marks[peer], getattr(frame, "durable", 0))
+        if isinstance(frame, self._data):
+            message = self._decode(frame.body)
+            self._sizes[peer] += len(self._pack(frame))
+            if isinstance(message, Choice):
+                self.chosen[message.step] = now
+            if isinstance(message, Payoff):
+                self.paid[message.step] = now
+                moved = [self._marks[name] - self._before[name] for name in self._marks]
+                self.beside[message.step] = [*map(float, moved), *map(float, self._sizes.values())]
+                self._before, self._sizes = dict(self._marks), dict.fromkeys(self._sizes, 0)
+        self._frame(connection, frame)
+
+
+def recorded(seed: int, slower: float) -> tuple[Tap, Ints]:
+    """Run a federation of two parties whose rewards take longer by arm; return what the first saw, and the arms."""
+    from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, lay_out
+    from posse.runtime.network.connection import Timing
+    from posse.runtime.network.deployment import make_party, open_place
+
+    timing = Timing(heartbeat=0.2, patience=10.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
+    arms: dict[int, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        world = {"problem": "clusters", "arms": ARMS, "rows": ROWS, "components": 4, "seed": seed + 3}
+        addresses = {name: f"127.0.0.1:{_free_port()}" for name in (*PARTIES, PULLER, PAYEE, DEALER)}
+        given = {
+            "run": "audit", "steps": STEPS, "epsilon": "1/2", "sync": False, "world": world, "addresses": addresses,
+        }  # fmt: skip
+        paths = lay_out(ContextualFederation.make(given), Path(folder))
+
+        async def go() -> Tap:
+            made = {path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths}
+            tap = Tap(made[PARTIES[0]])
+            _slow(made[PULLER], made[PAYEE], arms, slower)
+            try:
+                await asyncio.wait_for(asyncio.gather(*(party.run() for party in made.values())), 240)
+            finally:
+                for party in made.values():
+                    party.engine.close()
+            return tap
+
+        tap = asyncio.run(go())
+    return tap, np.array([arms[step] for step in range(STEPS)])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _slow(puller: Any, payee: Any, arms: dict[int, int], slower: float) -> None:
+    """Let rewards take a while, and longer for later arms."""
+    pulls, pays = puller._source, payee._source
+
+    async def pull(ask: Act) -> Any:
+        arms[ask.step] = ask.arm
+        return await pulls(ask)
+
+    async def pay(ask: Earn) -> Any:
+        await asyncio.sleep(0.005 + slower * arms[ask.step])
+        return await pays(ask)
+
+    puller._source, payee._source = pull, pay
+
+
+def _watched(values: Floats, arms: Ints) -> Evidence:
+    known = np.where(np.arange(len(arms)) % 2 == 0, arms, -1)
+    return Evidence(Watched(values, known), {"arms": arms, "asked": known < 0})
+
+
+def delays(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """Stage rewards that take longer for later arms: seconds from the choice to the reward of every step."""
+    tap, arms = recorded(seed, SLOWER)
+    yield _watched(np.array([[tap.paid[step] - tap.chosen[step]] for step in range(STEPS)]), arms)
+
+
+def acknowledged(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """Stage rewards that all take as long: what every peer acknowledged in a step, and the bytes it sent."""
+    tap, arms = recorded(seed, 0.0)
+    rows = range(2, STEPS)  # the first steps hold what was sent before them
+    yield _watched(np.array([tap.beside[step] for step in rows]), arms[2:])
+
+
+def guess(seen: Watched, seed: int) -> Ints:
+    """Guess the arm of every step."""
+    if not isinstance(seen, Watched):
+        raise ConfigError("this attack needs a run over sockets: audit settings.")
+    return nearest_class(seen.values, seen.known)
+
+
+def score(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
+    """Count the arms guessed right of those that were not known."""
+    right = [(one == truth["arms"])[truth["asked"]] for one, truth in zip(found, truths, strict=True)]
+    arms = np.concatenate([truth["arms"][truth["asked"]] for truth in truths])
+    return hits(int(np.concatenate(right).sum()), len(arms), float(np.bincount(arms).max() / len(arms)), "arms")
+
+
+def tells(evidence: Evidence, seed: int) -> Evidence:
+    """Plant: one of the numbers of a step is its arm."""
+    values = evidence.seen.values.copy()
+    values[:, 0] = evidence.truth["arms"]
+    return replace(evidence, seen=replace(evidence.seen, values=values))
+
+
+def other_arms(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Exchange the arms of steps."""
+    rng = np.random.default_rng((seed, 28))
+    return [{**truth, "arms": rng.permutation(truth["arms"])} for truth in truths]
+
+
+PUBLIC = "Who takes part, how many features each holds"
+ATTACKS = (
+    Attack(
+        "delays", "the arm, from how long its reward takes", ("party",), (PUBLIC,), guess, score, "share of arms",
+        tells, "delays that are the arm", other_arms, needs="network", stage=delays, seconds=lambda settings: 12.0,
+        tell=lambda found: f"{len(found)} steps over sockets",
+    ),
+    Attack(
+        "acknowledgements", "the arm, from acknowledgements and sizes on the links of a party", ("party",), (PUBLIC,),
+        guess, score, "share of arms", tells, "acknowledgements that count the arm", other_arms, needs="network",
+        stage=acknowledged, seconds=lambda settings: 8.0, tell=lambda found: f"{len(found)} steps over sockets",
+    ),
+)  # fmt: skip
