@@ -184,6 +184,8 @@ def test_found_out_and_cost_are_measured(visit: Visits) -> None:
     panel = page.get_by_role("tabpanel", name="Found out")
     expect(panel.locator("tbody tr, .stated li").first).to_be_visible(timeout=90_000)
     expect(panel.locator(".note").first).not_to_be_empty()
+    panel.get_by_text("Who sees what, by message").click()
+    expect(panel.get_by_role("row", name="cumulative reward")).to_contain_text("Paillier")
     expect(page.locator(".cost .bars li").first).to_be_visible()
     page.get_by_text("Messages and bytes").click()
     expect(page.locator(".cost details tbody tr").first).to_be_visible()

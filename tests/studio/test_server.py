@@ -309,6 +309,7 @@ def test_what_is_found_out_and_what_it_costs(visitor: Visitor) -> None:
     id = visitor.stage("toy", **TOY)
     visitor.do(id, "jump", time=100)
     found = visitor.post(f"/api/stages/{id}/audit", {"observer": "listener"}, 200)
+    assert found["sees"] is None  # it has not written it down
     assert [(row["attack"], row["verdict"]) for row in found["rows"]] == [("the total", "finds it out")]
     assert found["time"] == 100
     assert visitor.post(f"/api/stages/{id}/audit", {"observer": "teller"}, 200)["rows"] == []

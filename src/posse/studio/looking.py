@@ -164,7 +164,7 @@ def audit(seen: Seen, beside: bool = False) -> dict[str, Any]:
     note = f"Measured on the {seen.time:,} steps so far." if rows else "No attack is measured here; this is stated."
     return {
         "columns": ["attack", "finds", "guesses without", "verdict"], "rows": rows, "stated": list(seen.stated),
-        "note": note, "notes": notes, "time": seen.time,
+        "note": note, "notes": notes, "time": seen.time, "sees": plain(seen.system.sees(seen.settings)),
     }  # fmt: skip
 
 

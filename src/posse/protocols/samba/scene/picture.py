@@ -203,20 +203,17 @@ def _histogram(ratings: Ratings) -> list[dict[str, float]]:
 
 
 def variants(settings: Samba) -> list[tuple[str, Samba]]:
-    """Return settings with and without each protection: at level `paper` its four switches, else the levels."""
+    """Return settings with and without each protection: at level `paper` its four switches, else the other levels."""
     if settings.path == "plain":
         return [("as set", settings)]
-    found = [("as set", settings)]
+    found, plain = [("as set", settings)], ("plain", settings.but(path="plain", walk=None))
     if settings.level == "paper":
-        for name in ("aes", "mask", "permutation", "paillier"):
+        for name, long in _LONG.items():
             on = getattr(settings, name)
-            found.append((f"{'without' if on else 'with'} {_LONG[name]}", settings.but(**{name: not on, "walk": None})))
-        bare = dict.fromkeys(_LONG, False)
-        found.append(("everything off", settings.but(**bare, walk=None)))
-    on = dict.fromkeys(_LONG, True)
+            found.append((f"{'without' if on else 'with'} {long}", settings.but(**{name: not on, "walk": None})))
+        return [*found, plain]
     others = [level for level in ("strict", "standard", "paper") if level != settings.level]
-    found += [(f"level {level}", settings.but(**on, level=level, walk=None)) for level in others]
-    return [*found, ("plain", settings.but(path="plain", walk=None))]
+    return [*found, *((f"level {level}", settings.but(level=level)) for level in others), plain]
 
 
 _LONG = {"aes": "AES-GCM", "mask": "masks", "permutation": "permutation", "paillier": "Paillier"}

@@ -232,7 +232,16 @@ function found() {
   const table = h("table", { class: "found" }, head, body);
   const note = h("p", { class: "note" });
   const stated = h("ul", { class: "stated" });
-  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, stated);
+  const who7 = h("div", { class: "sees" });
+  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, stated, who7);
+  const seen = once((/** @type {import("./types.js").Sees | null} */ sees) => {
+    if (sees === null) return who7.replaceChildren();
+    const heads = ["", ...sees.columns].map((one) => h("th", { scope: "col" }, one));
+    const lines = sees.rows.map((one) => h("tr", {}, h("th", { scope: "row" }, one.data), ...one.cells.map((cell) => h("td", {}, cell))));
+    who7.replaceChildren(h("details", { class: "fold" }, h("summary", {}, "Who sees what, by message"),
+      h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Who sees what, by message" },
+        h("table", { class: "found" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...lines))), h("p", { class: "note" }, sees.note)));
+  });
   const rows = once((/** @type {import("./types.js").Attack[]} */ attacks) => {
     body.replaceChildren(...attacks.map((one) => h("tr", { title: one.says ?? one.power ?? "" },
       h("th", { scope: "row" }, one.attack), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
@@ -246,6 +255,7 @@ function found() {
     attr(again, "disabled", state.auditing || state.stage === null);
     const attacks = state.audit?.rows ?? [];
     rows(attacks);
+    seen(state.audit?.sees ?? null);
     show(table, attacks.length > 0);
     const idle = state.auditing ? "The attacks run on what this observer has seen so far." : "Press the button: the attacks of this system run on what this observer has seen so far.";
     text(note, state.audit ? state.audit.note ?? (attacks.length ? "" : "No attack of this system takes this view.") : idle);

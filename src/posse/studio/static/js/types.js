@@ -37,7 +37,8 @@
  * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
  *   could: string[]}} PartyView
  * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string}} Attack
- * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[]}} Audit
+ * @typedef {{columns: string[], rows: {data: string, cells: string[]}[], note: string}} Sees
+ * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[], sees?: Sees | null}} Audit
  * @typedef {{name: string, seconds: number, per_step: number}} CostRow
  * @typedef {{rows: CostRow[], note?: string, notes?: string[]}} Cost
  * @typedef {{field: string, message: string}} FieldError
