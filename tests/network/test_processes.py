@@ -56,7 +56,10 @@ def test_six_kills(tmp_path):
         federation.go(3, at_once=2, again=0)
     assert shown["role"] == "controller"
     # Neither who was pulled nor whose reward is awaited is shown to anybody.
-    public = {"party", "role", "run", "version", "paused", "finished", "missing", "step", "horizon", "unit", "digest"}
+    public = {
+        "party", "role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting",
+        "over", "step", "horizon", "unit", "digest",
+    }  # fmt: skip
     assert set(shown) <= public
     assert sum(federation.kills.values()) >= 5
     check_plain(federation, 2, 300)

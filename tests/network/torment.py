@@ -12,7 +12,7 @@ import msgspec
 from posse.core.errors import UnfinishedError
 from posse.core.roles import Reward
 from posse.runtime import local
-from posse.runtime.journal import _split
+from posse.runtime.journal import _MARK, _split
 from tests.network.federations import laid_out, opened
 
 PATIENCE = 240.0
@@ -137,8 +137,9 @@ class Torment:
         """What a killed party had journalled begins its journal to the end: nothing was lost or replaced."""
         for name, seen in self.seen:
             whole, _ = _split(seen)
-            final, clean = _split(self.log_of(name))
-            assert clean
+            log = self.log_of(name)
+            final, size = _split(log)
+            assert size == len(log)
             assert final[: len(whole)] == whole, name
         for name in self.paths:
             assert "Traceback" not in self.paths[name].with_suffix(".log").read_text(), self.tail(name)
@@ -160,5 +161,9 @@ class Torment:
     def rewards(self, name: str) -> list[Reward]:
         """The rewards in an owner's journal, in order."""
         records, _ = _split(self.log_of(name))
-        found = [msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes]) for record in records]
+        found = [
+            msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes])
+            for record in records
+            if not record.startswith(_MARK)
+        ]
         return [msgspec.msgpack.decode(body, type=Reward) for kind, _, _, body in found if kind == 2]

@@ -224,35 +224,66 @@ def _journal(file: Path) -> Path:
 
 def _command(file: Path, command: str) -> Any:
     from posse.protocols.parties import read_result
+    from posse.runtime.network.health import not_answering
     from posse.runtime.network.operate import ask
 
     journal = _journal(file)
     try:
         return asyncio.run(ask(journal, command))
     except LinkError:
-        if result := read_result(journal):
+        if (result := read_result(journal)) and not not_answering(journal):
             raise LinkError(f"it does not run any more: {_sentence(result)}.") from None
         raise
 
 
 def status(file: File, json_: flags.Json = False) -> None:
-    """Say how far a running party is, and which peers it misses."""
-    from posse.runtime.network.operate import SHOWN, progress
+    """Say how far a party is, and for whom it waits."""
+    from posse.runtime.network.health import SHOWN, progress
 
-    shown = _command(file, "status")
-    if json_:
-        print_json(shown)
+    try:
+        shown = _command(file, "status")
+    except LinkError as error:
+        _status_at_rest(file, error, json_)
         return
-    missing, leaves = shown["missing"], "; it leaves when others have its last messages" if shown["finished"] else ""
+    if json_:
+        print_json({"running": True, **shown})
+        return
+    leaves = "; it leaves when others have its last messages" if shown["finished"] else ""
     state, name, done = f"{state_of(shown)}{leaves}", shown.pop("party"), progress(shown)
-    digest = shown.pop("digest", "")
+    digest, waiting, over = shown.pop("digest", ""), shown["waiting"], shown["over"]
     rows = [("state", state), *([("progress", done)] if done else [])]
-    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, "missing", "paused", "finished")]
+    rows += [(key, str(shown[key])) for key in ("role", "run", "version", "pid")]
+    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, *_STATE)]
     if digest:
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
     table(("party", name), rows)
-    for peer, why in missing.items():
-        say(f"missing: {peer} ({why})", style="yellow")
+    for peer, why in waiting.items():
+        say(f"waiting for: {peer} ({why})", style="yellow")
+    if over:
+        say(f"over for: {', '.join(over)}")
+
+
+_STATE = ("role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting", "over")
+"""Fields of a status that are said in words."""
+
+
+def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
+    """Say what the folder of a party says that does not answer: finished is no error."""
+    from posse.protocols.parties import read_result
+    from posse.runtime.network.health import at_rest
+
+    journal = _journal(file)
+    found, result = at_rest(journal), read_result(journal)
+    finished = bool(result) and not found["running"]
+    if as_json:
+        state = "finished" if finished else "not answering" if found["running"] else "not running"
+        print_json({**found, "finished": finished, "state": state, **({"result": result} if finished else {})})
+    elif finished:
+        say(f"finished, and does not run any more: {_sentence(result)}")
+    else:
+        raise error
+    if not finished:
+        raise typer.Exit(1)
 
 
 def pause(file: File) -> None:

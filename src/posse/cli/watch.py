@@ -64,17 +64,15 @@ class Pace:
 def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False) -> str:
     """Say in a few words where a party is; `code` is how its process ended.
 
-    >>> state_of({"missing": {"comp": "has not called yet"}}, None, seen=True, over=False)
+    >>> state_of({"waiting": {"comp": "has not called yet"}}, None, seen=True, over=False)
     'waiting for comp'
     >>> state_of({}, 0, seen=True, over=False)
     'stopped'
     """
     if status:
-        if status.get("finished"):
-            return "finished"
-        if status.get("paused"):
-            return "paused"
-        return f"waiting for {', '.join(status['missing'])}" if status.get("missing") else "connected"
+        from posse.runtime.network.health import words
+
+        return words(status)
     if code is None:
         # One that is slow to answer is not named: it may be the one that pulls.
         return "connected" if seen else "starting"
@@ -134,7 +132,7 @@ class Watch:
             if status:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
-                status["missing"] = {peer: why for peer, why in status["missing"].items() if peer not in left}
+                status["waiting"] = {peer: why for peer, why in status["waiting"].items() if peer not in left}
             row = self._rows[process.name]
             row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
             if row.role in self._federation.shown and status:
@@ -156,13 +154,13 @@ class Watch:
         self.processes[number] = self._again(process.file)
 
     def _measure(self, lead: Mapping[str, Any]) -> None:
-        from posse.runtime.network.operate import progress
+        from posse.runtime.network.health import progress
 
         step, unit = lead.get("step"), lead.get("unit", "step")
         if not step:
             return
         pace = self._pace.at(time.monotonic(), step)
-        missing = lead.get("missing")
+        missing = lead.get("waiting")
         absent = f", without {', '.join(missing)}" if missing and not lead.get("finished") else ""
         self.reached = progress(lead)
         self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"

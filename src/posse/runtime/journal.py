@@ -5,7 +5,8 @@
 
 A record is in the operating system's hands after `write`: it survives the death of the process. It is on the disk after
 `sync`: it survives the death of the machine. A torn record at the end, which only the second kind of death leaves, is
-cut off when the journal is opened; nobody relied on it.
+cut off when the journal is opened; nobody relied on it. A record of its own (`_MARK`) says how far the disk was before
+it: what is damaged before that was relied upon, and is refused.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from posse.core.errors import JournalError
 
 _HEAD = struct.Struct("<II")
 _SNAPSHOT = re.compile(r"snapshot-(\d{8})")
+_MARK = b"posse: on the disk "
+"""Begins a mark, behind it the number of bytes that were on the disk when it was written."""
 LARGEST = 64 << 20
 """Bytes of a record: no message, and no snapshot, is larger."""
 
@@ -45,8 +49,11 @@ class Disk:
         except BlockingIOError:
             os.close(file)
             raise JournalError(
-                f"the journal in {folder} is in use by another process. Stop it, or give this party another folder."
+                f"the journal in {folder} is in use by another process ({holder(folder) or 'unknown'}). Stop it, or "
+                "give this party another folder."
             ) from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
         return file
 
     def read(self, path: Path) -> bytes:
@@ -81,14 +88,16 @@ class Journal:
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         """Open or make the journal; `snapshot` and `records()` then tell what it holds."""
         self._folder, self._disk = folder, disk or Disk()
+        self.torn = 0
+        """Bytes of a torn end that was cut off when this journal was opened."""
         with _disk_errors(folder):
             self._lock = self._disk.take(folder)
             self._generation, self.snapshot = self._newest()
             self._file = self._disk.open(self._log(), os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            self._held = self._read()
+            self._held, self.size = self._read()
         self._waiting: list[bytes] = []
-        self.size = sum(len(record) + _HEAD.size for record in self._held)
-        """Bytes of records since the snapshot."""
+        """`size`: bytes of records since the snapshot."""
+        self._on_disk = self._marked = 0
 
     @property
     def first(self) -> bytes | None:
@@ -108,6 +117,9 @@ class Journal:
         """Hand what was added to the operating system: after this the process may die."""
         if not self._waiting:
             return
+        if self._on_disk > self._marked:
+            self._waiting.insert(0, _framed(_MARK + self._on_disk.to_bytes(8, "little")))
+            self._marked = self._on_disk
         data = b"".join(self._waiting)
         with _disk_errors(self._folder):
             written = self._disk.write(self._file, data)
@@ -120,8 +132,11 @@ class Journal:
 
     def sync(self) -> None:
         """Wait until everything written is on the disk: after this the machine may die."""
+        size, generation = self.size, self._generation
         with _disk_errors(self._folder):
             self._disk.sync(self._file)
+        if generation == self._generation:
+            self._on_disk = size
 
     def checkpoint(self, snapshot: bytes) -> None:
         """Begin a new generation with a snapshot; older records are not needed any more."""
@@ -142,6 +157,7 @@ class Journal:
             self._disk.rename(whole, self._folder / f"snapshot-{generation:08}")
             self._disk.close(self._file)
             self._file, self.size = log, 0
+            self._on_disk = self._marked = 0
             self._disk.remove(old)
             self._disk.remove(self._folder / f"snapshot-{generation - 1:08}")
 
@@ -164,35 +180,106 @@ class Journal:
             self._disk.remove(self._folder / f"snapshot-{old:08}")
             self._disk.remove(self._folder / f"journal-{old:08}.log")
         path = self._folder / f"snapshot-{numbers[-1]:08}"
-        records, whole = _split(self._disk.read(path))
-        if len(records) != 1 or not whole:
-            raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
+        data = self._disk.read(path)
+        records, whole = _split(data)
+        _check_snapshot(path, records, whole == len(data))
         return numbers[-1], records[0]
 
-    def _read(self) -> list[bytes]:
+    def _read(self) -> tuple[list[bytes], int]:
+        """Read the records, and cut off a torn end; return them and their size."""
         data = self._disk.read(self._log())
         records, whole = _split(data)
-        if not whole:
-            self._disk.truncate(self._file, sum(len(record) + _HEAD.size for record in records))
-        return records
+        _check_damage(self._log(), data, whole)
+        self.torn = len(data) - whole
+        if self.torn:
+            self._disk.truncate(self._file, whole)
+        return [record for record in records if not record.startswith(_MARK)], whole
+
+
+def _check_damage(path: Path, data: bytes, whole: int) -> None:
+    """Raise where what follows the whole records was on the disk once: it is damaged, and no torn end."""
+    at = whole
+    while (at := data.find(_MARK, at)) >= 0:
+        begins, ends = at - _HEAD.size, at + len(_MARK) + 8
+        marked = int.from_bytes(data[at + len(_MARK) : ends], "little")
+        if begins >= whole and data[begins:ends] == _framed(data[at:ends]) and whole < marked <= begins:
+            raise JournalError(
+                f"{path} is damaged at byte {whole:,}: records behind it, which were on the disk, cannot be read. "
+                "Mend the disk and restore the newest copy of the folder; an older one would go another way than the "
+                "run did."
+            )
+        at += 1
+
+
+def holder(folder: Path) -> int:
+    """Return the process that has a journal open; 0 of one that nobody has."""
+    import fcntl
+
+    try:
+        file = os.open(folder / "lock", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.read(file, 20).strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(file)
+    return 0
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a look at a journal found, without opening it."""
+
+    records: int
+    size: int
+    """Bytes of the snapshot and of the records since."""
+    torn: int
+    """Bytes of a torn end, which is cut off when the party starts."""
+
+
+def look(folder: Path) -> Condition:
+    """Read a journal that another process may have open; raise where it is damaged. Nothing is written."""
+    with _disk_errors(folder):
+        names = os.listdir(folder) if folder.is_dir() else []
+        snapshots = sorted(name for name in names if _SNAPSHOT.fullmatch(name))
+        size = 0
+        if snapshots:
+            path = folder / snapshots[-1]
+            data = path.read_bytes()
+            records, whole = _split(data)
+            _check_snapshot(path, records, whole == len(data))
+            size = len(data)
+        log = folder / f"journal-{int(snapshots[-1][9:]) if snapshots else 0:08}.log"
+        data = log.read_bytes() if log.exists() else b""
+    records, whole = _split(data)
+    _check_damage(log, data, whole)
+    return Condition(sum(not record.startswith(_MARK) for record in records), size + whole, len(data) - whole)
+
+
+def _check_snapshot(path: Path, records: list[bytes], whole: bool) -> None:
+    if len(records) != 1 or not whole:
+        raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
 
 
 def _framed(record: bytes) -> bytes:
     return _HEAD.pack(len(record), zlib.crc32(record)) + record
 
 
-def _split(data: bytes) -> tuple[list[bytes], bool]:
-    """Split into records up to the first that is torn, and say whether there was none."""
+def _split(data: bytes) -> tuple[list[bytes], int]:
+    """Split into records up to the first that is not whole; return them and their size."""
     records: list[bytes] = []
     at = 0
     while at + _HEAD.size <= len(data):
         length, crc = _HEAD.unpack_from(data, at)
         record = data[at + _HEAD.size : at + _HEAD.size + length]
         if length > LARGEST or len(record) != length or zlib.crc32(record) != crc:
-            return records, False
+            break
         records.append(record)
         at += _HEAD.size + length
-    return records, at == len(data)
+    return records, at
 
 
 @contextmanager

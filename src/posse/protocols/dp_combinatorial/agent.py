@@ -150,6 +150,12 @@ class Agent:
         return self._next or Offers(tuple(self._buyer.cost.tolist()), tuple(self._buyer.capacity.tolist()))
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """Agents whose reports are still to come; when it has finished, those that may be waiting for its last one."""
+        over = self._ready and self._learnt == self._terms.planned and not self._done
+        return () if over or self._terms.method == "alone" else self._others
+
+    @property
     def finished(self) -> bool:
         """Whether all rounds are bought, and all reports sent and learnt from."""
         return self._done

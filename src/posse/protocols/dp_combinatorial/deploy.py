@@ -119,8 +119,9 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
     # Its own offers are journalled by themselves: they may change (`Agent.brings`).
     inputs = options.model_dump(exclude_defaults=True, exclude={"own"})
     return Deployment(
-        agent, VOCABULARY, others, source, agreed, inputs, known=lambda: _known(agent, options, terms, run)
-    )
+        agent, VOCABULARY, others, source, agreed, inputs, needs=lambda: agent.needs,
+        known=lambda: _known(agent, options, terms, run),
+    )  # fmt: skip
 
 
 def _used(options: AgentOptions) -> dict[str, Any]:

@@ -236,17 +236,19 @@ def _pays(place: Place, options: ContextualOptions, terms: Terms) -> Source:
 
 
 def _needs(role: Role, plan: Plan) -> set[str]:
-    """Name the roles that this one still needs before it can finish.
+    """Name the roles that this one needs before it can finish, and when it has, those that need its last messages.
 
     The dealer may leave a few chunks before the end, the puller and other parties in the middle of the last step. A
     party knows what is still to come; the others know from their own step how far everyone must be.
     """
     if isinstance(role, Party):
-        return role.awaited
+        return {*role.terms.parties, PULLER} - {role.name} if role.finished else role.awaited
     if isinstance(role, DealerRole):
         return {*role.terms.parties, PULLER, PAYEE}
     assert isinstance(role, Puller | Payee)
     terms = role.terms
+    if role.finished:
+        return {*terms.parties, PAYEE} - {role.name}
     names = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
     if isinstance(role, Payee) and role.pulled == terms.passes:
         names.discard(PULLER)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
-from posse.core import files
-from posse.core.errors import ConfigError, JournalError
+from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.core.settings import Settings
 from posse.policies.arms.registry import PolicySettings, described
 from posse.policies.own import is_own
-from posse.privacy.crypto.paillier import DEFAULT_BITS, PrivateKey, generate_key
+from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba import messages
+from posse.protocols.samba.admission import ADMITTED, admitted, customer_key, paillier
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
@@ -44,8 +43,7 @@ from posse.protocols.samba.strict.customer import StrictCustomer
 from posse.protocols.samba.strict.dealer import Dealer
 from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.identity import CERTIFICATE, peer_of
+from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.certificates.names import check_name
 from posse.runtime.local import AUTHORITY, Layout, check_member, each, enrol_all, source_beside, write_party
 from posse.runtime.network.deployment import Deployment, Known, Place, address
@@ -147,7 +145,7 @@ def build(place: Place) -> Deployment:
     inputs = options.model_dump(exclude_defaults=True, exclude={"policy", "customer", "authority"})
     inputs |= {"policy": policy_terms(expected.policy), **({"slot": expected.slot} if level == "strict" else {})}
     if kind != CUSTOMER:
-        inputs["customer"] = _customer(place, options).hex()
+        inputs["customer"] = customer_key(place, options.customer).hex()
     return replace(
         made, terms=terms, inputs=inputs, limits=True, needs=lambda: role.needs,
         known=lambda: _known(role, expected, place.identity.run),
@@ -204,7 +202,7 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    who = place.identity.name, place.identity.signing, _customer(place, options), expected, _seed(options)
+    who = place.identity.name, place.identity.signing, customer_key(place, options.customer), expected, _seed(options)
     role: Role = Owner(*who, secrets=place.secrets)
     if expected.level == "strict":
         if not place.file.sync:
@@ -225,7 +223,7 @@ def _controller(place: Place, options: SambaOptions, expected: Expected) -> Depl
         raise ConfigError(
             f"the controller needs the names of at least 2 owners, got {len(options.owners)}. Give owners."
         )
-    who = place.identity.signing, _customer(place, options), expected, options.owners
+    who = place.identity.signing, customer_key(place, options.customer), expected, options.owners
     alone = {name: name for name in sole(expected.level) if name != CONTROLLER}
     peers = {**dict.fromkeys(options.owners, "owner"), **alone}
     role: Role = Controller(*who, _seed(options), secrets=place.secrets)
@@ -235,7 +233,7 @@ def _controller(place: Place, options: SambaOptions, expected: Expected) -> Depl
 
 
 def _comp(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    who = place.identity.signing, _customer(place, options), expected
+    who = place.identity.signing, customer_key(place, options.customer), expected
     role: Role = Comp(*who, _seed(options), secrets=place.secrets)
     if expected.level == "strict":
         role = StrictComp(*who, secrets=place.secrets)
@@ -243,22 +241,22 @@ def _comp(place: Place, options: SambaOptions, expected: Expected) -> Deployment
 
 
 def _dealer(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
-    role = Dealer(place.identity.signing, _customer(place, options), expected, secrets=place.secrets)
+    role = Dealer(place.identity.signing, customer_key(place, options.customer), expected, secrets=place.secrets)
     return Deployment(role, VOCABULARY, {CONTROLLER: "controller"})
 
 
 def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
     if options.authority is None or options.budget < 1:
         raise ConfigError("the customer needs its authority's folder and a budget. Give authority and budget.")
-    key = None if expected.level == "strict" else _paillier(place, options.paillier_bits)
+    key = None if expected.level == "strict" else paillier(place, options.paillier_bits)
     n = b"" if key is None else key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     terms = Terms(
         run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
         passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n, slot=expected.slot,
     )  # fmt: skip
     servers = [name for name in sole(expected.level) if name != CUSTOMER]
-    admitted = _admitted(place.folder / options.authority, (*options.owners, *servers))
-    who = place.identity.signing, expected, terms, admitted
+    keys = admitted(place, place.folder / options.authority, (*options.owners, *servers))
+    who = place.identity.signing, expected, terms, keys
     role: Role = Customer(*who, key, secrets=place.secrets)
     if key is None:
         role = StrictCustomer(*who, secrets=place.secrets)
@@ -269,7 +267,8 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
             raise ConfigError(f"'{unknown[0]}' is no owner of this run. Owners: {', '.join(options.owners)}.")
         return messages.End(tuple(name for name in options.owners if name not in gone))
 
-    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, commands={"end": end})
+    kept = {ADMITTED: json.dumps({name: key.hex() for name, key in keys.items()}).encode()}
+    return Deployment(role, VOCABULARY, {CONTROLLER: "controller"}, commands={"end": end}, keeps=kept)
 
 
 _MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "dealer": _dealer, "customer": _customer_role}
@@ -277,56 +276,6 @@ _MAKERS = {"owner": _owner, "controller": _controller, "comp": _comp, "dealer": 
 
 def _seed(options: SambaOptions) -> int | None:
     return None if options.world is None else options.world.seed
-
-
-def _customer(place: Place, options: SambaOptions) -> bytes:
-    """Return the customer's signing key from its certificate, which the run's authority must have signed."""
-    if options.customer is None:
-        raise ConfigError("every party verifies what the customer signs: give the customer's certificate as customer.")
-    path = place.folder / options.customer
-    try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the customer's certificate {path} cannot be read: {error}.") from error
-    identity = place.identity
-    peer = peer_of(
-        certificate.public_bytes(Encoding.DER), identity.authority, identity.crl, identity.run,
-        certificate.not_valid_before_utc,
-    )  # fmt: skip
-    if peer.role != "customer":
-        raise ConfigError(f"{path} is the certificate of '{peer.name}' ({peer.role}), not of the customer.")
-    return peer.public
-
-
-def _admitted(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the signing keys of those who take part, from the certificates that the authority has issued."""
-    authority = Authority(folder)
-    crl, known = authority.current_crl(), {}
-    for row in authority.list()[1]:
-        if row.revoked is None and row.role != "customer" and row.name in names:
-            peer = peer_of(row.certificate, authority.certificate, crl, authority.run, row.issued)
-            known[peer.name] = peer.public
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise ConfigError(
-            f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it enrol."
-        )
-    return known
-
-
-def _paillier(place: Place, bits: int) -> PrivateKey:
-    """Read the customer's Paillier key, or make one for a new journal, with which it stays."""
-    path = place.journal / "paillier.key"
-    if path.exists():
-        return PrivateKey.load(path.read_bytes())
-    if place.begun:
-        raise JournalError(
-            f"{path} is missing beside the journal, and the total of this run opens with no other key. Restore it from "
-            "a copy, or begin a new run."
-        )
-    key = generate_key(bits)
-    files.write_whole(path, key.save(), mode=files.PRIVATE)
-    return key
 
 
 def _source(place: Place, options: SambaOptions, name: str) -> Source:

@@ -125,6 +125,8 @@ class Deployment:
     needs: Callable[[], Collection[str]] | None = None
     """Names the peers without which this party cannot finish, and when it has, those that cannot finish without it; all
     of them if not given."""
+    keeps: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that stay beside the journal as they are when the run begins, by name."""
     limits: bool = False
     """Whether the role keeps within [consent]."""
     remarks: tuple[str, ...] = ()
@@ -257,6 +259,9 @@ def make_party(
             made.role, journal, list(made.peers), made.vocabulary, run=place.identity.run, terms=written(made.terms),
             nonce=nonce, inputs=_inputs(place, made, root), change=change, sync_answers=file.sync,
         )  # fmt: skip
+        for name, data in made.keeps.items():
+            if not engine.bound or not (place.journal / name).exists():
+                files.write_whole(place.journal / name, data, mode=files.PRIVATE)
     except BaseException:
         journal.close()
         raise

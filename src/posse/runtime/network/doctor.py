@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -12,15 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from posse.core.errors import LinkError, PosseError
+from posse.runtime import journal
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import crl_number, ssl_contexts
 from posse.runtime.network.deployment import Build, Deployment, Place, address, open_place
-from posse.runtime.network.operate import ask, progress
+from posse.runtime.network.health import not_answering, progress
+from posse.runtime.network.operate import ask
 from posse.runtime.network.wire import WIRE_VERSION, Hello, Reader, Refused
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14
 """A certificate that expires sooner is to be renewed."""
+LEAST_FREE = 256 << 20
+"""Bytes that should be free where the journal is: a snapshot and the records of some hours."""
 PATIENCE = 3.0
 """Seconds in which a peer must answer."""
 
@@ -48,7 +54,7 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
         *_journal(place),
         role,
         *_ways(place, made, status),
-        *_running(status),
+        *_running(place, status),
     ]
 
 
@@ -74,13 +80,26 @@ def _identity(place: Place) -> Iterator[Finding]:
 
 
 def _journal(place: Place) -> Iterator[Finding]:
-    """Whether the party can go on where it was; nothing is opened, and no secret is drawn."""
+    """Whether the party can go on where it was, and has room to; nothing is opened, and no secret is drawn."""
     try:
         place.check_root()
+        found = journal.look(place.journal)
     except PosseError as error:
         yield Finding("journal", False, error.text)
     else:
-        yield Finding("journal", True, f"{place.journal}, {'begun' if place.begun else 'not begun yet'}")
+        torn = f", a torn end of {found.torn} bytes that a start cuts off" if found.torn else ""
+        begun = f"begun, {found.size:,} bytes" if place.begun else "not begun yet"
+        yield Finding("journal", True, f"{place.journal}, {begun}{torn}")
+    where = next(each for each in (place.journal, *place.journal.parents) if each.exists())
+    free = shutil.disk_usage(where).free
+    if not os.access(where, os.W_OK):
+        yield Finding(
+            "disk", False, f"{where} cannot be written by this user. Start the party as the one it belongs to."
+        )
+    else:
+        fine = free >= LEAST_FREE
+        remedy = "" if fine else ". Make room: a full disk stops the party"
+        yield Finding("disk", fine, f"{free / 2**20:,.0f} MiB free in {where}{remedy}")
 
 
 def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:
@@ -101,7 +120,7 @@ def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iter
             known = ", ".join(made.peers)
             yield Finding(f"way to {name}", False, f"'{name}' has no part here. [connect] may name: {known}.")
         elif status and name not in status["missing"]:
-            yield Finding(f"way to {name}", True, "connected")
+            yield Finding(f"way to {name}", True, "its part is over" if name in status["over"] else "connected")
         else:
             yield _way(place, name, text)
     if place.file.listen is not None:
@@ -173,13 +192,16 @@ def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:
     return Finding(what, True, f"{text} is free")
 
 
-def _running(status: dict[str, Any]) -> Iterator[Finding]:
+def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
     if not status:
-        yield Finding("running", True, "not now; start it with 'posse party'")
+        frozen = not_answering(place.journal)
+        yield Finding("process", not frozen, frozen or "none; start it with 'posse party'")
         return
+    yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
     done = f"{progress(status)}, " if status.get("step") else ""
     held = ", paused: 'posse resume' lets it go on" if status["paused"] else ""
-    missing = ", ".join(status["missing"]) or "nobody"
-    yield Finding("running", not status["missing"], f"{done}missing {missing}{held}")
+    waits = ", ".join(f"{peer} ({why})" for peer, why in status["waiting"].items()) or "nobody"
+    over = f"; over for {', '.join(status['over'])}" if status["over"] else ""
+    yield Finding("running", bool(status["healthy"]), f"{done}waits for {waits}{held}{over}")
     if status.get("digest"):
         yield Finding("manifest", True, f"{status['digest']}: all parties must see the same, compare by telephone")

@@ -207,8 +207,8 @@ class Engine:
         self._carry_out(actions)
 
     def confirmed(self, peer: str) -> None:
-        """Remember that a peer has all messages: when this party comes back after its end, the peer may be gone."""
-        self._journal.append(self._encode((_CONFIRMED, peer, self.links[peer].durable_there, b"")))
+        """Remember that a peer needs no message any more: when this party comes back after its end, it may be gone."""
+        self._journal.append(self._encode((_CONFIRMED, peer, self.links[peer].sent, b"")))
         self._journal.write()
 
     def commit(self) -> bool:

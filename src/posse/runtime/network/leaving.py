@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from posse.runtime.network.party import Party
 
 
+async def keep_alive(party: Party) -> None:
+    """Send heartbeats, and hang up on peers that send none."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(party.timing.heartbeat)
+        party.often.flush()
+        party.tell_durable()
+        for connection in list(party.connections.values()):
+            if not party.paused and loop.time() - connection.last_frame > party.timing.patience:
+                connection.hang_up(f"no sign of life for {party.timing.patience:g} s")
+
+
 async def miss(party: Party, give_up: float) -> None:
     """Stop when a peer without which this party cannot finish has been missing for too long."""
     loop = asyncio.get_running_loop()
@@ -33,8 +45,9 @@ async def miss(party: Party, give_up: float) -> None:
 
 
 def unconfirmed(party: Party) -> set[str]:
-    """Peers that may not have all messages of a party on their disks."""
-    return {peer for peer, link in party.engine.links.items() if link.durable_there < link.sent}
+    """Peers that may not have all messages of a party on their disks; who has left needs none of them."""
+    links = party.engine.links.items()
+    return {peer for peer, link in links if link.durable_there < link.sent and peer not in party.left}
 
 
 async def finish(party: Party, timing: Timing, give_up: float | None) -> None:

@@ -1,7 +1,4 @@
-"""What an operator sees of a party, and may ask of it: a socket in its folder, and metrics for a monitor.
-
-Never shown: who was pulled, whose reward is pending, how fast a peer answers. Any of them would name the pulled arm.
-"""
+"""How an operator reaches a party: a socket in its folder, metrics and health for a monitor, and its log."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from typing import Any, TextIO
 from posse.core.errors import ConfigError, LinkError, PosseError
 from posse.core.roles import Message
 from posse.runtime.door import Door, Limits
+from posse.runtime.network.health import not_answering, status
 from posse.runtime.network.party import Party
-from posse.version import __version__
 
 SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
@@ -29,42 +26,6 @@ _PATIENCE, _MOST = 5.0, 16
 """Seconds that a question may take, and how many may be asked at once."""
 _LONGEST_PATH = 103
 """Bytes of a socket's path: 107 on Linux, fewer elsewhere."""
-
-
-SHOWN = ("step", "horizon", "unit")
-"""What status takes from a role's state: the rest may name who was pulled."""
-
-
-def progress(status: Mapping[str, Any]) -> str:
-    """Say how far a party is, in its system's own unit.
-
-    >>> progress({"step": 120, "horizon": 2000, "unit": "pull"}), progress({"step": 4}), progress({"horizon": 9})
-    ('pull 120 of 2,000', 'step 4', 'of 9 steps; this role does not see how many are done')
-    """
-    unit, step, horizon = str(status.get("unit", "step")), status.get("step"), status.get("horizon")
-    if step is None:
-        return f"of {horizon:,} {unit}s; this role does not see how many are done" if horizon else ""
-    return f"{unit} {step:,}" + (f" of {horizon:,}" if horizon else "")
-
-
-def status(party: Party) -> dict[str, Any]:
-    """Return how far a party is and which peers it misses."""
-    engine = party.engine
-    state = engine.role.state()
-    shown = {key: state[key] for key in SHOWN if key in state}
-    if digest := getattr(engine.role, "digest", ""):
-        shown["digest"] = digest
-    missing = sorted(set(party.wiring.peers) - set(party.connections))
-    return {
-        "party": engine.role.name,
-        "role": engine.role.kind,
-        "run": engine.run,
-        "version": __version__,
-        "paused": party.paused,
-        "finished": engine.role.finished,
-        "missing": {peer: party.troubles.get(peer, "has not called yet") for peer in missing},
-        **shown,
-    }
 
 
 @contextmanager
@@ -158,6 +119,8 @@ async def ask(folder: Path, command: str) -> Any:
             writer.close()
             await writer.wait_closed()
     except (OSError, ValueError, TimeoutError) as error:
+        if frozen := not_answering(folder):
+            raise LinkError(f"the party in {folder} does not answer: {frozen}.") from error
         why = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error or 'no answer'})"
         raise LinkError(f"no party runs with the journal {folder}{why}. Start it with 'posse party'.") from error
     if "error" in answer:
@@ -174,6 +137,9 @@ def metrics(party: Party) -> str:
         "# TYPE posse_step gauge", f"posse_step{{{labels}}} {state.get('step', 0)}",
         "# TYPE posse_horizon gauge", f"posse_horizon{{{labels}}} {state.get('horizon', 0)}",
         "# TYPE posse_peers_connected gauge", f"posse_peers_connected{{{labels}}} {len(party.connections)}",
+        "# TYPE posse_peers_waited_for gauge", f"posse_peers_waited_for{{{labels}}} {len(status(party)['waiting'])}",
+        "# TYPE posse_source_seconds summary", f"posse_source_seconds_sum{{{labels}}} {party.source_seconds:.6f}",
+        f"posse_source_seconds_count{{{labels}}} {party.source_answers}",
         "# TYPE posse_events_total counter",
     ]  # fmt: skip
     lines += [
@@ -213,7 +179,7 @@ def _page(party: Party, path: str) -> bytes:
         code, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(party)
     elif path == "/health":
         shown = status(party)
-        code = "200 OK" if not shown["missing"] else "503 Service Unavailable"
+        code = "200 OK" if shown["healthy"] else "503 Service Unavailable"
         kind, body = "application/json", json.dumps(shown, default=str)
     else:
         code, kind, body = "404 Not Found", "text/plain; charset=utf-8", "not found\n"

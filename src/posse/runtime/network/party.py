@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
@@ -61,7 +62,7 @@ class Party:
         self.paused = False
         self._admit, self._source = admit, source
         self.timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
-        self._often = Throttle(self._log)
+        self.often = Throttle(self._log)
         """For what others can make this party log."""
         self._watch, self._give_up, self._needs = watch, give_up, needs
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,13 +77,17 @@ class Party:
         """Peers with the same terms; the role begins when all have them."""
         self.left: set[str] = set()
         """Peers that have left because their part is over."""
+        self.paused_peers: set[str] = set()
+        """Peers that their operators hold."""
+        self.source_seconds, self.source_answers = 0.0, 0
+        """How long this party's own source took, over all its answers."""
         self.port = 0
 
     async def run(self) -> None:
         """Run to the end of the role's part; raises what stopped it before."""
         door = await self._listen()
         self._soon()
-        self.begin(self._keep_alive())
+        self.begin(leaving.keep_alive(self))
         self.begin(self._keep_durable())
         if self._give_up is not None:
             self.begin(leaving.miss(self, self._give_up))
@@ -98,7 +103,7 @@ class Party:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._hang_up()
-            self._often.flush(all_of_them=True)
+            self.often.flush(all_of_them=True)
         if self._failed is not None:
             raise self._failed
         leaving.check(self)
@@ -121,6 +126,7 @@ class Party:
         self.paused = paused
         for connection in self.connections.values():
             connection.pause(paused)
+        self.tell_durable()
         if not paused:
             self._soon()
 
@@ -189,7 +195,7 @@ class Party:
             earlier.hang_up("a newer connection took its place")
         self.troubles.pop(peer, None)
         self.counts["connections"] += 1
-        self._often(f"connected {peer}", "connected", peer=peer)
+        self.often(f"connected {peer}", "connected", peer=peer)
         if self.paused:
             connection.pause(True)
 
@@ -204,6 +210,7 @@ class Party:
             self._receive(peer, frame)
         elif isinstance(frame, Kept):
             self.engine.links[peer].acknowledged(frame.durable)
+            (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
             if frame.leaves:
                 self.left.add(peer)
         else:
@@ -237,8 +244,9 @@ class Party:
         peer = connection.peer
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
+            self.paused_peers.discard(peer)
             self.troubles[peer] = why = "its part is over" if peer in self.left else why
-            self._often(f"lost {peer}", "lost", peer=peer, why=why)
+            self.often(f"lost {peer}", "lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:
             self._trouble(connection.dialled, why)
 
@@ -246,7 +254,7 @@ class Party:
         """Count and log somebody who was refused."""
         self.counts[f"refused {counted}"] += 1
         kind = f"refused {counted} {peer if peer in self.wiring.peers else ''}".strip()
-        self._often(kind, "refused", peer=peer, why=why)
+        self.often(kind, "refused", peer=peer, why=why)
 
     def refused_by(self, peer: str, reason: str) -> None:
         """Stop where a peer has found that the parties' files differ: nobody can go on before one is corrected."""
@@ -341,8 +349,11 @@ class Party:
         wait = self.timing.first_wait
         while True:
             late = asyncio.get_running_loop().call_later(LATE, self._log, "waiting for a reward")
+            began = time.monotonic()
             try:
                 answer = await self._source(ask)
+                self.source_seconds += time.monotonic() - began
+                self.source_answers += 1
                 self.engine.answer(number, answer)
                 break
             except asyncio.CancelledError:
@@ -386,19 +397,8 @@ class Party:
 
     def _trouble(self, peer: str, why: str) -> None:
         if self.troubles.get(peer) != why:
-            self._often(f"unreachable {peer}", "unreachable", peer=peer, why=why)
+            self.often(f"unreachable {peer}", "unreachable", peer=peer, why=why)
         self.troubles[peer] = why
-
-    async def _keep_alive(self) -> None:
-        """Send heartbeats, and hang up on peers that send none."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(self.timing.heartbeat)
-            self._often.flush()
-            self.tell_durable()
-            for connection in list(self.connections.values()):
-                if not self.paused and loop.time() - connection.last_frame > self.timing.patience:
-                    connection.hang_up(f"no sign of life for {self.timing.patience:g} s")
 
     async def _keep_durable(self) -> None:
         """Wait for the disk by the clock, beside the loop, and tell peers how far it is."""
@@ -412,7 +412,7 @@ class Party:
     def tell_durable(self, *, leaves: bool = False) -> None:
         """Tell peers which of their messages are on the disk; `leaves` says that this is the last word."""
         for peer, connection in self.connections.items():
-            connection.write(pack(Kept(self.engine.links[peer].durable, leaves)))
+            connection.write(pack(Kept(self.engine.links[peer].durable, leaves, self.paused)))
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:

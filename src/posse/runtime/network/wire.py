@@ -4,6 +4,7 @@
     body  = 0 | number (8, little-endian) | message     a message of the sender's: `Data`
           | 1 | number (8, little-endian)               how many of the receiver's are on the sender's disk: `Kept`
           | 2 | number (8, little-endian)               the same, and the sender leaves: its part is over
+          | 3 or 4 | number (8, little-endian)          as 1 or 2, and the sender is paused by its operator
           | msgpack                                     `Hello` or `Refused`
 
 Messages of one size are frames of one size, whatever their number. What is on the disk travels by the clock and never
@@ -29,7 +30,7 @@ LARGEST_HELLO = 16 << 10
 """What a peer that has not said hello may make us hold."""
 
 _LENGTH, _NUMBER, _NUMBERED = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<IBQ")
-_DATA, _KEPT, _LEAVES = 0, 1, 2
+_DATA, _KEPT = 0, 1
 
 
 class WireError(ProtocolError):
@@ -69,6 +70,7 @@ class Kept(NamedTuple):
 
     durable: int
     leaves: bool = False
+    paused: bool = False
 
 
 class Refused(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
@@ -92,7 +94,7 @@ def pack(frame: AnyFrame) -> bytes:
     if isinstance(frame, Data):
         return _NUMBERED.pack(9 + len(frame.body), _DATA, frame.number) + frame.body
     if isinstance(frame, Kept):
-        return _NUMBERED.pack(9, _LEAVES if frame.leaves else _KEPT, frame.durable)
+        return _NUMBERED.pack(9, _KEPT + frame.leaves + 2 * frame.paused, frame.durable)
     body = _encode(frame)
     return _LENGTH.pack(len(body)) + body
 
@@ -133,8 +135,9 @@ def _frame(body: bytes) -> AnyFrame:
     if len(body) >= 9:
         if body[0] == _DATA:
             return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
-        if body[0] in (_KEPT, _LEAVES) and len(body) == 9:
-            return Kept(_NUMBER.unpack_from(body, 1)[0], body[0] == _LEAVES)
+        if len(body) == 9 and _KEPT <= body[0] <= _KEPT + 3:
+            flags = body[0] - _KEPT
+            return Kept(_NUMBER.unpack_from(body, 1)[0], bool(flags & 1), bool(flags & 2))
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,0 +1,131 @@
+"""How a party is: what its operator, a monitor and a look at its folder may say of it, and nothing that is not so.
+
+Never shown: who was pulled, whose reward or answer is pending, how fast a peer answers. Any of them would name the
+pulled arm. *Waiting for* names peers that are not connected, paused by their operator, or silent past the heartbeat,
+which comes by the clock: a peer that is there and has not answered yet is none of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from posse.core.errors import JournalError
+from posse.runtime import journal
+from posse.runtime.network import leaving
+from posse.runtime.network.party import Party
+from posse.version import __version__
+
+SHOWN = ("step", "horizon", "unit")
+"""What status takes from a role's state: the rest may name who was pulled."""
+SILENT = 2.5
+"""Heartbeats without a sign of life after which a peer is called silent."""
+
+
+def progress(status: Mapping[str, Any]) -> str:
+    """Say how far a party is, in its system's own unit.
+
+    >>> progress({"step": 120, "horizon": 2000, "unit": "pull"}), progress({"step": 4}), progress({"horizon": 9})
+    ('pull 120 of 2,000', 'step 4', 'of 9 steps; this role does not see how many are done')
+    """
+    unit, step, horizon = str(status.get("unit", "step")), status.get("step"), status.get("horizon")
+    if step is None:
+        return f"of {horizon:,} {unit}s; this role does not see how many are done" if horizon else ""
+    return f"{unit} {step:,}" + (f" of {horizon:,}" if horizon else "")
+
+
+def status(party: Party) -> dict[str, Any]:
+    """Return how far a party is, and for whom it waits."""
+    engine = party.engine
+    state, over = engine.role.state(), gone(party)
+    shown = {key: state[key] for key in SHOWN if key in state}
+    if digest := getattr(engine.role, "digest", ""):
+        shown["digest"] = digest
+    missing = {
+        peer: party.troubles.get(peer, "has not called yet")
+        for peer in sorted(set(party.wiring.peers) - set(party.connections) - over)
+    }
+    waiting = _unconfirmed(party) if engine.role.finished else {**missing, **_held_up(party)}
+    return {
+        "party": engine.role.name,
+        "role": engine.role.kind,
+        "run": engine.run,
+        "version": __version__,
+        "pid": os.getpid(),
+        "healthy": not party.paused and not waiting,
+        "paused": party.paused,
+        "begun": engine.bound,
+        "finished": engine.role.finished,
+        "missing": {} if engine.role.finished else missing,
+        "waiting": waiting,
+        "over": sorted(over),
+        **shown,
+    }
+
+
+def gone(party: Party) -> set[str]:
+    """Peers that are not connected because nothing is needed of them any more: their part is over."""
+    absent = set(party.wiring.peers) - set(party.connections)
+    return {peer for peer in absent if peer in party.left or (party.engine.bound and peer not in party.needed)}
+
+
+def _held_up(party: Party) -> dict[str, str]:
+    """Peers that are connected, and paused or silent; of whom this party does not read it cannot say it."""
+    found: dict[str, str] = {}
+    if party.paused:
+        return found
+    now, longest = asyncio.get_running_loop().time(), SILENT * party.timing.heartbeat
+    for peer, connection in sorted(party.connections.items()):
+        if peer in party.paused_peers:
+            found[peer] = "paused by its operator"
+        elif (silent := now - connection.last_frame) > longest:
+            found[peer] = f"silent for {silent:.0f} s"
+    return found
+
+
+def _unconfirmed(party: Party) -> dict[str, str]:
+    missing = leaving.unconfirmed(party) & set(party.needed)
+    return dict.fromkeys(sorted(missing), "has not confirmed the last messages")
+
+
+def words(status: Mapping[str, Any]) -> str:
+    """Say in a few words where a running party is.
+
+    >>> words({"finished": False, "paused": False, "waiting": {"comp": "silent for 6 s"}, "begun": True})
+    'waiting for comp'
+    """
+    if status.get("finished"):
+        return "finished"
+    if status.get("paused"):
+        return "paused"
+    waiting = status.get("waiting")
+    return f"waiting for {', '.join(waiting)}" if waiting else "connected"
+
+
+def not_answering(folder: Path) -> str:
+    """Say what is known of a party whose socket does not answer, from its folder; empty where it does not run."""
+    pid = journal.holder(folder)
+    if not pid:
+        return ""
+    state = ""
+    with suppress(OSError, IndexError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    if state in ("T", "t"):
+        return f"process {pid} has the journal open and is stopped; let it go on with: kill -CONT {pid}"
+    return f"process {pid} has the journal open and does not answer"
+
+
+def at_rest(folder: Path) -> dict[str, Any]:
+    """Return what a look at the folder of a party says that does not answer."""
+    pid = journal.holder(folder)
+    try:
+        found = journal.look(folder)
+    except JournalError as error:
+        return {"running": bool(pid), "pid": pid or None, "journal": error.text, "healthy": False}
+    return {
+        "running": bool(pid), "pid": pid or None, "begun": found.records > 0 or found.size > 0, "healthy": False,
+    }  # fmt: skip
