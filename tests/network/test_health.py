@@ -79,14 +79,14 @@ def test_a_silent_peer_is_named_and_one_that_answers_is_not(tmp_path):
     over(tmp_path, check)
 
 
-def test_a_frozen_peer_is_lost_after_the_patience_and_a_second(tmp_path, monkeypatch):
+def test_a_frozen_peer_is_lost_after_the_patience_and_a_second(tmp_path):
     """Before, TLS waited half a minute for the other to close it too."""
 
     async def go():
         paths = {path.stem: path for path in laid_out(tmp_path, budget=20)}
         controller, comp = (opened(paths[name]) for name in ("controller", "comp"))
         running = [asyncio.create_task(party.run()) for party in (controller, comp)]
-        await until(lambda: "comp" in controller.connections)
+        await until(lambda: "comp" in controller.connections and "controller" in comp.connections)
         comp.connections["controller"].pause(True)  # it reads nothing, and sends nothing
         comp.tell_durable = lambda **how: None
         began = asyncio.get_running_loop().time()
