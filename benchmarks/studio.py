@@ -113,7 +113,7 @@ def wire(client: httpx.Client, id: str, encoding: str, pid: int, owners: int) ->
 
 
 def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
-    """Play in Chromium; main-thread CPU is the duration of its tasks (`Performance.getMetrics`)."""
+    """Play in Chromium; main-thread CPU is that of its tasks, in ticks of the thread (`Performance.getMetrics`)."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -130,10 +130,12 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
         tab.reload()
         tab.get_by_role("button", name="Play").wait_for(timeout=60_000)
         metrics = context.new_cdp_session(tab)
-        metrics.send("Performance.enable")
+        metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
         tab.evaluate(
             "() => { window.frames_ = 0; const f = () => { window.frames_++; requestAnimationFrame(f); }; f(); }"
         )
+        tab.get_by_label("unit of forward, back and play").get_by_text("time", exact=True).click()
+        tab.get_by_label("speed, units a second").select_option(str(SPEED))
         tab.get_by_role("button", name="Play").click()
         tab.wait_for_timeout(2000)
         samples, frames, heaps, spent, began = [], 0, [], cpu(pid), time.monotonic()

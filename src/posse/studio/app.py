@@ -12,6 +12,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from posse.core.errors import PosseError
@@ -89,6 +90,7 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
         studio.stages.shut()
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.add_middleware(GZipMiddleware, minimum_size=1000)  # streams compress themselves
     _setting_up(app, studio)
     _staging(app, studio)
     _keeping(app, studio)

@@ -7,6 +7,7 @@ that browsers stay in. Requests for another host, from another origin, without a
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -173,6 +174,8 @@ class Guard:
             await self._app(scope, self._bounded(receive, headers, limit), answer)
         except Refused as refused:
             await refuse(refused, answer)
+        except asyncio.CancelledError:  # the server ends while this goes on, such as a stream
+            return
 
     def _check(self, scope: Scope, headers: Iterable[tuple[str, str]], api: bool) -> None:
         place, found = self._place, dict(headers)
