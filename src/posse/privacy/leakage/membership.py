@@ -373,9 +373,13 @@ def _attack(
         apart = all(truth["apart"] for truth in truths)
         return verdict(title, Called(called[0].rule, rows), {"member": member, "apart": apart}).score
 
+    def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+        rng = np.random.default_rng((seed, 2))
+        return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
+
     return Attack(
         name, title, adversary, (claim,), lambda view, seed: estimate(view), score, "advantage", plant,
-        "models that learnt their rows by heart", needs="runs",
+        "models that learnt their rows by heart", shuffle, needs="runs",
     )  # fmt: skip
 
 

@@ -134,6 +134,24 @@ def capacities(view: View, seed: int) -> dict[str, Any]:
     return {"agents": tuple(found), "units": np.stack(list(found.values()))}
 
 
+def _carry_deviations(evidence: Evidence, seed: int) -> Evidence:
+    """Plant: every report carries the deviation of its noise."""
+    view, truth = evidence.seen, evidence.truth
+    names, multipliers = list(truth["agents"]), view.public["multipliers"]
+    entries = [
+        entry._replace(
+            message=Report(
+                entry.message.number, entry.message.units, entry.message.good,
+                tuple((truth["capacity"][names.index(entry.sender)] * multipliers[entry.message.number]).tolist()),
+            )
+        )
+        if isinstance(entry.message, Report)
+        else entry
+        for entry in view.entries
+    ]  # fmt: skip
+    return replace(evidence, seen=replace(view, entries=entries))
+
+
 def _score_capacities(found: Sequence[dict[str, Any]], truths: Sequence[Mapping[str, Any]]) -> Score:
     right = [
         np.abs(one["units"] - truth["capacity"][[list(truth["agents"]).index(name) for name in one["agents"]]]) < 0.5
@@ -270,7 +288,7 @@ ATTACKS = (
     ),
     Attack(
         "capacities", "capacities of every other agent", (AGENT,), ("Reports are fused by their variance",), capacities,
-        _score_capacities, "share of capacities", shuffle=_other_agents,
+        _score_capacities, "share of capacities", _carry_deviations, "reports with their deviation", _other_agents,
         missing=lambda settings: "" if settings.rule == "fuse" and settings.noisy else "reports are not fused.",
         tell=lambda found: f"capacities of {len(found['agents'])} agents",
     ),

@@ -86,6 +86,26 @@ def unmask(view: View, seed: int) -> Floats:
     return FixedPoint(terms.bits, 1.0).decode(np.vstack(rows))
 
 
+def _dealt_anew(evidence: Evidence, seed: int) -> Evidence:
+    """Plant: the same rows under masks of other seeds, which the dealer dealt as well."""
+    view, terms = evidence.seen, _terms(evidence.seen)
+    rng, words = np.random.default_rng((seed, 29)), FixedPoint(terms.bits, 1.0).encode(evidence.truth["features"])
+    keys = {party: rng.bytes(32) for party in terms.parties}
+    starts = dict(zip(terms.parties, np.cumsum((0, *terms.features[:-1])).tolist(), strict=True))
+    entries = []
+    for entry in view.entries:
+        message = entry.message
+        if isinstance(message, Seed) and entry.receiver in keys:
+            message = Seed(message.terms, message.tapes, keys[entry.receiver])
+        elif isinstance(message, Opening) and message.round == 0:
+            at, size = starts[entry.sender], terms.features[terms.parties.index(entry.sender)]
+            rows = words[message.step * terms.batch : (message.step + 1) * terms.batch, at : at + size].ravel()
+            masked = (rows - input_masks(keys[entry.sender], message.step, rows.size)).tobytes()
+            message = Opening(message.step, 0, masked + message.data[len(masked) :])
+        entries.append(entry._replace(message=message))
+    return replace(evidence, seen=replace(view, entries=entries))
+
+
 def _score_features(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
     rows = np.vstack([truth["features"] for truth in truths])
     means = [truth.get("mean", np.mean(truth["features"], axis=0)) for truth in truths]
@@ -386,8 +406,8 @@ PUBLIC = "Who takes part, how many features each holds"
 ATTACKS = (
     Attack(
         "masks", "features of all parties, from the dealer's masks", (DEALER, "party"),
-        ("The dealer together with any one party",), unmask, _score_features, "R2 of features",
-        shuffle=_other_rows, tell=lambda found: f"{found.shape[1]} features of {len(found):,} steps",
+        ("The dealer together with any one party",), unmask, _score_features, "R2 of features", _dealt_anew,
+        "rows under masks of other seeds", _other_rows, tell=lambda found: f"{found.shape} numbers",
     ),
     Attack(
         "exploring", "which steps explored", (DEALER, PULLER), ("The dealer sees no data",), suspect, _score_exploring,

@@ -1,0 +1,57 @@
+"""Every sentence about protection names an attack that shows it or fails at it, or says why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+import posse
+from posse.protocols.base import RunSettings
+from posse.protocols.registry import system_of
+
+MARKET = {"agents": 3, "producers": 5, "horizon": 500}
+NOISE = {"noise": 1.0, "clip": 0.05}
+SETTINGS: tuple[RunSettings, ...] = (
+    posse.MpcContextual(rows=60),
+    posse.MpcContextual(rows=60, epsilon="0", without_guarantee=True),
+    *(posse.DpCombinatorial(**MARKET, noise=noise) for noise in ("tight", "paper", "equal", "none")),
+    *(posse.DpCombinatorial(**MARKET, policy=policy) for policy in ("fcb", "alone", "placebo")),
+    posse.DpCombinatorial(**MARKET, rule="fuse"),
+    *(posse.FedContextual(**one) for one in ({}, {"levels": 65536}, NOISE, {**NOISE, "levels": 65536})),
+    *(posse.FedContextual(scenario="init", **one) for one in ({}, NOISE)),
+    posse.FedContextual(centralised=True),
+)
+
+
+def sentences(settings: RunSettings) -> tuple[str, ...]:
+    level = system_of(settings).level(settings)
+    assert level is not None
+    return (*level.learns(settings), *level.not_protected(settings))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.system}-{system_of(one).level_of(one)}")
+def test_every_sentence_names_its_attack_or_says_why_there_is_none(settings: RunSettings) -> None:
+    system = system_of(settings)
+    for sentence in sentences(settings):
+        by = [attack.name for attack in system.attacks if any(sentence.startswith(one) for one in attack.claims)]
+        why = [reason for beginning, reason in system.unattacked.items() if sentence.startswith(beginning)]
+        assert bool(by) != bool(why), f"{system.name}: '{sentence}' has attacks {by} and reasons {why}"
+
+
+@pytest.mark.parametrize("name", ["mpc-contextual", "dp-combinatorial", "fed-contextual"])
+def test_every_claim_and_every_reason_is_of_a_sentence_that_is_printed(name: str) -> None:
+    of = [one for one in SETTINGS if one.system == name]
+    printed, system = {text for one in of for text in sentences(one)}, system_of(of[0])
+    claims = {claim for attack in system.attacks for claim in attack.claims}
+    fleet = {"The run was drawn from a seed"}  # of a run on devices, which is not simulated
+    for beginning in (claims | set(system.unattacked)) - fleet:
+        assert any(text.startswith(beginning) for text in printed), beginning
+
+
+@pytest.mark.parametrize("name", ["mpc-contextual", "dp-combinatorial", "fed-contextual"])
+def test_every_attack_says_what_it_measures_and_has_both_controls(name: str) -> None:
+    for attack in system_of(next(one for one in SETTINGS if one.system == name)).attacks:
+        assert attack.statistic, attack.name
+        assert attack.claims, attack.name
+        assert attack.plant is not None, attack.name
+        assert attack.planted, attack.name
+        assert attack.shuffle is not None, attack.name
