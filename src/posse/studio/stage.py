@@ -266,10 +266,10 @@ class Stage:
         run, time = self.run, self.run.time
         roles = run.role_seconds() if isinstance(run, RolesRun) else {}
         hops = run.traffic() if isinstance(run, RolesRun) else {}
-        message = self.message
+        message, scene = self.message, self.system.scene(run)
         return {
             "time": time, "horizon": run.horizon, "unit": run.unit, "message": message, "messages": message,
-            "done": run.done, "scene": self.system.scene(run), "last": self.last(),
+            "done": run.done, "scene": scene, "last": self.last() or (scene or {}).get("last"),
             "costs": [
                 {"kind": kind, "seconds": spent, "per_step": spent / time if time else None}
                 for kind, spent in roles.items()

@@ -175,7 +175,12 @@ def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, A
         "server": ["loop", "draw", "pay", "send", "sum", "step", "norm", *(["deploy"] if deploys else [])],
         "device": ["act", "log", "train", "clip", "round", "answer"],
     }
-    return {"step": f"round {done}", "name": "Round", "says": says, "lines": lines(code(run.settings), ran)}
+    size = devices * 4 * run.setup.parameters
+    return {
+        "number": done, "time": done, "sender": "cohort", "receiver": "server", "name": "Round", "says": says,
+        "step": f"round {done}", "clear": [["an update", f"{4 * run.setup.parameters:,} bytes"]], "parts": [],
+        "lines": lines(code(run.settings), ran), "chosen": None, "size": size,
+    }  # fmt: skip
 
 
 _KNOWS = {
