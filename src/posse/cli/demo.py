@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
 
+AUDITED = 300
+"""Steps of the runs that the demo attacks."""
+
 Name = Annotated[str | None, typer.Argument(help="A system; the registry's first if not given.", metavar="[SYSTEM]")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="FOLDER")]
 
@@ -42,6 +45,7 @@ def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
     records = [*protected, *([pairs[0][1]] if pairs[0][1] is not None else [])]
     with keeper.kept(records):
         _tell(known, pairs)
+        _attack(known, [record.level for record in protected])
         page = _report(records, out / "report.html")
     _end(known, records, page)
 
@@ -76,6 +80,22 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
     for record in protected[1:]:
         heading(f"What level '{record.level}' does not protect beside")
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
+
+
+def _attack(known: System, levels: Sequence[str]) -> None:
+    """Make one attack at every level that was run, on a short run, and say what it finds."""
+    from posse.protocols.audit import audit
+
+    if not known.demo_attack:
+        return
+    lines = []
+    with Doing("attacking short runs"):
+        for level in levels:
+            settings = known.Settings(**{**known.presets["demo"], "horizon": AUDITED, "level": level})
+            row = audit(settings, attacks=known.demo_attack, plantings=1)[known.demo_attack]
+            lines.append(f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})")
+    heading("What an attack finds ('posse audit' makes all)")
+    bullets(lines)
 
 
 def _report(records: Sequence[Record], path: Path) -> Path | None:

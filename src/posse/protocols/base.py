@@ -183,8 +183,6 @@ class System(ABC):
     roles: ClassVar[tuple[RoleKind, ...]]
     words: ClassVar[Mapping[str, str]] = {}
     """Its own nouns for step, arm, pull, reward and party (`results.words.Vocabulary`)."""
-    unattacked: ClassVar[Mapping[str, str]] = {}
-    """Beginnings of sentences of its levels that no attack stands behind, each with the reason why there is none."""
     actions: tuple[Action, ...] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
@@ -192,6 +190,8 @@ class System(ABC):
     """What the demo is about, in a sentence or two."""
     demo_levels: ClassVar[tuple[str, ...]] = ()
     """Levels that the demo runs beside the plain twin; all where none is named."""
+    demo_attack: ClassVar[str] = ""
+    """An attack that the demo makes at each of these levels, on a short run; none where none is named."""
     exact: ClassVar[bool] = False
     """Whether its plain twin pulls the same arms and earns the same reward, bit for bit."""
     beside_by_default: ClassVar[bool] = True
@@ -203,6 +203,11 @@ class System(ABC):
     @abstractmethod
     def Settings(self) -> type[RunSettings]:
         """The model of its settings."""
+
+    @property
+    def unattacked(self) -> Mapping[str, str]:
+        """Beginnings of sentences of its levels that no attack stands behind, each with the reason why."""
+        return {}
 
     @property
     def attacks(self) -> tuple[Attack, ...]:

@@ -22,7 +22,7 @@ from posse.protocols.samba.admission import ADMITTED, admitted, customer_key, pa
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget, check_level, leaks, learns
+from posse.protocols.samba.levels import Switches, check_budget, check_level, check_switches, leaks, learns
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.setup import (
     COMP,
@@ -318,6 +318,7 @@ class FederationFile(SambaOptions):
 
 def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
+    check_switches(values)
     values = own_policy_beside(each(values, "owner", lambda owner: source_beside(owner, here)), here)
     federation = FederationFile.make(values)
     _check(federation)

@@ -22,7 +22,7 @@ from posse.protocols.runs import RolesRun
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget, check_level
+from posse.protocols.samba.levels import Switches, check_budget, check_level, who_sees
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.protocols.samba.setup import (
@@ -266,7 +266,11 @@ class SambaRun(RolesRun):
             seconds=self.seconds,
             summary=self._summary,
             show=self.system.show(
-                settings, protection=settings.protection, off=list(self._setup.switches.off), implied=IMPLIED
+                settings,
+                [who_sees(settings.level, self._setup.switches)],
+                protection=settings.protection,
+                off=list(self._setup.switches.off),
+                implied=IMPLIED,
             ),
         )
 

@@ -5,6 +5,7 @@ Every run and report prints its level and these sentences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from posse.core import check
@@ -12,6 +13,7 @@ from posse.core.errors import ConfigError
 from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
+from posse.results.sections import Section
 
 LEVELS = ("strict", "standard", "paper")
 
@@ -50,6 +52,16 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
                 f"level 'paper' sends exp(score / scale), which floats hold for a scale of {smallest:.4f} or more, "
                 f"got {selection.scale}. Use level 'standard'."
             )
+
+
+def check_switches(values: Mapping[str, object]) -> None:
+    """Refuse a deployment that names one of the switches, with the reason."""
+    named = [name for name in ("aes", "paillier", "permutation", "mask") if name in values]
+    if named:
+        raise ConfigError(
+            f"a deployment has no switch '{named[0]}': switches show in a simulation what each protection of the paper "
+            f"does, and between organisations all are on. Choose a level instead: {', '.join(LEVELS)}."
+        )
 
 
 def check_budget(arms: int, budget: int) -> None:
@@ -177,6 +189,48 @@ def leaks(
         *_ALWAYS,
     ]
     return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
+
+
+SEEN = ("scores of others", "which arm is pulled", "each owner's sum", "the total", "exploring steps")
+"""Data of the table of who sees what (the paper's figures 2 and 7)."""
+
+
+def who_sees(level: str, switches: Switches) -> Section:
+    """Who sees which datum, and by which technique it does not; a cell that begins with "no" is what is claimed."""
+    cells = _strict_cells() if level == "strict" else _cells(level == "paper", switches)
+    rows = tuple((datum, *(cells[role][i] for role in cells)) for i, datum in enumerate(SEEN))
+    return Section("Who sees what, and what hides it", ("datum", *cells), rows)
+
+
+def _strict_cells() -> dict[str, tuple[str, ...]]:
+    order = "no: a random order; timing without slots"
+    return {
+        "owner": ("no", "its own", "its own", "no", "yes: common coins"),
+        "controller": ("no: one of two shares", order, "no: a share", "no: a share", "no: shares"),
+        "comp": ("no: the other share", "no: a random place", "no: a share", "no: a share", "no: shares"),
+        "dealer": ("no", "no", "no", "no", "no"),
+        "customer": ("no", "no", "no: added up in shares", "yes", "no"),
+        "wire": ("no: one-time pads", "no: pads; timing without slots", "no: shares", "no: sealed", "no: pads"),
+    }
+
+
+def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
+    aes, clear = switches.aes, "yes: AES is off"
+    scores = "up to a scale: mask" if paper else "up to scale and shift: mask, dither"
+    arm = ("no: AES; timing" if paper else "no: AES, reply tokens; timing") if aes else clear
+    hides = "no: Paillier" if paper else "no: Paillier, pair masks"
+    sums, total = (hides, "no: Paillier") if switches.paillier else ("yes: Paillier is off",) * 2
+    behind = "behind a mask that it drew: AES is off" if switches.mask else clear
+    place = "its place: permutation" if switches.permutation else "yes: the permutation is off"
+    coins = "yes: it draws the coins" if paper else "no: the owners' coins"
+    return {
+        "owner": ("no: AES", "its own", "its own", "no", "yes: common coins"),
+        "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
+        "comp": (scores if switches.mask else "yes: the mask is off", place, "follows them, not by name", "recovers it",
+                 "yes"),
+        "customer": ("no", "no", f"{hides}; with the controller yes" if paper else hides, "yes", "no"),
+        "wire": ("no: AES" if aes else clear, arm, sums, total, "by the messages" if paper else "no: AES"),
+    }  # fmt: skip
 
 
 def _timing(slot: float, overruns: int | None) -> tuple[str, ...]:

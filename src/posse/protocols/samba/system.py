@@ -35,6 +35,7 @@ class SambaSystem(System):
     exact = True
     skip = ("walk",)
     demo_levels = ("strict", "paper")
+    demo_attack = "customer-and-controller"
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by Thompson sampling, "
         "on means of MovieLens that ship with Posse. No owner sees the rewards of another."
@@ -86,6 +87,13 @@ class SambaSystem(System):
         from posse.protocols.samba.scene.scenarios import SCENARIOS
 
         return SCENARIOS
+
+    @property
+    def unattacked(self) -> Mapping[str, str]:
+        """Sentences that no attack stands behind, and why."""
+        from posse.protocols.samba.attacks.table import UNATTACKED
+
+        return UNATTACKED
 
     @property
     def attacks(self) -> tuple[Attack, ...]:

@@ -317,7 +317,7 @@ ATTACKS = (
            other_runs, finds=0.8, needs="runs", stage=stage_totals, seconds=lambda settings: 2.0,
            tell=lambda one: f"largest mean about {one:.3f}"),
     Attack("inflated-score", "to be pulled more, by sending a larger score", ("owner",),
-           ("All parties are assumed to follow", "The total is not authenticated"), lambda seen, seed: seen,
+           ("All parties are assumed to follow",), lambda seen, seed: seen,
            score_inflated, "share", needs="runs", stage=stage_inflated, seconds=lambda settings: 4.0,
            plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth), planted="owners always pulled",
            tell=lambda one: f"pulled in {one[1][0]} of {one[1][1]} steps, {one[0][0]} without"),

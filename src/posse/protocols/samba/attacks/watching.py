@@ -28,7 +28,7 @@ SCALED = "Comp sees all scores of a pass up to one unknown scale"
 HIDDEN = "Comp holds the other share and sees a random place"
 SHIFTED = "Comp sees scores behind a fresh scale, shift and dither"
 PUBLISHED = "The published protocol"
-CLAIMS = (SCALED, HIDDEN, SHIFTED, PUBLISHED)
+CLAIMS = (SCALED, HIDDEN, SHIFTED, PUBLISHED, "The mask is OFF")
 PLANTED = "runs with one pass in ten as at level standard"
 
 

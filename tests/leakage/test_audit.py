@@ -1,0 +1,256 @@
+"""Audits of Samba: attacks succeed where a level says so, fail where it promises, and find what is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import posse
+from posse.core.errors import ConfigError, DataError
+from posse.core.roles import View
+from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
+from posse.protocols.audit import audit, view_of
+from posse.protocols.registry import system, systems
+from posse.protocols.samba.attacks.reading import plant_passes, short_key
+from posse.protocols.samba.attacks.watching import track
+from posse.protocols.samba.levels import Switches, leaks
+from posse.results import render_report
+from posse.results.audits import Audit, audits
+
+ATTACKS = {attack.name: attack for attack in system("samba").attacks}
+ONE_VIEW = [name for name, attack in ATTACKS.items() if attack.needs == "view"]
+READ_PASSES = ("tracker", "last-place", "exploring", "late-join")
+
+
+def settings(level: str, policy: str = "epsilon-greedy", horizon: int = 500, seed: int = 1, **more: Any) -> Any:
+    given = {"owners": 10} if "means" not in more else {}
+    return posse.Samba(policy=policy, level=level, horizon=horizon, seed=seed, paillier_bits=2048, **given, **more)
+
+
+@cache
+def played(level: str, policy: str, horizon: int, seed: int, reward: str = "bernoulli") -> Any:
+    run = posse.start(settings(level, policy, horizon, seed, reward=reward), transcript=10**8, **key_of(level))
+    run.finish()
+    return run
+
+
+def key_of(level: str) -> dict[str, Any]:
+    return {} if level == "strict" else {"key": short_key()}
+
+
+def evidence(run: Any, attack: Attack) -> Evidence:
+    return Evidence(view_of(run, attack), run.truth())
+
+
+# What comp recovers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["standard", "paper"])
+@pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy", "pursuit"])
+def test_comp_recovers_the_total_within_one_and_the_pulls(policy: str, level: str) -> None:
+    """The last reward is never seen; pulls are exact but for an exploring step at the end, and for Pursuit's ties."""
+    for seed in (1, 2):
+        run = played(level, policy, 1000, seed)
+        found, truth = track(run.view("comp"), 0), run.truth()
+        assert abs(found["total"] - truth["total"]) <= 1
+        right = int((found["pulls"] == np.sort(truth["pulls"])).sum())
+        assert right == 10 if policy == "ucb" else right >= (8 if policy == "epsilon-greedy" else 4)
+
+
+def test_comp_recovers_the_total_of_softmax_as_published() -> None:
+    run = played("paper", "softmax", 500, 1)
+    assert abs(track(run.view("comp"), 0)["total"] - run.truth()["total"]) <= 1
+
+
+@pytest.mark.parametrize("level", ["standard", "paper"])
+@pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
+def test_rewards_between_zero_and_one_are_told_apart_too(policy: str, level: str) -> None:
+    attack = ATTACKS["tracker"]
+    made = attempt(attack, [evidence(played(level, policy, 500, 1, "beta"), attack)], plantings=0)
+    assert made.succeeded
+    assert made.honest
+
+
+@pytest.mark.parametrize("level", ["standard", "paper"])
+def test_exploring_steps_are_recognised_without_a_false_one(level: str) -> None:
+    attack = ATTACKS["exploring"]
+    made = attempt(attack, [evidence(played(level, "epsilon-greedy", 500, seed), attack) for seed in (1, 2)])
+    assert made.score.value == 1.0
+    assert made.verdict == "finds it out"
+
+
+def test_a_late_comer_reads_pulls_and_sum_of_the_leader() -> None:
+    attack = ATTACKS["late-join"]
+    made = attempt(attack, [evidence(played("standard", "epsilon-greedy", 1500, 2), attack)], plantings=0)
+    assert made.verdict == "finds it out"
+    right = int(made.score.text.partition("exact in ")[2].partition(" of")[0])
+    assert right >= 3
+
+
+def test_two_owners_show_the_difference_of_their_means_by_the_law_of_the_scale() -> None:
+    found = audit(settings("standard", horizon=3000, means=(0.3, 0.6), runs=2), attacks="scale-of-two", plantings=0)
+    assert found["scale-of-two"].value == 1.0
+
+
+SUCCEED = {
+    "standard": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
+                 "owner-and-comp", "owner-on-the-wire"),
+    "paper": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
+              "owner-on-the-wire", "customer-and-controller"),
+    "strict": ("both-servers",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", SUCCEED)
+def test_attacks_on_one_view_succeed_and_fail_as_the_level_says(level: str) -> None:
+    """Family-wise .01 over the attacks of an audit; 500 steps, and 5 planted leaks each."""
+    run = played(level, "epsilon-greedy", 500, 1)
+    made = posse.audit(run, plantings=2)
+    assert {row.attack for row in made if row.verdict in ("finds it out", "a little")} == set(SUCCEED[level])
+    assert all(row.shuffled is None or row.shuffled > LEVEL / len(made) for row in made)
+    assert all(row.power == 1.0 for row in made if row.attack not in READ_PASSES)
+
+
+@pytest.mark.parametrize(("off", "finder"), [
+    ("aes", "wire-tap"), ("aes", "controller-alone"), ("paillier", "sums-at-the-controller"), ("mask", "tracker"),
+])  # fmt: skip
+def test_a_protection_that_is_off_is_found(off: str, finder: str) -> None:
+    made = audit(settings("paper", horizon=200, **{off: False}), attacks=finder, plantings=1)
+    assert made[finder].verdict == "finds it out"
+
+
+# Power ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
+def test_one_pass_in_ten_of_level_standard_is_found_at_strict(policy: str) -> None:
+    """5,000 steps, 40 plantings: 35 found or fewer have a probability below .05 at power .95."""
+    run = played("strict", policy, 5000, 3)
+    for name in READ_PASSES:
+        attack = ATTACKS[name]
+        if attack.missing(run.settings):
+            continue
+        made = attempt(attack, [evidence(run, attack)], level=LEVEL / len(ONE_VIEW), plantings=40)
+        assert not made.succeeded
+        assert sum(one.above(LEVEL / len(ONE_VIEW)) for one in made.planted) >= 36, name
+
+
+def test_planted_passes_are_found() -> None:
+    run = played("strict", "epsilon-greedy", 1500, 1)
+    for name in ("last-place", "exploring"):
+        attack = ATTACKS[name]
+        made = attempt(attack, [evidence(run, attack)], plantings=2)
+        assert (made.succeeded, made.power) == (False, 1.0)
+
+
+# Purity and refusals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ONE_VIEW)
+@pytest.mark.parametrize("level", ["standard", "strict"])
+def test_an_estimate_needs_no_truth_and_is_the_same_twice(name: str, level: str) -> None:
+    attack, run = ATTACKS[name], played(level, "epsilon-greedy", 500, 1)
+    if attack.missing(run.settings):
+        return
+    view = evidence(run, attack).seen
+    copies = [View(view.parties, list(view.entries), view.secrets, view.public) for _ in range(2)]
+    first, second = (attack.tell(attack.estimate(one, 5)) for one in copies)
+    assert first == second
+    row = audit(copies[0], attacks=name)[name]
+    assert (row.verdict, row.value) == ("not scored", None)
+
+
+def test_truncated_and_foreign_views_get_one_line() -> None:
+    run = posse.start(settings("standard", horizon=60), transcript=100, **key_of("standard"))
+    run.finish()
+    with pytest.raises(DataError, match="has lost its first"):
+        check_view(ATTACKS["tracker"], run.view("comp"))
+    whole = played("standard", "epsilon-greedy", 500, 1)
+    with pytest.raises(ConfigError, match="by comp, got a view of controller"):
+        check_view(ATTACKS["tracker"], whole.view("controller"))
+    view = whole.view("comp")
+    with pytest.raises(DataError, match="samba's comp"):
+        ATTACKS["tracker"].estimate(replace(view, public={**view.public, "system": "toy"}), 0)
+    with pytest.raises(DataError, match="holds no pass"):
+        ATTACKS["tracker"].estimate(replace(view, entries=view.entries[:5]), 0)
+    other = {**view.secrets, "comp": {**view.secrets["comp"], "k_frame": bytes(32)}}
+    with pytest.raises(DataError, match="does not open"):
+        ATTACKS["tracker"].estimate(replace(view, secrets=other), 0)
+    made = audit(whole.view("controller"))
+    assert "by comp, got a view of controller" in made.left_out["tracker"]
+
+
+def test_a_growing_view_is_attacked_as_far_as_it_is() -> None:
+    run = posse.start(settings("standard", "ucb", horizon=400), **key_of("standard"))
+    run.advance(150)
+    found = track(run.view("comp"), 0)
+    assert abs(found["total"] - run.truth()["total"]) <= 2
+
+
+def test_an_audit_is_kept_shown_and_read_again() -> None:
+    record = posse.run(settings("standard", horizon=120), **key_of("standard"))
+    made = audit(record, attacks=["controller-alone", "both-servers"], plantings=1)
+    assert Audit.of(made.plain()).rows == made.rows
+    kept = replace(record, audits=(made.plain(),))
+    assert audits(kept)[0].rows == made.rows
+    assert "both-servers" in render_report(kept)
+    assert "finds it out" in made._repr_html_()
+    with pytest.raises(ConfigError, match="no attack 'trackr'"):
+        audit(record, attacks="trackr")
+    with pytest.raises(ConfigError, match="a plain run protects nothing"):
+        audit(settings("standard").plain())
+
+
+# Every sentence -------------------------------------------------------------------------------------------------------
+
+
+def sentences(of: Any, given: Sequence[Any]) -> set[str]:
+    found: set[str] = set()
+    for one in given:
+        level = of.level(one)
+        assert level is not None
+        found |= {*level.learns(one), *level.not_protected(one)}
+    return found
+
+
+def test_every_sentence_of_samba_has_an_attack_or_a_reason() -> None:
+    of, given = system("samba"), []
+    switches = [dict(zip(("aes", "paillier", "permutation", "mask"), one, strict=True))
+                for one in product((True, False), repeat=4)]  # fmt: skip
+    for level, policy, means in product(
+        ("strict", "standard", "paper"), ("ucb", "epsilon-greedy", "thompson", "softmax"), ((0.2, 0.5), (0.2, 0.5, 0.7))
+    ):
+        for off in switches if level == "paper" else [{}]:
+            given.append(settings(level, policy, 20, means=means, **off))  # noqa: PERF401
+    found = sentences(of, given)
+    for overruns in (None, 0, 1, 5):
+        found |= set(leaks("strict", Switches(), 3, given[0].make_policy(), slot=0.1, overruns=overruns))
+    behind = {claim for attack in of.attacks for claim in attack.claims}
+    bare = [one for one in found if not one.startswith((*behind, *of.unattacked))]
+    assert bare == []
+    idle = [claim for claim in (*behind, *of.unattacked) if not any(one.startswith(claim) for one in found)]
+    assert idle == []
+
+
+@pytest.mark.parametrize("name", [one.name for one in systems() if one.name != "samba"])
+def test_every_sentence_of_a_default_run_has_an_attack_or_a_reason(name: str) -> None:
+    of = system(name)
+    given = [of.Settings(**one) for one in (of.presets.values() or [{}])]
+    found = sentences(of, [one for one in given if of.level(one) is not None])
+    behind = {claim for attack in of.attacks for claim in attack.claims}
+    assert [one for one in found if not one.startswith((*behind, *of.unattacked))] == []
+
+
+def test_who_planted_what_does_not_change_the_run() -> None:
+    run = played("standard", "epsilon-greedy", 500, 1)
+    view = run.view("comp")
+    made = plant_passes(Evidence(view, run.truth()), 3)
+    assert len(made.seen.entries) < len(view.entries)
+    assert view.entries == run.view("comp").entries
