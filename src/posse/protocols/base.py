@@ -337,5 +337,9 @@ class System(ABC):
             return (("as set", settings),)
         return (("as set", settings), ("plain", self.twin(settings)))
 
+    def workload(self, settings: Any) -> str:
+        """Say in a sentence what its paper states of calls and messages, with these settings' numbers; else nothing."""
+        return ""
+
 
 PLAIN = ("Nothing is protected: this is the plain twin, in which one party sees everything.",)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -202,30 +203,43 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def cost(system: System, settings: RunSettings) -> dict[str, Any]:
-    """Measure what each protection costs: the same run with and without it, for a little while each."""
-    rows, first = [], None
-    for name, changed in system.variants(settings):
-        run = system.start(changed.but(runs=1), transcript=0)
-        steps, spent = _measured(run)
-        each = spent / steps if steps else None
-        first = each if first is None else first
+    """Measure what each protection costs: the same run with and without it, in turns, so that a busy machine is fair.
+
+    A step's cost is the median over the turns.
+    """
+    runs = [
+        (name, changed, system.start(changed.but(runs=1), transcript=0)) for name, changed in system.variants(settings)
+    ]
+    for _, _, run in runs:
+        run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
+    turns: list[list[tuple[int, float]]] = [[] for _ in runs]
+    ends = clock.monotonic() + MEASURED * len(runs)
+    while clock.monotonic() < ends and not all(run.done for _, _, run in runs):
+        for (_, _, run), made in zip(runs, turns, strict=True):
+            if not run.done:
+                made.append(_turn(run))
+    rows: list[dict[str, Any]] = []
+    for (name, changed, run), made in zip(runs, turns, strict=True):
+        each = [spent / steps for steps, spent in made if steps]
         moved = run.traffic() if isinstance(run, RolesRun) else {}
         rows.append({
-            "name": name, "seconds": spent, "steps": steps, "per_step": each, "level": system.level_of(changed),
+            "name": name, "level": system.level_of(changed), "steps": run.time,
+            "seconds": sum(spent for _, spent in made), "per_step": median(each) if each else None,
             "messages": sum(n for n, _ in moved.values()), "bytes": sum(size for _, size in moved.values()),
             "roles": [{"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()]
             if isinstance(run, RolesRun) else [],
         })  # fmt: skip
-    return {"rows": rows, "note": f"CPU time, each for about {MEASURED:g} s, measured now; reading data is not in it."}
+    first, notes = rows[0], [system.workload(settings)]
+    if first["messages"]:
+        notes += [f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, {first['steps']:,} steps."]
+    note = f"CPU time, each for about {MEASURED:g} s in turns, measured now; reading data is not in it."
+    return {"rows": rows, "notes": [one for one in notes if one], "note": note}
 
 
-def _measured(run: Run) -> tuple[int, float]:
-    """Go forward for a while; return the steps made and the CPU seconds that roles (or the whole run) took."""
-    ends, stride = clock.monotonic() + MEASURED, max(1, min(run.horizon // 20, 200))
-    run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
+def _turn(run: Run) -> tuple[int, float]:
+    """Go forward a little; return the steps made and the CPU seconds that roles (or the whole run) took."""
     began, at = _spent(run), run.time
-    while not run.done and clock.monotonic() < ends:
-        run.advance(stride)
+    run.advance(max(1, min(run.horizon // 20, 100)))
     return run.time - at, _spent(run) - began
 
 

@@ -133,6 +133,17 @@ class SambaSystem(System):
         """Return the level, or "plain"."""
         return "plain" if settings.path == "plain" else settings.level
 
+    def workload(self, settings: Samba) -> str:
+        """Theorem 4 of the paper."""
+        setup = settings.load()
+        arms, passes = len(setup.arms), len(setup.policy.passes())
+        times = (settings.horizon - arms) * passes
+        return (
+            f"Theorem 4 of the paper, for level 'paper' with K = {arms} and N = {settings.horizon:,}: "
+            f"(N - K) x {passes} = {times:,} times 2 K AES-GCM encryptions and decryptions and 4 lists of K numbers, "
+            f"{4 * arms * times:,} numbers in all; then K Paillier encryptions, one decryption and K + 1 messages."
+        )
+
     def policies(self) -> Section:
         """The policies that give every arm a score."""
         from posse.policies.arms.registry import POLICIES
