@@ -161,8 +161,9 @@ def score_who(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
     scores, labels = [], []
     for guess, truth in zip(guesses, truths, strict=True):
         others = [i for i in range(len(truth["pulls"])) if i not in guess["own"]]
-        arms = truth["arms"][guess["steps"] - 1]
-        scores.append(guess["scores"][:, others].ravel())
+        decided = guess["steps"] <= len(truth["arms"])  # a run that is looked at may be in the middle of a step
+        arms = truth["arms"][guess["steps"][decided] - 1]
+        scores.append(guess["scores"][decided][:, others].ravel())
         labels.append((arms[:, None] == np.array(others)[None, :]).ravel())
     return area(np.concatenate(scores), np.concatenate(labels), "pairs of a step and an owner")
 

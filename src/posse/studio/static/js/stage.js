@@ -274,7 +274,8 @@ export function stage() {
     ]);
     for (const [heading, sentences] of parts) {
       if (sentences.length === 0) continue;
-      card.append(h("h3", {}, heading), h("ul", {}, ...sentences.map((one) => h("li", {}, one))));
+      const shown = state.pinned === null ? sentences.slice(0, 2).map(brief) : sentences;
+      card.append(h("h3", {}, heading), h("ul", {}, ...shown.map((one) => h("li", {}, one))));
     }
     if (state.party?.name === name && Object.keys(state.party.state ?? {}).length > 0) {
       card.append(h("h3", {}, "its state now"), h("dl", {}, ...Object.entries(state.party.state).flatMap(([key, value]) => [
@@ -292,7 +293,7 @@ export function stage() {
   function patchCard() {
     const name = state.pinned ?? state.pointed ?? (state.observer !== "wire" ? state.observer : "");
     fillCard([name, state.pinned, state.check?.knowledge?.[kindOf(name)] ?? null, state.party, state.stage?.level]);
-    const wide = state.narrow ? Math.min(300, box.width - 24) : 216;
+    const wide = Math.min(state.pinned === null ? 216 : 320, box.width - 24);
     card.style.width = `${wide}px`;
     card.style.maxHeight = `${Math.max(120, box.height - 24)}px`;
     const on = name !== "" && card.childElementCount > 0 && where !== null;
@@ -349,6 +350,16 @@ function point(target) {
 function roleColour(party, variant = "") {
   const place = state.system?.roles.findIndex((role) => role.kind === kindOf(party)) ?? -1;
   return place < 0 ? "var(--muted)" : `var(--role-${place}${variant})`;
+}
+
+/**
+ * The beginning of a sentence, where a glance must do; a click shows all of it.
+ * @param {string} sentence
+ */
+function brief(sentence) {
+  if (sentence.length <= 96) return sentence;
+  const cut = sentence.slice(0, 96);
+  return `${cut.slice(0, Math.max(40, cut.lastIndexOf(" ")))} …`;
 }
 
 /** What is said while there is no picture. */
