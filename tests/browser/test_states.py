@@ -98,13 +98,15 @@ def test_the_server_goes_away_and_comes_back(visit: Visits, studio: Studio) -> N
 def test_too_many_runs_asks_which_shall_stop(visit: Visits, tmp_path: Path) -> None:
     small = Studio(tmp_path / "small", live=1)
     try:
-        first = visit(at=small).enter(PLAYED)
+        first = visit(at=small, allowed="409|404").enter(PLAYED)
         expect(first.locator(".place")).to_have_text("t = 20 of 60")
         page = visit(at=small, allowed="409").enter(PLAYED)
         expect(page.locator(".strip.tall")).to_contain_text("Which one shall stop?")
         sound(page)
         page.get_by_role("button", name="Stop it").click()
         expect(page.locator(".place")).to_have_text("t = 20 of 60")
+        for one in (first, page):
+            one.close()
     finally:
         small.stop()
 

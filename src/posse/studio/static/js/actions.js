@@ -249,7 +249,8 @@ export async function start(at) {
     if (before !== null && before.id !== made.id) void drive("DELETE", before.id);
   } catch (error) {
     if (error instanceof Refused && error.status === 409) {
-      change({ full: /** @type {Stage[]} */ (error.answer["stages"] ?? []), starting: 0, problem: error.message });
+      wanted = at;
+      change({ full: /** @type {Stage[]} */ (error.answer["live"] ?? []), starting: 0, problem: error.message });
     } else if (error instanceof Refused) {
       change({ check: { ok: false, errors: [{ field: error.field, message: error.message }] }, starting: 0, problem: error.message });
     } else change({ starting: 0, problem: reason(error) });
@@ -294,13 +295,16 @@ async function drive(method, id) {
   }
 }
 
+/** @type {{time: number, message?: number | undefined} | undefined} */
+let wanted;
+
 /**
- * Stop a stage that takes up room, then start.
+ * Stop a stage that takes up room, then start at the moment that was asked for.
  * @param {string} id
  */
 export async function stop(id) {
   await drive("DELETE", id);
-  await start();
+  await start(wanted);
 }
 
 /**

@@ -22,7 +22,7 @@ const [setting, controls, line, earned, spent, near] = [setup(), transport(), lo
 const parts = [setting, controls, line, earned, spent, near];
 const charts = h("div", { class: "charts" }, earned.node, spent.node);
 const loading = h("p", { class: "page empty", role: "status" }, "Loading the systems …");
-const main = h("main", { id: "main" }, loading);
+const main = h("main", { id: "main" }, loading, notices.door);
 const first = h("div", { class: "page stage-page" }, h("h1", { class: "unseen" }, "Stage"), setting.node, picture.node, controls.node, line.node, charts, near.node);
 const pages = /** @type {Record<string, {node: HTMLElement, update: () => void}>} */ ({ stage: { node: first, update: () => {} } });
 main.append(first);

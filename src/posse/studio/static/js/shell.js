@@ -110,7 +110,7 @@ export function bars() {
     event.preventDefault();
     void enter(secret.value.trim());
   } } }, h("h1", {}, "posse studio"), hint, secretLabel, secret, why, h("button", { type: "submit", class: "primary" }, "Enter"));
-  const node = h("div", { class: "notices" }, goneBar, saidBar, fullBar, door);
+  const node = h("section", { class: "notices", "aria-label": "Notices" }, goneBar, saidBar, fullBar);
   function update() {
     show(goneBar, state.gone !== null);
     if (state.gone !== null) {
@@ -132,7 +132,7 @@ export function bars() {
     text(why, closed ? state.problem : "");
     flag(document.body, "closed", closed);
   }
-  return { node, update };
+  return { node, door, update };
 }
 
 /** @type {(() => void) | null} */

@@ -275,10 +275,10 @@ export function stage() {
     for (const [heading, sentences] of parts) {
       if (sentences.length === 0) continue;
       const shown = state.pinned === null ? sentences.slice(0, 2).map(brief) : sentences;
-      card.append(h("h3", {}, heading), h("ul", {}, ...shown.map((one) => h("li", {}, one))));
+      card.append(h("h2", {}, heading), h("ul", {}, ...shown.map((one) => h("li", {}, one))));
     }
     if (state.party?.name === name && Object.keys(state.party.state ?? {}).length > 0) {
-      card.append(h("h3", {}, "its state now"), h("dl", {}, ...Object.entries(state.party.state).flatMap(([key, value]) => [
+      card.append(h("h2", {}, "its state now"), h("dl", {}, ...Object.entries(state.party.state).flatMap(([key, value]) => [
         h("dt", {}, key.replaceAll("_", " ")),
         h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
       ])));
