@@ -1,20 +1,20 @@
 /** What the page does: every change that talks to the server. */
 
-import { get, Gone, post, Refused, upload } from "./api.js";
+import { get, Gone, post, Refused, remove, upload } from "./api.js";
+import { look } from "./looking.js";
 import { format, parse, token } from "./route.js";
 import { current, fromAddress, write } from "./schema.js";
 import { joined } from "./scale.js";
-import { change, event, refresh, state } from "./store.js";
+import { change, refresh, state } from "./store.js";
 import { stream } from "./stream.js";
+import { reason } from "./words.js";
 
 /**
  * @typedef {import("./types.js").Settings} Settings
  * @typedef {import("./types.js").Stage} Stage
  */
 
-const QUICK = 5;
-/** Milliseconds between two looks at the messages while a run plays quickly. */
-const LOOK = 1000;
+/** Milliseconds between the last change and what follows from it. */
 const PAUSE = 250;
 
 /** @type {ReturnType<typeof stream> | null} */
@@ -246,7 +246,7 @@ export async function start(at) {
     line?.follow([made.id]);
     written = location.hash;
     address();
-    if (before !== null && before.id !== made.id) void drive("DELETE", before.id);
+    if (before !== null && before.id !== made.id) void end(before.id);
   } catch (error) {
     if (error instanceof Refused && error.status === 409) {
       wanted = at;
@@ -284,12 +284,11 @@ function differing(system, settings) {
 
 /**
  * End a stage that nobody looks at any more.
- * @param {"DELETE"} method
  * @param {string} id
  */
-async function drive(method, id) {
+async function end(id) {
   try {
-    await fetch(`/api/stages/${id}`, { method, credentials: "same-origin" });
+    await remove(`/api/stages/${id}`);
   } catch {
     // The server ends idle stages by itself.
   }
@@ -303,7 +302,7 @@ let wanted;
  * @param {string} id
  */
 export async function stop(id) {
-  await drive("DELETE", id);
+  await end(id);
   await start(wanted);
 }
 
@@ -384,156 +383,6 @@ function merge(news) {
   look();
 }
 
-// What is looked at closer ------------------------------------------------------------------------------------------
-
-let looked = "";
-let looking = false;
-let later = 0;
-
-/** Fetch the newest messages as the observer has them, if they are not those on display. */
-export function look() {
-  const stage = state.stage;
-  if (stage === null || state.page !== "stage" || state.observer === "") return;
-  if (stage.phase === "starting" || stage.phase === "failed") return;
-  const quick = stage.phase === "playing" && rate(stage) > QUICK;
-  const key = `${stage.id} ${stage.message} ${state.observer}`;
-  if (key === looked || looking) return;
-  const wait = quick ? later - Date.now() : 0;
-  if (wait > 0) {
-    setTimeout(look, wait);
-    looking = true;
-    setTimeout(() => (looking = false), wait - 1);
-    return;
-  }
-  looked = key;
-  later = Date.now() + LOOK;
-  looking = true;
-  void fetchMessages(stage, quick ? 6 : 12).finally(() => {
-    looking = false;
-    look();
-  });
-}
-
-/**
- * Time steps a second, roughly, at which a stage plays.
- * @param {Stage} stage
- */
-export function rate(stage) {
-  return stage.speed === 0 ? Infinity : stage.speed;
-}
-
-/**
- * @param {Stage} stage
- * @param {number} count
- */
-async function fetchMessages(stage, count) {
-  try {
-    const observer = encodeURIComponent(state.observer || "wire");
-    const messages = await get(`/api/stages/${stage.id}/messages?count=${count}&observer=${observer}`);
-    if (stage.id === state.stage?.id) change({ messages });
-    if (Object.keys(state.code).length === 0) change({ code: await get(`/api/stages/${stage.id}/code`) });
-  } catch (error) {
-    if (error instanceof Refused) change({ said: error.message });
-  }
-}
-
-/** Fetch messages before the oldest on display. */
-export async function older() {
-  const stage = state.stage;
-  const first = state.messages[0];
-  if (stage === null || first === undefined || first.number <= 1) return;
-  const observer = encodeURIComponent(state.observer || "wire");
-  const more = await get(`/api/stages/${stage.id}/messages?before=${first.number - 1}&count=20&observer=${observer}`);
-  change({ messages: [...more, ...state.messages] });
-}
-
-/**
- * See messages as another observer has them.
- * @param {string} observer
- */
-export function observe(observer) {
-  change({ observer, audit: null });
-  look();
-  audit(false);
-}
-
-/**
- * Select a message: stage, log line and code show it.
- * @param {number | null} number
- */
-export function select(number) {
-  change({ selected: state.selected === number ? null : number });
-}
-
-/**
- * Pin a party's card on the stage, or take it away.
- * @param {string | null} name
- */
-export async function pin(name) {
-  if (name === null || name === state.pinned) {
-    change({ pinned: null, party: null });
-    return;
-  }
-  change({ pinned: name, party: null });
-  const stage = state.stage;
-  if (stage === null) return;
-  try {
-    const party = await get(`/api/stages/${stage.id}/party/${encodeURIComponent(name)}`);
-    if (state.pinned === name) change({ party });
-  } catch {
-    // The card keeps what the level says about the role.
-  }
-}
-
-/** Show the real source of the role whose code is on display. */
-export async function source() {
-  const stage = state.stage;
-  const kind = state.codeKind || Object.keys(state.code)[0] || "";
-  if (stage === null || !state.real || state.source?.kind === kind) return;
-  try {
-    const found = await get(`/api/stages/${stage.id}/source?kind=${encodeURIComponent(kind)}`);
-    change({ source: { kind, ...found } });
-  } catch (error) {
-    change({ source: { kind, text: reason(error), file: "", first: 1 } });
-  }
-}
-
-let slow = false;
-
-/**
- * Try the attacks on what the observer has seen so far. Unless it was asked for it is done at rest only, and not again
- * by itself where it took long.
- * @param {boolean} wanted
- */
-export async function audit(wanted) {
-  const stage = state.stage;
-  if (stage === null || state.auditing || stage.phase === "starting") return;
-  const observer = state.observer;
-  const key = `${stage.id} ${stage.message} ${observer}`;
-  if (!wanted && (slow || key === state.auditFor || stage.phase === "playing" || observer === "wire")) return;
-  change({ auditing: true, auditFor: key });
-  const began = performance.now();
-  try {
-    const found = await post(`/api/stages/${stage.id}/audit`, { observer });
-    change({ audit: state.observer === observer ? found : null, auditing: false });
-  } catch (error) {
-    change({ audit: { rows: [], note: reason(error) }, auditing: false });
-  }
-  slow = performance.now() - began > 1500;
-}
-
-/** Measure what each protection costs. */
-export async function measure() {
-  const stage = state.stage;
-  if (stage === null || state.costing) return;
-  change({ costing: true });
-  try {
-    change({ cost: await post(`/api/stages/${stage.id}/cost`), costing: false });
-  } catch (error) {
-    change({ cost: { rows: [], note: reason(error) }, costing: false });
-  }
-}
-
 /** Keep the run of the stage in the store. */
 export async function keep() {
   const stage = state.stage;
@@ -544,11 +393,6 @@ export async function keep() {
   } catch (error) {
     change({ said: reason(error) });
   }
-}
-
-/** The line of words about what happens now. */
-export function sentence() {
-  return event()?.says ?? "";
 }
 
 /** Whether the settings in the form are other ones than those on the stage. */
@@ -568,13 +412,4 @@ export function value(name) {
 export function retry() {
   line?.retry();
   refresh();
-}
-
-/**
- * What went wrong, in one line.
- * @param {unknown} error
- */
-export function reason(error) {
-  if (error instanceof Gone) return "The server does not answer.";
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,12 +1,12 @@
 /** The page to choose with: policies against levels on the chosen data; reward, cost, and what is found out. */
 
-import { reason, replay } from "./actions.js";
+import { replay } from "./actions.js";
 import { judged } from "./closer.js";
 import { get, post, remove } from "./api.js";
 import { attr, flag, h, keyed, once, s, show, text } from "./dom.js";
 import { write } from "./schema.js";
 import { change, refresh, state } from "./store.js";
-import { number, seconds } from "./words.js";
+import { number, reason, seconds } from "./words.js";
 
 /**
  * @typedef {import("./types.js").Cell} Cell

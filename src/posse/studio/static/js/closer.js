@@ -1,9 +1,9 @@
 /** Look closer: messages as an observer has them, the code with the lines that ran, and what attacks find out. */
 
-import { audit, look, observe, older, select, source } from "./actions.js";
 import { described, named, runs } from "./bytes.js";
 import { tint } from "./colour.js";
 import { attr, flag, h, keyed, once, segments, show, text } from "./dom.js";
+import { audit, look, observe, older, select, source } from "./looking.js";
 import { change, event, kindOf, labelOf, state } from "./store.js";
 import { number, size } from "./words.js";
 

@@ -1,9 +1,10 @@
 /** Where the page begins: it makes the parts, renders them from the one state, and listens to keys and files. */
 
-import { audit, boot, drop, go, look, observe } from "./actions.js";
+import { boot, drop, go } from "./actions.js";
 import { closer, observers } from "./closer.js";
 import { paint } from "./colour.js";
 import { attr, h, show } from "./dom.js";
+import { audit, look, observe } from "./looking.js";
 import { cost, log, reward } from "./panels.js";
 import { setup } from "./setup.js";
 import { bars, head, scheme, tour } from "./shell.js";

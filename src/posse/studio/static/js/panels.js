@@ -1,9 +1,10 @@
 /** Under the stage: the sentence about what happens now, what was earned, what it cost. */
 
-import { keep, measure, sentence } from "./actions.js";
+import { keep } from "./actions.js";
 import { chart, look } from "./chart.js";
 import { tint } from "./colour.js";
 import { attr, h, keyed, once, s, show, text } from "./dom.js";
+import { measure } from "./looking.js";
 import { change, event, kindOf, labelOf, state } from "./store.js";
 import { capital, number, pieces, seconds, size } from "./words.js";
 
@@ -28,7 +29,7 @@ export function log() {
     const headline = now?.scene?.figures[0];
     const said = last
       ? `The end: ${headline?.text ?? ""}. ${now.says ?? ""}`
-      : sentence() || (now && now.phase !== "starting" ? "Everything is ready, and nothing has happened yet. Press Play, or go forward by one message." : "");
+      : shown?.says || (now && now.phase !== "starting" ? "Everything is ready, and nothing has happened yet. Press Play, or go forward by one message." : "");
     write([said, state.system?.name]);
     text(step, shown?.step && !last ? `Step ${shown.step} · ${shown.name}` : last ? "Done" : shown?.name ?? "");
     show(step, step.textContent !== "");

@@ -1,6 +1,5 @@
 /** The page of budgets: move epsilon, delta, unit and rounds, and see noise, figures, and what they do not cover. */
 
-import { reason } from "./actions.js";
 import { get, post, Refused } from "./api.js";
 import { chart, look } from "./chart.js";
 import { h, keyed, once, put, show, text } from "./dom.js";
@@ -8,7 +7,7 @@ import { form } from "./form.js";
 import { field, write } from "./schema.js";
 import { sectionNode } from "./runs.js";
 import { refresh } from "./store.js";
-import { label } from "./words.js";
+import { label, reason } from "./words.js";
 
 /**
  * @typedef {import("./types.js").Budget} Budget

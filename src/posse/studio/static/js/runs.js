@@ -1,12 +1,12 @@
 /** The page of runs: a ledger of the store, two or more compared beside it, and runs that go on in the background. */
 
-import { onRuns, reason, replay } from "./actions.js";
+import { onRuns, replay } from "./actions.js";
 import { get, post, remove } from "./api.js";
 import { chart, look } from "./chart.js";
 import { attr, flag, h, keyed, once, show, text } from "./dom.js";
 import { read, write } from "./schema.js";
 import { change, refresh, state } from "./store.js";
-import { ago, number, seconds } from "./words.js";
+import { ago, number, reason, seconds } from "./words.js";
 
 /**
  * @typedef {import("./types.js").RunRow} RunRow

@@ -1,5 +1,7 @@
 /** Numbers, times and sizes as people read them, and sentences with party names in them. */
 
+import { Gone } from "./api.js";
+
 const UNKNOWN = "–";
 
 /**
@@ -91,4 +93,13 @@ export function label(name) {
  */
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/**
+ * What went wrong, in one line.
+ * @param {unknown} error
+ */
+export function reason(error) {
+  if (error instanceof Gone) return "The server does not answer.";
+  return error instanceof Error ? error.message : String(error);
 }
