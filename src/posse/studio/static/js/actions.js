@@ -316,8 +316,8 @@ export async function act(action, more = {}) {
   if (stage === null) return;
   change({ selected: null });
   try {
-    const answer = await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
-    merge(answer.state ?? answer);
+    // The stream says what came of it: this answer may be older than what the stream has said by now.
+    await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
   } catch (error) {
     if (error instanceof Refused && error.status === 404) await again();
     else if (error instanceof Refused) change({ said: error.message });
