@@ -261,6 +261,12 @@ class Stage:
         said = described(number, kept, self._explained.get(number))
         return {**said, "moved": pairs, "count": len(self._last)}
 
+    def observers(self) -> list[str]:
+        """Who can look at messages: a party that there is one of by its name, several by their kind."""
+        kinds = [self.kind(name) for name in self.run.parties]
+        named = (kind if kinds.count(kind) > 1 else name for name, kind in zip(self.run.parties, kinds, strict=True))
+        return list(dict.fromkeys(named))
+
     def state(self) -> dict[str, Any]:
         """Everything a page shows of this moment; curves are apart."""
         run, time = self.run, self.run.time
@@ -270,6 +276,7 @@ class Stage:
         return {
             "time": time, "horizon": run.horizon, "unit": run.unit, "message": message, "messages": message,
             "done": run.done, "scene": scene, "last": self.last() or (scene or {}).get("last"),
+            "observers": self.observers(),
             "costs": [
                 {"kind": kind, "seconds": spent, "per_step": spent / time if time else None}
                 for kind, spent in roles.items()

@@ -233,7 +233,7 @@ export async function start(at) {
     change({
       stage: made.state ?? made,
       stageOf: JSON.stringify(settings),
-      observer: before?.system === system.name ? state.observer : "",
+      observer: "",
       curves: {},
       messages: [],
       code: {},

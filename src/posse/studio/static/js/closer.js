@@ -42,9 +42,8 @@ export function closer() {
 
   function update() {
     const system = state.system;
-    const scene = state.stage?.scene;
     if (!system) return;
-    const options = [...observers(system.roles, scene?.parties ?? []), "wire"].map((one) => ({ value: one, label: one }));
+    const options = [...(state.stage?.observers ?? []), "wire"].map((one) => ({ value: one, label: one }));
     if (state.observer !== "" && !options.some((one) => one.value === state.observer)) {
       options.splice(-1, 0, { value: state.observer, label: labelOf(state.observer) });
     }
@@ -64,18 +63,6 @@ export function closer() {
     flag(node, "tall", tall.matches);
   }
   return { node, update };
-}
-
-/**
- * Who can observe: a party that there is one of by its name, several by their kind.
- * @param {import("./types.js").Role[]} roles
- * @param {import("./types.js").Party[]} parties
- */
-export function observers(roles, parties) {
-  return roles.filter((role) => role.party !== false).flatMap((role) => {
-    const own = parties.filter((one) => one.kind === role.kind);
-    return own.length === 0 ? [] : [own.length === 1 ? own[0]?.name ?? role.kind : role.kind];
-  });
 }
 
 /** @param {string} tab */

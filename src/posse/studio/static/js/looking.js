@@ -132,8 +132,8 @@ let slow = false;
  */
 export async function audit(wanted) {
   const stage = state.stage;
-  if (stage === null || state.auditing || stage.phase === "starting") return;
   const observer = state.observer;
+  if (stage === null || observer === "" || state.auditing || stage.phase === "starting") return;
   const key = `${stage.id} ${stage.message} ${observer}`;
   if (!wanted && (slow || key === state.auditFor || stage.phase === "playing" || observer === "wire")) return;
   change({ auditing: true, auditFor: key });

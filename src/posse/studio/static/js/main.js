@@ -1,7 +1,7 @@
 /** Where the page begins: it makes the parts, renders them from the one state, and listens to keys and files. */
 
 import { boot, drop, go } from "./actions.js";
-import { closer, observers } from "./closer.js";
+import { closer } from "./closer.js";
 import { paint } from "./colour.js";
 import { attr, h, show } from "./dom.js";
 import { audit, look, observe } from "./looking.js";
@@ -50,7 +50,9 @@ rendering(() => {
     painted = colours;
     paint(document.documentElement, state.system.roles, state.dark, state.dark ? "#1b2330" : "#f4f6fa");
   }
-  if (state.observer === "" && state.stage?.system === state.system?.name && watcher() !== "") observe(watcher());
+  const first = state.observer === "" && state.stage?.system === state.system?.name ? watcher() : undefined;
+  if (first !== undefined) observe(first);
+  watched = state.observer || watched;
   top.update();
   notices.update();
   for (const [name, page] of Object.entries(pages)) show(page.node, name === state.page && state.entered === "yes");
@@ -66,12 +68,15 @@ rendering(() => {
   return moves && !document.hidden;
 });
 
-/** Who looks at first: the second party that there is one of, which compares, or another one. */
+/** Who looked last. */
+let watched = "";
+
+/** Who looks at first: who did before, or the second party that there is one of, which compares; else the wire. */
 function watcher() {
-  const roles = state.system?.roles ?? [];
-  const all = observers(roles, state.stage?.scene?.parties ?? []);
-  const sole = all.filter((one) => roles.some((role) => role.kind === one && role.sole));
-  return sole[1] ?? sole[0] ?? all[0] ?? "";
+  const all = state.stage?.observers;
+  if (all?.includes(watched)) return watched;
+  const sole = all?.filter((one) => state.system?.roles.some((role) => role.kind === one && role.sole));
+  return all && (sole?.[1] ?? sole?.[0] ?? all[0] ?? "wire");
 }
 
 addEventListener("keydown", (event) => {

@@ -28,7 +28,7 @@
  *   messages: number, done: boolean, phase: "starting" | "paused" | "playing" | "moving" | "done" | "failed", speed: number, refused?: string, scene: Scene | null,
  *   costs: {kind: string, seconds: number, per_step: number | null}[],
  *   traffic: {from: string, to: string, messages: number, bytes: number}[], last: Last | null, level: string,
- *   says?: string}} Stage
+ *   observers?: string[], says?: string}} Stage
  *
  * @typedef {{name: string, protection: string, length: number, opens: string[], why?: string}} Part
  * @typedef {{number: number, time: number, sender: string, receiver: string, name: string, says: string,
