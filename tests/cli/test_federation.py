@@ -257,7 +257,7 @@ def test_the_doctor_says_what_to_mend(
     ("old", "new", "said"),
     [
         ("policy =", "polcy =", "unknown setting 'polcy'. Did you mean 'policy'?"),
-        ("budget = 50", "budget = 2", "budget must be at least"),
+        ("budget = 50", "budget = 1", "budget must be at least"),
         ("budget = 50", "", "budget is needed"),
         ('level = "strict"', "", 'Add level = "strict"'),
         ('"clinic-2"', '"clinic-1"', "different names, got 'clinic-1' twice"),

@@ -263,7 +263,7 @@ def test_ctrl_c_at_a_terminal_reaches_all_processes_and_leaves_no_traceback(tmp_
             if line.startswith("3 "):
                 os.killpg(process.pid, signal.SIGINT)
                 break
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=240)
     assert process.returncode == 7
     assert out.split("kept ")[1] == "3\n"
     assert "Traceback" not in errors

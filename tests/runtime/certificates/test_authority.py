@@ -223,7 +223,7 @@ authority.Authority.init(folder, "acme", "trial-7")
 @pytest.mark.parametrize("step", [1, 5, 6, 7])
 def test_a_kill_while_it_is_made_leaves_all_or_nothing(tmp_path: Path, step: int) -> None:
     folder = tmp_path / "ca"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(step), str(folder)], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(step), str(folder)], capture_output=True, timeout=240)
     assert done.returncode == -signal.SIGKILL
     if folder.exists():
         Authority(folder).crl()

@@ -49,7 +49,7 @@ class Shares:
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Measure one secure run a cell."""
-    budgets = {10: 1_000} if small else MEASURED_BUDGET
+    budgets = {10: 500} if small else MEASURED_BUDGET
     plan = list(product(DATASETS[:1] if small else DATASETS, budgets, POLICY_NAMES))
     done = []
     for dataset, arms, name in progress(plan, problem.cell_words, watch):
