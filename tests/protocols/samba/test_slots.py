@@ -16,7 +16,7 @@ from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.messages import End, Reply, Score, Sum
 from posse.protocols.samba.strict import clock, slots
-from posse.protocols.samba.strict.messages import Again, Opened, Ready, Tick, Tock
+from posse.protocols.samba.strict.messages import Again, Dealt, Opened, Ready, Tick, Tock
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 from tests.leakage.strict_game import Game, Played, replaced
@@ -85,6 +85,28 @@ def test_the_result_is_the_plain_one_and_overruns_are_counted(policy: Policy, la
     assert (controller.overruns > 0) == (late is at_times)
     own = sum(roles[f"owner-{number}"].overruns for number in range(1, OWNERS + 1))
     assert own >= controller.overruns
+
+
+def test_comp_is_asked_about_a_slot_only_when_the_dealer_has_dealt() -> None:
+    """A dealer that is slower than all owners: their frames of the first slot wait for it."""
+    roles = made()
+    controller = next(role for role in roles if role.name == "controller")
+    dealt, forward, held = controller._handlers[Dealt], controller._forward, []
+
+    def late(sender: str, message: Dealt) -> Any:
+        if message.chunk:
+            return dealt(sender, message)
+        held.append((sender, message))
+        return ()
+
+    def then() -> Any:
+        return [*forward(), *(dealt(*held.pop()) if held else ())]
+
+    controller._handlers[Dealt], controller._forward = late, then
+    run = Slotted(roles, never).finish()
+    twin = simulate(ARMS, UCB(), BUDGET, [SEED], keep_arms=True)
+    assert twin.arms is not None
+    assert run.world.arms == twin.arms[0].tolist()
 
 
 def test_every_owner_answers_in_every_slot_and_no_pad_hides_two_values(monkeypatch: pytest.MonkeyPatch) -> None:

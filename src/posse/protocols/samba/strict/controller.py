@@ -147,11 +147,12 @@ class StrictController(Controller):
         if self._keyring is None or self._dealing is None or len(self._streams) < self._size:
             return ()
         self._keyed = True
-        streams = Streams(tuple(self._streams[name] for name in self._owners))
+        streams, slot = Streams(tuple(self._streams[name] for name in self._owners)), self.manifest.terms.slot
         keys = zip((*self._owners, CUSTOMER), self._keyring.keys, strict=True)
         return [
             (CONTROLLER, COMP, self._dealing.comp), (CONTROLLER, COMP, streams),
-            *((CONTROLLER, name, key) for name, key in keys), *self._want(0),
+            *((CONTROLLER, name, key) for name, key in keys), *(self._want(0) if self._index <= self._last else ()),
+            *([(CONTROLLER, CUSTOMER, Spent(self._owners))] if self._last < self._index and not slot else []),
         ]  # fmt: skip
 
     # Dealing ----------------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ class StrictController(Controller):
         if message.index != self._start or self._ahead is not None or self._index != self._start:
             raise ProtocolError("comp begins the first pass once.")
         self._take_ahead(message)
-        return self._go_on()
+        return () if self._awaited else self._forward()
 
     def _take_ahead(self, message: Ahead) -> None:
         if len(message.share) != FRAME * self._size or len(message.replies) != FRAME * self._size:
@@ -207,6 +208,8 @@ class StrictController(Controller):
         """Go on after the last owner's frame; with slots, first ask comp whether all are ready."""
         if not self.manifest.terms.slot:
             return self._go_on()
+        if self._ahead is None and self._index <= self._last:
+            return ()  # the dealer is slower than the owners: comp is asked once it has begun
         word = sum(int.from_bytes(frame[FRAME:], "little") for frame in self._frames.values()) % slots.WORD
         return ((CONTROLLER, COMP, Ready(self.gate.slot, word)),)
 
