@@ -181,10 +181,16 @@ def cells_of(
     if kind == "sweep":
         return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
     made: list[Cell] = []
+    refused: PosseError | None = None
     for policy in policies_of(system, over):
-        mine = base.but(policy=policy)
-        for level, changed in columns_of(system, mine):
-            made.append(Cell(policy, level, changed, attacked=system.level(changed) is not None))
+        try:
+            columns = columns_of(system, base.but(policy=policy))
+        except PosseError as error:  # one that does not go with the other settings
+            refused = error
+            continue
+        made += [Cell(policy, name, one, attacked=system.level(one) is not None) for name, one in columns]
+    if refused is not None and not made:
+        raise refused
     return made
 
 
@@ -204,7 +210,8 @@ def policies_of(system: System, over: Mapping[str, Sequence[Any]]) -> list[str]:
 def columns_of(system: System, settings: RunSettings) -> list[tuple[str, RunSettings]]:
     """Return the levels of a choice: plain and all of the system's, or its variants where it derives them."""
     if "level" not in type(settings).model_fields:
-        return [(name, one) for name, one in system.variants(settings)]
+        named = system.variants(settings)
+        return [(system.level_of(one) if number == 0 else name, one) for number, (name, one) in enumerate(named)]
     made = []
     for level in system.levels:
         with suppress(PosseError):  # a policy that a level does not allow
