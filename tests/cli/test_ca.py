@@ -7,6 +7,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -245,3 +246,38 @@ def test_roles_are_those_of_the_systems() -> None:
     roles = {kind.kind: kind.sole for system in deployed() for kind in system.roles if kind.party}
     assert {kind for kind, sole in roles.items() if sole} == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
     assert {kind for kind, sole in roles.items() if not sole} == {"owner", "agent", "party"}
+
+
+def test_a_token_goes_through_files_that_only_their_owner_reads(tmp_path: Path, posse: Call) -> None:
+    ca, file = tmp_path / "ca", tmp_path / "clinic-b.token"
+    posse("ca", "init", "--run", "trial-9", "--ca", str(ca))
+    made = posse("ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-b", "--out", str(file))
+    assert made.code == 0
+    token = file.read_text().strip()
+    assert token not in made.out + made.err
+    assert file.stat().st_mode & 0o077 == 0
+    again = posse("ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-c", "--out", str(file))
+    assert again.code != 0
+    assert file.read_text().strip() == token
+    asked, identity = tmp_path / "request", str(tmp_path / "clinic-b")
+    taken = posse("enrol", "--token-file", str(file), "--request", str(asked), "--out", identity)
+    assert taken.code == 0
+    assert asked.exists()
+    assert token not in taken.out + taken.err
+    file.chmod(0o644)
+    wide = posse("enrol", "--token-file", str(file), "--request", str(asked), "--out", identity)
+    assert wide.code == 2
+    assert "others" in wide.err
+    for wrong in ((), (token, "--token-file", str(file))):
+        told = posse("enrol", *wrong)
+        assert told.code == 2
+        assert "--token-file" in told.err
+
+
+def test_no_crash_writes_a_secret_to_a_disk() -> None:
+    script = (
+        "import resource; from posse.core.files import no_core_dumps; no_core_dumps(); import ctypes;"
+        "print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(0, 0) 0"

@@ -21,7 +21,7 @@ from posse.protocols.dp_combinatorial.terms import VERSION, Terms
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.parties import change_stopped, deployed, parties_of
 from posse.protocols.samba.deploy import SambaOptions
-from posse.runtime.local import write_party
+from posse.runtime.local import data_beside, write_party
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import Control
@@ -375,3 +375,81 @@ def test_a_role_without_anything_to_change_says_so(tmp_path):
     finish(paths)
     with pytest.raises(ConfigError, match="nothing that samba has may change"):
         change_stopped(paths[0])
+
+
+# Files of another role, tables without effect, paths ----------------------------------------------------------------
+
+
+def rewritten(path, **changes):
+    """A party's file with other values at the top."""
+    write_party(path, {**read_toml(path), **changes})
+    return path
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_source_where_none_belongs_is_refused(tmp_path, name):
+    for path in SYSTEMS[name][0](tmp_path):
+        place = open_place(path)
+        if place.identity.role in ("puller", "payee", "agent"):
+            continue
+        rewritten(path, source={"kind": "bernoulli", "mean": 0.5})
+        with pytest.raises(ConfigError, match=r"\[source\] has no effect"):
+            opened(path)
+        found = [one for one in examine(path, lambda system: parties_of(system).build) if not one.fine]
+        assert any("[source] has no effect" in one.said for one in found)
+
+
+@pytest.mark.parametrize("name", ["samba", "samba strict", "mpc-contextual"])
+def test_a_file_with_the_identity_of_another_role_is_refused(tmp_path, name):
+    paths = {open_place(path).identity.role: path for path in SYSTEMS[name][0](tmp_path)}
+    for role, other in itertools.permutations(paths, 2):
+        values = read_toml(paths[role])
+        rewritten(paths[role], identity=read_toml(paths[other])["identity"])
+        with pytest.raises(ConfigError, match="Correct identity"):
+            opened(paths[role])
+        write_party(paths[role], values)
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "field"), [("customer", "owner", "authority"), ("controller", "comp", "owners")]
+)
+def test_a_file_that_names_no_role_is_known_by_its_options(tmp_path, role, other, field):
+    owners = [{"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)]
+    paths = {open_place(path).identity.role: path for path in laid_out(tmp_path, world=None, owner=owners)}
+    values = {**read_toml(paths[role]), "identity": read_toml(paths[other])["identity"], "consent": {"budget": 99}}
+    values.pop("role")
+    write_party(paths[role], values)
+    with pytest.raises(ConfigError, match=rf"{field} belongs to the file of {role}.*says '{other}'"):
+        opened(paths[role])
+
+
+def test_delta_is_the_number_it_is_however_it_is_written(tmp_path):
+    """1/n of three agents and 1/3 are one delta: the agents agree."""
+    paths = market_of_their_own(tmp_path, policy="p-fcb", delta="1/n")
+    edited(paths[0], "delta", "1/3")
+    parties = [opened(path) for path in paths]
+    assert parties[0].engine.terms == parties[1].engine.terms
+    edited(paths[0], "delta", "0.2")
+    close(*parties)
+    other = opened(paths[0])
+    assert other.engine.terms["delta"] != parties[1].engine.terms["delta"]
+    close(other)
+
+
+def test_paths_of_data_are_relative_to_the_partys_file(tmp_path, monkeypatch):
+    """A simulated world's table of means lies beside the party's file, wherever the party is started."""
+    (tmp_path / "rates.csv").write_text("name,mean\na,0.5\nb,0.25\nc,0.75\n")
+    paths = laid_out(tmp_path, budget=12)
+    owner = paths[-1]
+    edited(owner, "world", {"seed": 7, "data": "rates.csv"})
+    monkeypatch.chdir("/")
+    party = opened(owner)
+    close(party)
+    here = str(tmp_path / "rates.csv")
+    assert data_beside({"data": "rates.csv", "data_dir": "x"}, tmp_path) == {
+        "data": here, "data_dir": str(tmp_path / "x"),
+    }  # fmt: skip
+    assert data_beside({"data": "embedded:movielens"}, tmp_path) == {"data": "embedded:movielens"}
+    (tmp_path / "rates.csv").unlink()
+    with pytest.raises(PosseError):
+        opened(owner)

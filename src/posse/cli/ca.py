@@ -59,8 +59,12 @@ ListOut = Annotated[
 ]
 Which = Annotated[str, typer.Argument(help="Name of a party, or serial of a certificate.", metavar="NAME")]
 TokenText = Annotated[
-    str,
+    str | None,
     typer.Argument(help="The token the customer sent; '-' reads it from stdin, out of others' sight.", metavar="TOKEN"),
+]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the token, which only you may read.", metavar="FILE")]
+TokenOut = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Write the token to a new file for you alone.", metavar="FILE")
 ]
 AuthorityAddress = Annotated[
     str | None, typer.Option(help="Where the authority listens (default: as the token says).", metavar="HOST:PORT")
@@ -107,6 +111,7 @@ def token(
     address: Address = None,
     minutes: Minutes = 15,
     days: Days = 90,
+    out: TokenOut = None,
     json: flags.Json = False,
 ) -> None:
     """Make a token that lets one party enrol once; the token is all that goes to stdout."""
@@ -123,12 +128,17 @@ def token(
             }
         )  # fmt: skip
         return
-    sys.stdout.write(made.text() + "\n")
-    sys.stdout.flush()
+    if out is None:
+        sys.stdout.write(made.text() + "\n")
+        sys.stdout.flush()
+    else:
+        from posse.core.files import PRIVATE, write_whole
+
+        write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
     remark(f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).")
     remark("send it to that party by a channel you trust, not over this network: who has it first can enrol.")
     serve = f"posse ca serve --ca {ca}"
-    remark(f"they run: posse enrol TOKEN{'' if address else ' --address HOST:PORT'}; here runs: {serve}")
+    remark(f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here runs: {serve}")
 
 
 @app.command()
@@ -258,7 +268,8 @@ def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile 
 
 
 def enrol(
-    token: TokenText,
+    token: TokenText = None,
+    token_file: TokenFile = None,
     address: AuthorityAddress = None,
     out: IdentityFolder = None,
     request: RequestFile = None,
@@ -267,14 +278,15 @@ def enrol(
     """Join a run with the customer's token: the key is drawn here and stays here."""
     import asyncio
 
-    from posse.core.files import write_whole
+    from posse.core.files import no_core_dumps, write_whole
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.enrolment import ask, complete, prepare
     from posse.runtime.certificates.tokens import Token
 
     if sum(one is not None for one in (address, request, answer)) > 1:
         raise ConfigError("--address, --request and --answer are three ways to enrol. Pass one of them.")
-    read = Token.read(_text(token))
+    no_core_dumps()
+    read = Token.read(_given(token, token_file))
     folder = out if out is not None else Path(read.peer.name)
     if answer is not None:
         _say_enrolled(complete(read, folder, _read(answer, "answer"), utc_now()))
@@ -300,6 +312,19 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
             "the request yourself."
         )
     return split_address(where)
+
+
+def _given(token: str | None, file: Path | None) -> str:
+    """Return the token; on a command line every user of the machine sees it."""
+    from posse.core.files import check_private, read
+
+    if (token is None) == (file is None):
+        raise ConfigError("a token is needed, once. Pass --token-file FILE, or - to read it from stdin.")
+    if file is None:
+        assert token is not None
+        return _text(token)
+    check_private(file)
+    return read(file, "the token", "Save there what the customer sent.")[:4096].decode("utf-8", "replace")
 
 
 def _text(token: str) -> str:
@@ -340,8 +365,10 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _authority(folder: Path, passphrase_file: Path | None = None) -> Authority:
+    from posse.core.files import no_core_dumps
     from posse.runtime.certificates.authority import Authority
 
+    no_core_dumps()
     return Authority(folder, passphrase=_passphrase(passphrase_file))
 
 

@@ -44,11 +44,13 @@ _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPE
 
 def party(file: File) -> None:
     """Run one party of a federation until its part is over; started again, it goes on where it was."""
+    from posse.core.files import no_core_dumps
     from posse.protocols.parties import read_result, run_and_record
     from posse.runtime.network.deployment import open_place
     from posse.runtime.network.operate import json_log
     from posse.version import __version__
 
+    no_core_dumps()
     try:
         place = open_place(file)
         identity, log = place.identity, json_log(place.identity.name)

@@ -108,6 +108,17 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def no_core_dumps() -> None:
+    """Let no crash of this process write its memory, with keys and tokens in it, to a disk."""
+    import ctypes
+    import resource
+
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: none, not even to a program that asked for them
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder that only its owner enters, or check one that exists: nobody else may write in it."""
     try:

@@ -64,6 +64,25 @@ def beside(table: dict[str, Any], here: Path, *names: str) -> dict[str, Any]:
     return {**table, **{name: str(here / table[name]) for name in names if isinstance(table.get(name), str)}}
 
 
+def data_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
+    """Make the paths of a table that says where data are relative to a file; names of embedded data stay."""
+    made = beside(table, here, "data_dir", "rewards")
+    for name in ("data", "problem", "instance"):
+        if isinstance(value := made.get(name), dict):
+            made[name] = data_beside(value, here)
+        elif isinstance(value, str) and (here / value).is_file():
+            made[name] = str(here / value)
+    if isinstance(made.get("features"), dict):
+        made["features"] = beside(made["features"], here, *made["features"])
+    return made
+
+
+def world_beside(values: dict[str, Any], here: Path) -> dict[str, Any]:
+    """Do so in the table [world], where there is one."""
+    world = values.get("world")
+    return {**values, "world": data_beside(world, here)} if isinstance(world, dict) else values
+
+
 def source_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
     """Make the file of a member's source relative to the federation's file."""
     source = table.get("source")

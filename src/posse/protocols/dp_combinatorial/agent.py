@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.agreement import check_digest
-from posse.core.errors import ConfigError, PosseError, ProtocolError
+from posse.core.errors import ConfigError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import OPERATOR, WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
@@ -266,7 +266,7 @@ class Agent:
 
     def _hello(self, sender: str, hello: Hello) -> Sequence[Action]:
         if hello.version != VERSION:
-            raise ProtocolError(
+            raise DisagreementError(
                 f"{sender} speaks version {hello.version} of dp-combinatorial, {self.name} version {VERSION}. "
                 "Install the same version of Posse."
             )

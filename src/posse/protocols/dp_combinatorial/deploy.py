@@ -31,7 +31,7 @@ from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
 from posse.runtime.certificates.names import check_name
-from posse.runtime.local import AUTHORITY, Layout, beside, check_member, each, enrol_all, write_party
+from posse.runtime.local import AUTHORITY, Layout, beside, check_member, data_beside, each, enrol_all, write_party
 from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
@@ -66,7 +66,7 @@ class DeliverySettings(Settings):
 
 def build(place: Place) -> Deployment:
     """Make the agent that the certificate names."""
-    options = AgentOptions.make(place.file.options)
+    options = AgentOptions.make(data_beside(place.file.options, place.folder))
     name = place.identity.name
     if place.identity.role != "agent":
         raise ConfigError(f"dp-combinatorial has agents only, the certificate says '{place.identity.role}'.")
@@ -75,6 +75,8 @@ def build(place: Place) -> Deployment:
 
 def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
     """An agent of a simulated market: everything, its noise included, follows from the world seed."""
+    if place.file.source is not None:
+        raise ConfigError("[source] has no effect in a simulated market. Remove it, or give own offers with own.")
     setup = options.load()
     j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
     buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
@@ -115,7 +117,7 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
 def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source) -> Deployment:
     others = {other: "agent" for other in terms.agents if other != agent.name}
     planned = {name: getattr(terms, name) for name in ("agents", "producers", "reports", "multipliers")}
-    agreed = {**_used(options), **planned, "seed": options.seed if options.own is None else None}
+    agreed = {**_used(options, len(terms.agents)), **planned, "seed": options.seed if options.own is None else None}
     # Its own offers are journalled by themselves: they may change (`Agent.brings`).
     inputs = options.model_dump(exclude_defaults=True, exclude={"own"})
     return Deployment(
@@ -124,16 +126,17 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
     )  # fmt: skip
 
 
-def _used(options: AgentOptions) -> dict[str, Any]:
-    """Return the public settings that have an effect."""
+def _used(options: AgentOptions, agents: int) -> dict[str, Any]:
+    """Return the public settings that have an effect; delta as the number it is, however it is written."""
     names = ("policy", "horizon", "noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
-    return {name: getattr(options, name) for name in names if name not in options.unused}
+    used = {name: getattr(options, name) for name in names if name not in options.unused}
+    return {**used, "delta": options.asked(agents).delta} if "delta" in used else used
 
 
 def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known:
     """What an agent may know: its own purchases and revenue, and what its reports have spent of its privacy."""
     market = {"agents": len(terms.agents), "producers": len(terms.producers)}
-    config = {"run": run, **_used(options), "policy": options.described(), **market}
+    config = {"run": run, **_used(options, len(terms.agents)), "policy": options.described(), **market}
     rounds = int(str(agent.state()["step"]))
     bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
     privacy: tuple[Mapping[str, Any], ...] = ()
@@ -219,7 +222,8 @@ class MarketFederation(AgentOptions):
 
 def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
-    federation = MarketFederation.make(each(values, "agent", lambda agent: beside(agent, here, "own")))
+    values = data_beside(each(values, "agent", lambda agent: beside(agent, here, "own")), here)
+    federation = MarketFederation.make(values)
     _check(federation)
     return Layout(
         federation, lambda folder: lay_out(federation, folder), federation.horizon, "agent", ("agent",),
@@ -264,7 +268,8 @@ def lay_out(federation: MarketFederation, folder: Path) -> list[Path]:
     for number, member in enumerate(members):
         own = {} if member.own is None else {"own": str(member.own.resolve())}
         values = {
-            "protocol": "dp-combinatorial", "identity": member.name, "journal": f"{member.name}/journal",
+            "protocol": "dp-combinatorial", "identity": member.name, "role": "agent",
+            "journal": f"{member.name}/journal",
             "sync": federation.sync, "listen": member.listen, "options": {**shared, **own}, "source": member.source,
             "connect": {other.name: other.listen for other in members[:number]},
         }  # fmt: skip

@@ -179,11 +179,11 @@ class DpCombinatorial(RunSettings, MarketSettings):
         if not self.noisy:
             return None
         return plan(
-            self._asked(agents), self.unit, self.noise, rounds=self.reports(), producers=producers,
+            self.asked(agents), self.unit, self.noise, rounds=self.reports(), producers=producers,
             horizon=self.horizon, stop=self.stop,
         )  # fmt: skip
 
-    def _asked(self, agents: int) -> Budget:
+    def asked(self, agents: int) -> Budget:
         """Return the privacy asked for; delta may be 1/n or 1/T."""
         text = {"1/n": f"1/{agents}", "1/t": f"1/{self.horizon}"}.get(self.delta.strip().lower(), self.delta)
         try:

@@ -34,7 +34,7 @@ from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, check_parties, leaks
 from posse.runtime.certificates.names import check_name
-from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, write_party
+from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, world_beside, write_party
 from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
@@ -62,11 +62,16 @@ _HEAD = 1024
 
 def build(place: Place) -> Deployment:
     """Make the role that a certificate names."""
-    options = ContextualOptions.make(place.file.options)
+    options = ContextualOptions.make(world_beside(place.file.options, place.folder))
     name, kind = place.identity.name, place.identity.role
     check.one_of(("party", *OUTSIDE), role=kind)
     if kind in OUTSIDE and name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{name}'.")
+    if kind != "party" and (own := sorted({"features", "scale"} & options.model_fields_set)):
+        raise ConfigError(
+            f"{own[0]} belongs to the file of a party, and the certificate in {place.file.identity} says '{kind}'. "
+            "Correct identity, or remove it."
+        )
     terms = options.terms(place.identity.run)
     if kind == "party" and name not in terms.parties:
         raise ConfigError(
@@ -321,8 +326,7 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     for name in (PULLER, PAYEE):
         if isinstance(values.get(name), dict):
             values = {**values, name: source_beside(values[name], here)}
-    if isinstance(values.get("world"), dict):
-        values = {**values, "world": _world_beside(values["world"], here)}
+    values = world_beside(values, here)
     federation = ContextualFederation.make(values)
     options = check_federation(federation)
     return Layout(
@@ -330,15 +334,6 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
         lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
         arm_figures(options, options.terms(federation.run)),
     )  # fmt: skip
-
-
-def _world_beside(world: dict[str, Any], here: Path) -> dict[str, Any]:
-    made = beside(world, here, "data_dir", "rewards")
-    if isinstance(made.get("data"), dict):
-        made["data"] = _world_beside(made["data"], here)
-    if isinstance(made.get("features"), dict):
-        made["features"] = beside(made["features"], here, *made["features"])
-    return made
 
 
 def check_federation(federation: ContextualFederation) -> ContextualOptions:
@@ -418,7 +413,8 @@ def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
     paths = []
     for number, name in enumerate(members):
         values = {
-            "protocol": "mpc-contextual", "identity": name, "journal": f"{name}/journal", "sync": federation.sync,
+            "protocol": "mpc-contextual", "identity": name, "role": members[name],
+            "journal": f"{name}/journal", "sync": federation.sync,
             "give_up": federation.give_up or None, "listen": listens.get(name),
             "connect": {other: listens[other] for other in list(members)[:number]},
             "options": {**shared, **dict(_own(federation, name))},

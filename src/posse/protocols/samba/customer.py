@@ -112,7 +112,10 @@ class Customer(Participant):
         check_members(joins, self._terms.level)
         for join in joins:
             if join.identity != expected[join.name]:
-                raise ProtocolError(f"'{join.name}' joins with an identity that was not admitted.")
+                raise DisagreementError(
+                    f"'{join.name}' joins with an identity that was not admitted. Let it enrol with this run's "
+                    "authority, and start it with that identity."
+                )
             verify(join.identity, b"join", join_bytes(join.name, join.kind, join.run_key), join.signature)
         body = msgspec.msgpack.encode(make_manifest(self._terms, joins))
         offer = Offer(body, self._identity.sign(b"manifest", body))

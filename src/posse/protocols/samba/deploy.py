@@ -45,7 +45,16 @@ from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.certificates.names import check_name
-from posse.runtime.local import AUTHORITY, Layout, check_member, each, enrol_all, source_beside, write_party
+from posse.runtime.local import (
+    AUTHORITY,
+    Layout,
+    check_member,
+    each,
+    enrol_all,
+    source_beside,
+    world_beside,
+    write_party,
+)
 from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
@@ -119,7 +128,8 @@ def _slot(options: SambaOptions, slowest: float | None = None) -> float:
 
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
-    options = SambaOptions.make(own_policy_beside(place.file.options, place.folder))
+    given = world_beside(own_policy_beside(place.file.options, place.folder), place.folder)
+    options = SambaOptions.make(given)
     level, kind, consent = _level(options, NO_LEVEL), place.identity.role, place.file.consent
     if kind == "owner" and (consent is None or consent.budget is None):
         raise ConfigError(
@@ -134,6 +144,7 @@ def build(place: Place) -> Deployment:
         raise ConfigError(f"samba has no role '{kind}' at level '{level}'. Known: {', '.join(known)}.")
     if kind != "owner" and place.identity.name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{place.identity.name}'.")
+    _check_own(place, options, kind)
     made = _MAKERS[kind](place, options, expected)
     role = made.role
     assert isinstance(role, Participant)
@@ -150,6 +161,23 @@ def build(place: Place) -> Deployment:
         made, terms=terms, inputs=inputs, limits=True, needs=lambda: role.needs,
         known=lambda: _known(role, expected, place.identity.run),
     )  # fmt: skip
+
+
+_OWN = {
+    "budget": (CUSTOMER,), "authority": (CUSTOMER,), "paillier_bits": (CUSTOMER,), "slowest_pull": ("owner",),
+    "owners": (CONTROLLER, CUSTOMER), "customer": (CONTROLLER, COMP, DEALER, "owner"),
+}  # fmt: skip
+"""Options that only some roles have."""
+
+
+def _check_own(place: Place, options: SambaOptions, kind: str) -> None:
+    """Refuse a file that was written for another role than the certificate says."""
+    for name in sorted(options.model_fields_set & set(_OWN)):
+        if kind not in _OWN[name] and not (name == "owners" and options.world is not None):
+            raise ConfigError(
+                f"{name} belongs to the file of {' or '.join(_OWN[name])}, and the certificate in "
+                f"{place.file.identity} says '{kind}'. Correct identity, or remove it."
+            )
 
 
 def own_policy_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -280,6 +308,8 @@ def _seed(options: SambaOptions) -> int | None:
 
 def _source(place: Place, options: SambaOptions, name: str) -> Source:
     """Where this owner's rewards come from: its arm of a simulated world, or what [source] says."""
+    if options.world is not None and place.file.source is not None:
+        raise ConfigError("[source] has no effect in a simulated world. Remove it, or [options.world].")
     if options.world is not None:
         arms, seed, number = options.world.arms(), options.world.seed, options.owners.index(name)
 
@@ -320,6 +350,7 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
     check_switches(values)
     values = own_policy_beside(each(values, "owner", lambda owner: source_beside(owner, here)), here)
+    values = world_beside(values, here)
     federation = FederationFile.make(values)
     _check(federation)
     return Layout(
@@ -371,7 +402,7 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
         options.pop(name, None)
     if federation.world is not None:
         options["owners"] = list(owners)
-    sources = {member.name: member.source for member in federation.members}
+    sources = {member.name: None if federation.world else member.source for member in federation.members}
     slowest = _slowest(federation)
     paths = []
     for name, role in members.items():
@@ -386,7 +417,8 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
             own |= {"budget": federation.budget, "authority": AUTHORITY, "paillier_bits": federation.paillier_bits}
         reach = {"listen": federation.listen} if role == "controller" else {"connect": {CONTROLLER: federation.listen}}
         values = {
-            "protocol": "samba", "identity": name, "journal": f"{name}/journal", "sync": federation.sync, **reach,
+            "protocol": "samba", "identity": name, "role": role, "journal": f"{name}/journal",
+            "sync": federation.sync, **reach,
             "options": own, "source": sources.get(name),
             "consent": {"budget": federation.budget} if role == "owner" else None,
         }  # fmt: skip

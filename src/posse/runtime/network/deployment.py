@@ -56,6 +56,8 @@ class PartyFile(Settings):
     """Folder that 'posse enrol' wrote."""
     journal: Path
     """Folder of this party's journal of this run."""
+    role: str | None = None
+    """The role that the certificate must say, where it is given."""
     listen: str | None = None
     """host:port where peers call, such as 0.0.0.0:7400."""
     connect: dict[str, str] = Field(default_factory=dict)
@@ -175,7 +177,13 @@ Build = Callable[[Place], Deployment]
 def open_place(path: Path) -> Place:
     """Read a party's file and its identity; nothing is written."""
     file, folder = PartyFile.make(file=path), path.resolve().parent
-    return Place(file, folder, PartyIdentity.load(folder / file.identity), Secrets.fresh(), folder / file.journal)
+    identity = PartyIdentity.load(folder / file.identity)
+    if file.role not in (None, identity.role):
+        raise ConfigError(
+            f"{path.name} is the file of a {file.role}, and the certificate in {file.identity} says '{identity.role}'. "
+            "Correct identity."
+        )
+    return Place(file, folder, identity, Secrets.fresh(), folder / file.journal)
 
 
 def root_of(place: Place) -> bytes:
@@ -208,8 +216,9 @@ def _digest(value: object, folder: Path) -> str:
             return {str(key): plain(each) for key, each in part.items()}
         if isinstance(part, list | tuple):
             return [plain(each) for each in part]
-        if isinstance(part, Path) and (folder / part).is_file():
-            return hashlib.sha256((folder / part).read_bytes()).hexdigest()
+        named = isinstance(part, Path) or (isinstance(part, str) and part.startswith("/"))
+        if named and (folder / str(part)).is_file():
+            return hashlib.sha256((folder / str(part)).read_bytes()).hexdigest()
         return part if isinstance(part, str | int | float | bool | None) else str(part)
 
     return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
@@ -225,6 +234,14 @@ def address(text: str) -> tuple[str, int]:
     if not (host and colon and port.isdigit() and int(port) < 65536):
         raise ConfigError(f"an address must be host:port, such as 10.0.0.5:7400, got '{text}'.")
     return host.strip("[]"), int(port)
+
+
+def check_effect(file: PartyFile, made: Deployment) -> None:
+    """Refuse tables that have no effect for the role that was made."""
+    if file.consent is not None and not made.limits:
+        raise ConfigError(f"[consent] has no effect in {file.protocol}. Remove it.")
+    if file.source is not None and made.source is None:
+        raise ConfigError(f"[source] has no effect at a {made.role.kind}, whom the world does not answer. Remove it.")
 
 
 def make_party(
@@ -250,8 +267,7 @@ def make_party(
         file = place.file
         if file.give_up is not None:
             check.positive(give_up=file.give_up)
-        if file.consent is not None and not made.limits:
-            raise ConfigError(f"[consent] has no effect in {file.protocol}. Remove it.")
+        check_effect(file, made)
         unknown = sorted(set(file.connect) - set(made.peers))
         if unknown:
             raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")

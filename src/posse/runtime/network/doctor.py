@@ -17,7 +17,7 @@ from posse.core.errors import LinkError, PosseError
 from posse.runtime import journal
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import crl_number, ssl_contexts
-from posse.runtime.network.deployment import Build, Deployment, Place, address, open_place
+from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
 from posse.runtime.network.wire import WIRE_VERSION, Hello, Reader, Refused
@@ -106,6 +106,7 @@ def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Depl
     what = "options" if place.file.source is None else "options and source"
     try:
         made = build_of(place.file.protocol)(place)
+        check_effect(place.file, made)
     except PosseError as error:
         return Finding(what, False, error.text), None
     except Exception as error:  # a module of the owner's own may raise anything while it is imported
