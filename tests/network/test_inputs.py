@@ -156,7 +156,14 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
 
 HOPELESS = {
     "samba": {"epsilon", "schedule", "scale", "tau", "beta", "slot", "slowest_pull"},  # of other policies and levels
-    "samba strict": {"epsilon", "schedule", "scale", "tau", "beta"},
+    "samba strict": {
+        "epsilon",
+        "schedule",
+        "scale",
+        "tau",
+        "beta",
+        "slowest_pull",
+    },  # of owners, and a world with slots
     "mpc-contextual": {"without_guarantee"},  # of epsilon 0 only
     "dp-combinatorial": {"drift_every", "sd"},  # of markets that drift, or are normal
 }
