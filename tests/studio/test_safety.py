@@ -158,7 +158,9 @@ def test_uploads_are_tables_by_digest(visitor: Visitor) -> None:
     assert said["settings"]["data"] == f"file:{kept['id']}"
     assert len(said["preview"]["arms"]) == 3
     id = visitor.stage("samba", **settings)
-    assert visitor.get(f"/api/stages/{id}")["settings"]["data"] == f"file:{kept['id']}"
+    state = visitor.get(f"/api/stages/{id}")
+    assert state["settings"]["data"] == f"file:{kept['id']}"
+    assert str(visitor.server.folder) not in json.dumps(state)
     for bad in (b"", b"\x00\x01\x02", b"\xff\xfe", os.urandom(100)):
         assert visitor.client.post("/api/files", content=bad, headers=headers).status_code == 400
     assert [one["id"] for one in visitor.get("/api/files")] == [kept["id"]]

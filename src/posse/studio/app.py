@@ -21,7 +21,7 @@ from posse.studio.catalogue import Catalogue
 from posse.studio.guard import App, Door, Guard, Keys, Place, Refused
 from posse.studio.jobs import KINDS, RUNS, Jobs, cells_of
 from posse.studio.runs import Runs
-from posse.studio.stages import LIVE, Hub, Live, Stages
+from posse.studio.stages import LIVE, Hub, Stages
 from posse.studio.stream import Stream, encode
 
 STATIC = Path(__file__).parent / "static"
@@ -154,9 +154,6 @@ def _staging(app: FastAPI, studio: Studio) -> None:
     """Live runs: moving them, looking closer, the stream."""
     stages, catalogue = studio.stages, studio.catalogue
 
-    def shown(live: Live) -> dict[str, Any]:
-        return {**live.state(), "settings": catalogue.shown(live.stage.settings)}
-
     @app.get("/api/stages")
     async def listed() -> Response:
         return answer(stages.listed())
@@ -168,12 +165,12 @@ def _staging(app: FastAPI, studio: Studio) -> None:
         settings = await stages.off(catalogue.settings, system, given.get("settings", {}))
         at = given.get("at")
         moment = None if at is None else (whole(at, "time"), whole(at, "message", None))
-        live = stages.begin(system, settings, moment)
-        return answer({"id": live.stage.id, "state": shown(live)}, 201)
+        live = stages.begin(system, settings, moment, catalogue.shown(settings))
+        return answer({"id": live.stage.id, "state": live.state()}, 201)
 
     @app.get("/api/stages/{id}")
     async def stage(id: str) -> Response:
-        return answer(shown(stages.get(id)))
+        return answer(stages.get(id).state())
 
     @app.delete("/api/stages/{id}")
     async def close(id: str) -> Response:
@@ -189,7 +186,7 @@ def _staging(app: FastAPI, studio: Studio) -> None:
             raise Refused(400, f"speed must be from 0 to {FASTEST:,.0f} {unit}s a second.", field="speed")
         to = (whole(given, "time", 0), whole(given, "message", None)) if action == "jump" else (0, None)
         live = await stages.do(id, action, unit, max(1, whole(given, "n", 1)), float(speed), to)
-        return answer({"state": shown(live)})
+        return answer({"state": live.state()})
 
     @app.get("/api/stages/{id}/messages")
     async def messages(id: str, request: Request) -> Response:

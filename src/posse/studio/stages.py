@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time as clock
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -70,8 +70,8 @@ class Hub:
 class Live:
     """A stage with who looks at it and what moves it."""
 
-    def __init__(self, stage: Stage, at: int) -> None:
-        self.stage = stage
+    def __init__(self, stage: Stage, at: int, settings: Mapping[str, Any]) -> None:
+        self.stage, self.settings = stage, settings
         self.phase = "starting"
         self.refused: str | None = None
         self.speed, self.unit = 0.0, "time"
@@ -95,7 +95,7 @@ class Live:
         lines = {name: line[since:] for name, line in stage.curves.items()}
         said = {} if self.refused is None else {"refused": self.refused}
         return {
-            "id": stage.id, "system": stage.system.name, "settings": stage.settings.resolved(),
+            "id": stage.id, "system": stage.system.name, "settings": self.settings,
             "level": stage.system.level_of(stage.settings), "phase": self.phase, "playing": self.phase == "playing",
             "speed": self.speed, "play_unit": self.unit, **said, **self.shown,
             "curves": {"from": since, "lines": lines},
@@ -122,11 +122,16 @@ class Stages:
         found.seen = clock.monotonic()
         return found
 
-    def begin(self, system: System, settings: RunSettings, at: tuple[int, int | None] | None = None) -> Live:
-        """Put a run on a stage and set it up in the background; at a moment of it, where one is given."""
+    def begin(
+        self, system: System, settings: RunSettings, at: tuple[int, int | None] | None, shown: Mapping[str, Any]
+    ) -> Live:
+        """Put a run on a stage and set it up in the background; at a moment of it, where one is given.
+
+        `shown` are its settings as a page has them.
+        """
         self._make_room()
         stage = Stage(secrets.token_hex(6), system, settings)
-        live = self.live[stage.id] = Live(stage, self.hub.touch())
+        live = self.live[stage.id] = Live(stage, self.hub.touch(), shown)
         self._move(live, "starting", self._set_up(live, at))
         return live
 
