@@ -205,3 +205,21 @@ def test_the_address_holds_the_moment(visit: Visits) -> None:
     expect(other.locator(".party.row").nth(1)).to_have_attribute("aria-label", re.compile("^Harbour: "))
     expect(other.get_by_label("Horizon")).to_have_value("60")
     assert other.locator(".party.row .name").all_text_contents() == page.locator(".party.row .name").all_text_contents()
+
+
+OTHERS = {
+    "mpc-contextual": "system=mpc-contextual&data=digits&rows=60&horizon=20",
+    "dp-combinatorial": "system=dp-combinatorial&agents=3&producers=6&horizon=60&start=10&delta=0.01",
+    "fed-contextual": "system=fed-contextual&data=digits&clients=12&horizon=6&cohort=4",
+}
+
+
+@pytest.mark.parametrize("system", list(OTHERS))
+def test_another_system_stands_on_the_same_stage(visit: Visits, system: str) -> None:
+    """Its parties by their labels, its figures, its code, and a sentence about what happened last."""
+    page = visit().enter(f"/stage?{OTHERS[system]}&t=4")
+    expect(page.locator(".log p")).to_contain_text(re.compile(r"\w+ (sends|reports|opens|shows|returns|takes|tells)"))
+    labels = {"mpc-contextual": "Laboratory", "dp-combinatorial": "Harbour Market", "fed-contextual": "server"}
+    expect(page.get_by_text(labels[system], exact=True).locator("visible=true").first).to_be_visible()
+    page.get_by_role("tab", name="Code").click()
+    expect(page.get_by_role("tabpanel", name="Code").locator("li").first).to_be_visible()
