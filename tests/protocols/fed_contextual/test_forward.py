@@ -74,8 +74,8 @@ def test_a_view_has_two_entries_a_round_with_the_bytes_of_a_fleet_and_the_last_u
     assert [type(one.message) for one in view.entries[:2]] == [Order, Answers]
     parameters = 650 * 4
     assert [one.size for one in orders] == [5 * parameters, 10 * parameters, 5 * parameters]  # with the deployed model
-    assert [one.size for one in answers] == [5 * parameters] * 3
-    assert {one.size for one in updates} == {0}  # counted in the answers
+    assert [one.size for one in answers] == [5 * parameters, 5 * parameters, 5 * 12]
+    assert {one.size for one in updates} == {parameters}
     assert sum(one.message.reward for one in answers) == run.record().total[0]  # type: ignore[attr-defined]
     model = view.secrets[SERVER]["params"]
     assert [one["shape"] for one in model] == [[10], [64, 10]]

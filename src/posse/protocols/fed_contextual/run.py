@@ -38,6 +38,8 @@ from posse.protocols.runs import Run
 from posse.results.record import Progress, Record, Watch
 
 SERVER, COHORT = PARTIES = ("server", "cohort")
+_SUMS = 12
+"""Bytes of what a device measured: sums of rewards, probabilities and samples."""
 
 
 class Order(Message, frozen=True, array_like=True, tag=True, gc=False):
@@ -284,7 +286,10 @@ class FedRun(Run):
         one = self._begun[-1] if self._begun else None
         entries = [] if one is None or not parties else self._entries(one.outcome)
         if one is not None and SERVER in parties:
-            entries += self._reached(len(entries))
+            reached = self._reached(len(entries))
+            if reached and entries:  # what is left of the last answers are the measured sums
+                entries[-1] = entries[-1]._replace(size=_SUMS * int(one.outcome.column("clients")[-1]))
+            entries += reached
         state = None if one is None else one.state
         secrets = {
             SERVER: {"kind": "server"} | ({} if state is None else _bytes_of(state)),
@@ -337,18 +342,19 @@ class FedRun(Run):
         return observed(plan.task, today, state, cohort, seed, setup.population)
 
     def _reached(self, number: int) -> list[Entry]:
-        """What reached the server in the last round; its bytes are those of the round's `Answers`."""
+        """What reached the server in the last round, beside the measured sums."""
         last = self.observe()
         if last is None:
             return []
+        size = 4 * self.setup.parameters
         if self.settings.levels:
             total = tuple(leaf.sum(axis=0, dtype=np.int32).tobytes() for leaf in last.updates)
-            return [Entry(number, COHORT, SERVER, Total(last.round, total), 0, last.round)]
+            return [Entry(number, COHORT, SERVER, Total(last.round, total), size * len(last.devices), last.round)]
         return [
             Entry(
                 number + at, COHORT, SERVER,
                 Update(last.round, int(device), tuple(leaf[at].astype(np.float32).tobytes() for leaf in last.updates)),
-                0, last.round,
+                size, last.round,
             )
             for at, device in enumerate(last.devices)
         ]  # fmt: skip
