@@ -290,10 +290,14 @@ def score_chosen(guesses: Sequence[bool], truths: Sequence[Truth]) -> Score:
     return hits(right, len(truths), 0.5, "games")
 
 
+def plant_pulls(evidence: Evidence, seed: int) -> Evidence:
+    """Nobody pulls where the owner was to, and two do where it was not."""
+    return Evidence(0 if evidence.truth["chosen"] else 2, evidence.truth)
+
+
 def plant_answers(evidence: Evidence, seed: int) -> Evidence:
     """Let what is seen be the answer."""
-    chosen = evidence.truth["chosen"]
-    return Evidence(0 if chosen and not isinstance(evidence.seen, bool) else chosen or 2, evidence.truth)
+    return Evidence(evidence.truth["chosen"], evidence.truth)
 
 
 def other_answers(truths: Sequence[Truth], seed: int) -> list[Truth]:
@@ -322,7 +326,7 @@ ATTACKS = (
            plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth), planted="owners always pulled",
            tell=lambda one: f"pulled in {one[1][0]} of {one[1][1]} steps, {one[0][0]} without"),
     Attack("flipped-bit", "whether an owner was to pull, by flipping its bit", ("controller",), (DEVIATES,),
-           lambda seen, seed: seen, score_flipped, "right", plant_answers, "games that say it", other_answers,
+           lambda seen, seed: seen, score_flipped, "right", plant_pulls, "games that say it", other_answers,
            needs="runs", stage=stage_flipped, seconds=lambda settings: 10.0, missing=_at_strict, tell=_truth_of_game),
     Attack("chosen-score", "how a score of one's choice compares with the others", ("controller", "owner"), (DEVIATES,),
            lambda seen, seed: seen, score_chosen, "right", plant_answers, "games that say it", other_answers,
