@@ -115,7 +115,7 @@ def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, store
     page = visit().enter(f"/stage?{FOUR}&horizon=100000&level=strict")
     expect(page.locator(".place")).to_have_text("t = 0 of 100,000")
     page.get_by_role("link", name="Runs").click()
-    page.get_by_label("runs", exact=True).fill("1")
+    page.locator("#job-runs").fill("1")
     page.get_by_role("button", name="Start in the background").click()
     job = page.locator(".jobs li").filter(has_text="run of").first
     expect(job).to_be_visible()

@@ -66,7 +66,8 @@ export async function enter(secret) {
   }
 }
 
-let written = "";
+/** @type {string | null} */
+let written = null;
 
 /** Show what the address says. */
 async function open() {

@@ -214,6 +214,7 @@ function shown(value) {
 function found() {
   const title = h("h2", {});
   const again = h("button", { type: "button", class: "plain small", on: { click: () => audit(true) } });
+  const beside = h("button", { type: "button", class: "plain small", on: { click: () => audit(true, true) } }, "Beside other levels");
   const head = h("thead", {}, h("tr", {}, ...["attack", "finds", "guessing", "verdict"].map((one) => h("th", { scope: "col" }, one))));
   const body = h("tbody", {});
   const table = h("table", { class: "found" }, head, body);
@@ -231,7 +232,8 @@ function found() {
   });
   const rows = once((/** @type {import("./types.js").Attack[]} */ attacks) => {
     body.replaceChildren(...attacks.map((one) => h("tr", { title: one.says ?? one.power ?? "" },
-      h("th", { scope: "row" }, one.attack), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
+      h("th", { scope: "row" }, one.attack, ...(one.beside ?? []).map((other) =>
+        h("p", { class: "note" }, `at ${other.level}: ${shown(other.finds)}, `, h("span", { class: `verdict ${judged(other.verdict)}` }, other.verdict)))), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
       h("td", { class: `verdict ${judged(one.verdict)}` }, one.verdict))));
   });
   const said = once((/** @type {string[]} */ sentences) => stated.replaceChildren(...sentences.map((one) => h("li", {}, one))));
@@ -242,6 +244,8 @@ function found() {
     attr(again, "disabled", state.auditing || state.stage === null);
     const attacks = state.audit?.rows ?? [];
     rows(attacks);
+    attr(beside, "disabled", state.auditing);
+    show(beside, attacks.length > 0);
     seen(state.audit?.sees ?? null);
     show(table, attacks.length > 0);
     const idle = state.auditing ? "The attacks run on what this observer has seen so far." : "Press the button: the attacks of this system run on what this observer has seen so far.";

@@ -129,8 +129,9 @@ let slow = false;
  * Try the attacks on what the observer has seen so far. Unless it was asked for it is done at rest only, and not again
  * by itself where it took long.
  * @param {boolean} wanted
+ * @param {boolean} [beside] whether the same attacks run at the other levels too
  */
-export async function audit(wanted) {
+export async function audit(wanted, beside = false) {
   const stage = state.stage;
   const observer = state.observer;
   if (stage === null || observer === "" || state.auditing || stage.phase === "starting") return;
@@ -139,7 +140,7 @@ export async function audit(wanted) {
   change({ auditing: true, auditFor: key });
   const began = performance.now();
   try {
-    const found = await post(`/api/stages/${stage.id}/audit`, { observer });
+    const found = await post(`/api/stages/${stage.id}/audit`, beside ? { observer, beside } : { observer });
     change({ audit: state.observer === observer ? found : null, auditing: false });
   } catch (error) {
     change({ audit: { rows: [], note: reason(error) }, auditing: false });

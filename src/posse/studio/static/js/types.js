@@ -36,7 +36,8 @@
  *   lines?: Record<string, number[]>, step?: string}} Message
  * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
  *   could: string[]}} PartyView
- * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string}} Attack
+ * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string,
+ *   beside?: {level: string, finds: string | number | null, verdict: string}[]}} Attack
  * @typedef {{columns: string[], rows: {data: string, cells: string[]}[], note: string}} Sees
  * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[], sees?: Sees | null}} Audit
  * @typedef {{name: string, seconds: number, per_step: number}} CostRow
