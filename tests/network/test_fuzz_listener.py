@@ -30,7 +30,7 @@ from posse.runtime.door import Limits
 from posse.runtime.journal import _MARK, _split
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import open_place
-from posse.runtime.network.operate import SOCKET, Control, ask
+from posse.runtime.network.operate import SOCKET, Control, ask, serve_metrics
 from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import journalled_secrets, laid_out, opened
@@ -557,7 +557,8 @@ def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
 # The other listeners --------------------------------------------------------------------------------------------------
 
 
-def test_the_control_socket(tmp_path):
+@pytest.mark.parametrize("times", [150, pytest.param(100_000, marks=pytest.mark.long)])
+def test_the_control_socket(tmp_path, times):
     paths = laid_out(tmp_path, budget=BUDGET)
     rng = random.Random(7)
 
@@ -583,11 +584,15 @@ def test_the_control_socket(tmp_path):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
         try:
             assert (folder / SOCKET).stat().st_mode & 0o077 == 0
-            for _ in range(150):
+            tracemalloc.start()
+            for _ in range(times):
                 data = rng.choice((rng.randbytes(50).replace(b"\n", b"") + b"\n", b"x" * 70_000 + b"\n", b"\n",
                                    b"stop it now\xff\n"[5:], b"\xff\xfe\n", b"stop\x00\n"))  # fmt: skip
                 answer = await one(folder, data, rng.random() < 0.5)
                 assert answer == b"" or b"unknown command" in answer
+            largest = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert largest < 4 << 20
             for half in (b"stop", b"pause", b"st", b"x" * 70_000, b""):
                 assert await one(folder, half, True) == b""
             assert await one(folder, b"half a li", False) == b""
@@ -604,7 +609,7 @@ def test_the_control_socket(tmp_path):
     assert not asyncio.run(whisper())
 
 
-@pytest.mark.parametrize("times", [300, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [300, pytest.param(100_000, marks=pytest.mark.long)])
 def test_the_enrolment_desk(tmp_path, times):
     """Mutated requests are refused, strangers at the port are let go, and the token is still good for its owner."""
     authority = Authority.init(tmp_path / "authority", "customer", "trial-1")
@@ -640,6 +645,44 @@ def test_the_enrolment_desk(tmp_path, times):
     assert PartyIdentity.load(tmp_path / PEER).name == PEER
     if times > 10_000:
         print(f"\n{dict(reasons)}")
+
+
+@pytest.mark.parametrize("times", [200, pytest.param(100_000, marks=pytest.mark.long)])
+def test_the_pages_for_a_monitor(tmp_path, times, monkeypatch):
+    """Nothing but two paths is answered with a page, and nothing is held on to."""
+    monkeypatch.setattr("posse.runtime.network.operate.Limits", lambda *rooms: ANY_RATE)
+    paths, rng, pages = laid_out(tmp_path, budget=BUDGET), random.Random(11), []
+
+    async def one(port):
+        line = rng.choice((
+            rng.randbytes(30).replace(b"\n", b"") + b"\n", b"GET /metric HTTP/1.1\r\n", b"GET\n", b"\n",
+            b"x" * 70_000 + b"\n", b"POST /../health HTTP/1.1\r\n", b"GET /health/ HTTP/1.1\r\n",
+        ))  # fmt: skip
+        with contextlib.suppress(OSError, TimeoutError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(line)
+                pages.append((await asyncio.wait_for(reader.read(), 5))[:12])
+            finally:
+                writer.transport.abort()
+
+    async def knock():
+        party = opened(paths[0])
+        door = await serve_metrics(party, "127.0.0.1", 0)
+        port = door._listening[0].getsockname()[1]
+        tracemalloc.start()
+        for _ in range(times // 20):
+            await asyncio.gather(*(one(port) for _ in range(20)))
+        largest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        await door.closed()
+        party.engine._journal.close()
+        return largest
+
+    largest = asyncio.run(knock())
+    assert set(pages) <= {b"", b"HTTP/1.1 404"}
+    assert len(pages) > times / 2
+    assert largest < (12 << 20) + 100 * times
 
 
 def test_who_stands_at_the_door_of_a_party_that_stops(tmp_path):
