@@ -19,7 +19,7 @@ from posse.protocols.audit import audit, view_of
 from posse.protocols.registry import system, systems
 from posse.protocols.samba.attacks.reading import plant_passes, short_key
 from posse.protocols.samba.attacks.watching import track
-from posse.protocols.samba.levels import Switches, leaks
+from posse.protocols.samba.levels import Switches, check_switches, leaks, who_sees
 from posse.results import render_report
 from posse.results.audits import Audit, audits
 
@@ -254,3 +254,28 @@ def test_who_planted_what_does_not_change_the_run() -> None:
     made = plant_passes(Evidence(view, run.truth()), 3)
     assert len(made.seen.entries) < len(view.entries)
     assert view.entries == run.view("comp").entries
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
+    def cell(level: str, datum: str, role: str, **off: bool) -> str:
+        made = who_sees(level, Switches(**off))
+        return next(row for row in made.rows if row[0] == datum)[made.columns.index(role)]
+
+    assert cell("paper", "scores of others", "wire") == "no: AES"
+    assert cell("paper", "scores of others", "wire", aes=False) == "yes: AES is off"
+    assert cell("paper", "the total", "controller", paillier=False) == "yes: Paillier is off"
+    assert cell("paper", "which arm is pulled", "comp", permutation=False) == "yes: the permutation is off"
+    assert cell("paper", "scores of others", "comp", mask=False) == "yes: the mask is off"
+    assert cell("standard", "the total", "comp") == "recovers it"
+    assert cell("strict", "scores of others", "comp").startswith("no")
+    record = posse.run(settings("standard", horizon=20), **key_of("standard"))
+    assert "Who sees what, and what hides it" in render_report(record)
+
+
+@pytest.mark.parametrize("name", ["aes", "mask", "permutation", "paillier"])
+def test_a_deployment_that_names_a_switch_is_refused_with_the_levels(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no switch '{name}'.*strict, standard, paper"):
+        check_switches({"level": "paper", name: False})
