@@ -21,7 +21,7 @@ from posse.privacy.sharing import garbled
 from posse.problems.arms import rewards
 from posse.problems.contexts import contexts
 from posse.problems.markets import instances, supply
-from posse.protocols.dp_combinatorial import learning
+from posse.protocols.dp_combinatorial import learning, twin
 from posse.protocols.samba import draws, kernels
 from posse.protocols.samba.twin import selections
 
@@ -122,6 +122,10 @@ def market(units: Callable[..., Any]) -> list[Case]:
     for one, count in ((drawn, 2), (drawn, 60), (records, 3), (records, 60)):
         found.append((supply.good_units, (one, 7, 1, 1, 9, 5, count)))
         found.append((supply.untabled, (one, 7, 1, 1, 9, 5, count)))
+    for one in (drawn, records):
+        written = np.array([3.0, 5.0]), np.array([2.0, 60.0]), np.zeros((4, 1), np.uint64), np.zeros(2)
+        found.append((twin.deliver, (one, np.uint64(7), 1, 9, *written)))
+        found.append((twin._untabled, (one, np.uint64(7), 1, 9, *written[:2], np.array([-1.0, -1.0]))))
     found += [(supply.epoch_at, (drawn, 9)), (supply.replayed, (records, 7, 1, 1, 5, 60))]
     found += [(supply.from_word, (drawn, 0, 0, 2, word)) for word in (5, 2**31, 2**32 - 1)]
     found += [(instances._drawn, (7, 1, 2, normal, 0.5, 0.1)) for normal in (True, False)]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import loops
+from posse.core.compiled import loops, short_loops
 from posse.core.random import DELIVERY, derive, quarters
 from posse.policies.purchase.oracle import exact, meets, rate
 from posse.problems.markets.market import Market
@@ -271,7 +271,7 @@ def _rounds(
     return last
 
 
-@loops
+@short_loops
 def deliver(
     supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, words: Words, out: Floats
 ) -> None:
@@ -289,7 +289,7 @@ def deliver(
         _untabled(supply, seed, agent, t, bought, purchase, out)
 
 
-@loops
+@short_loops
 def _untabled(supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, out: Floats) -> None:
     for i in range(out.shape[0]):
         if out[i] < 0.0:
