@@ -15,7 +15,7 @@ import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
-from posse.protocols.audit import audit, view_of
+from posse.protocols.audit import AuditInterrupted, audit, view_of
 from posse.protocols.registry import system, systems
 from posse.protocols.samba.attacks.reading import plant_passes, short_key
 from posse.protocols.samba.attacks.watching import track
@@ -279,3 +279,16 @@ def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
 def test_a_deployment_that_names_a_switch_is_refused_with_the_levels(name: str) -> None:
     with pytest.raises(ConfigError, match=f"no switch '{name}'.*strict, standard, paper"):
         check_switches({"level": "paper", name: False})
+
+
+def test_ctrl_c_keeps_the_attacks_that_are_done() -> None:
+    run = played("standard", "epsilon-greedy", 500, 1)
+
+    def stop(share: float, doing: str) -> None:
+        if "both-servers" in doing:
+            raise KeyboardInterrupt
+
+    with pytest.raises(AuditInterrupted) as stopped:
+        audit(run, attacks=["controller-alone", "both-servers", "wire-tap"], plantings=1, watch=stop)
+    made = stopped.value.audit
+    assert ([row.attack for row in made], made.status) == (["controller-alone"], "interrupted")
