@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 
 import pytest
 
@@ -198,7 +199,8 @@ def test_a_name_with_two_addresses_is_listened_on_at_both():
             with socket.socket(listening.family) as one:
                 one.connect((listening.getsockname()[0], port))
                 one.send(b"x")
-                await asyncio.sleep(0.02)
+                awaited = len(seen) + 1
+                await until(lambda: len(seen) == awaited)  # noqa: B023
         listening = len(door._listening)
         await door.closed()
         return seen, listening
@@ -223,3 +225,40 @@ def test_silence_ends(silence):
         return why
 
     assert asyncio.run(go()) == ["silent for 0.1 s"]
+
+
+def test_a_greeting_given_up_keeps_its_descriptor_while_a_transport_has_it():
+    """Closed under its transport, its number would go to the next connection, and be read by two."""
+
+    def context(side):
+        made = ssl.SSLContext(side)
+        made.maximum_version, made.check_hostname, made.verify_mode = ssl.TLSVersion.TLSv1_2, False, ssl.CERT_NONE
+        made.set_ciphers("aNULL:@SECLEVEL=0")  # no certificates: this is about descriptors
+        return made
+
+    async def go():
+        loop, given_up, sound = asyncio.get_running_loop(), [], []
+
+        async def serve(one, address):
+            class GivenUp(asyncio.Protocol):
+                def connection_made(self, transport):
+                    task.cancel()
+
+            task = asyncio.current_task()
+            given_up.append((one, one.fileno()))
+            await loop.connect_accepted_socket(GivenUp, one, ssl=context(ssl.PROTOCOL_TLS_SERVER))
+
+        door = Door(serve, lambda address, why: None)
+        _, port = await door.open("127.0.0.1", 0)
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context(ssl.PROTOCOL_TLS_CLIENT))
+        await until(lambda: given_up and not door.busy)
+        one, number = given_up[0]
+        transport = loop._transports.get(number)
+        sound.append(transport is None or transport.is_closing() or one.fileno() == number)
+        await until(lambda: one.fileno() == -1)
+        writer.transport.abort()
+        await door.closed()
+        return sound
+
+    assert asyncio.run(go()) == [True]

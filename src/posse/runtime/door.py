@@ -144,7 +144,7 @@ def origin(address: str) -> str:
 
 
 class Door:
-    """Accepts connections for `serve`, which owns the socket it is given and is cancelled where others need its place.
+    """Accepts connections for `serve`, which makes a transport of each and is cancelled where others need its place.
 
     `refused` is called with an address and why it was turned away.
     """
@@ -303,17 +303,27 @@ class Door:
         if not self._rate(from_).take(now) or not self._all.take(now):
             self._turn_out(one, address, "it calls too often")
             return True
-        task = asyncio.get_running_loop().create_task(self._serve(one, address))
-        task.add_done_callback(lambda done: self._done(done, one, from_))
+        begun: list[bool] = []
+
+        async def served() -> None:
+            begun.append(True)
+            await self._serve(one, address)
+
+        task = asyncio.get_running_loop().create_task(served())
+        task.add_done_callback(lambda done: self._done(done, one, from_, bool(begun)))
         if (gone := self._served.add(from_, task)) is not None:
             gone.cancel()
             self._refused(address, "too many unfinished greetings; the oldest is given up")
         return True
 
-    def _done(self, task: asyncio.Task[None], one: socket.socket, from_: str) -> None:
+    def _done(self, task: asyncio.Task[None], one: socket.socket, from_: str, begun: bool) -> None:
         self._served.remove(from_, task)
-        if task.cancelled():
-            one.close()  # it may not have begun
+        if not begun:
+            one.close()
+        elif task.cancelled():
+            # A transport may hold it: closed under it, its number would go to another connection.
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def _rate(self, from_: str) -> Bucket:
         bucket = self._rates.get(from_) or Bucket(self._limits.rate, self._limits.burst)

@@ -230,7 +230,6 @@ class EnrolmentServer:
         finally:
             if writer is not None:
                 writer.transport.abort()
-            connection.close()
 
     async def _handshake(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()

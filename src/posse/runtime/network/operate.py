@@ -166,7 +166,6 @@ async def serve_metrics(party: Party, host: str, port: int) -> Door:
         finally:
             if writer is not None:
                 writer.transport.abort()
-            opened.close()
 
     door = Door(serve, lambda address, why: party.refused(address, why, counted="monitor"), Limits(64, 32, 16, 8))
     await door.open(host, port)
