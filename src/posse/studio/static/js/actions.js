@@ -341,14 +341,19 @@ async function again() {
 }
 
 /**
- * A frame of the stream.
+ * A frame of the stream; `fresh`: no picture has come since it was opened, so that a stage that is gone was lost with
+ * its server, and is taken up again at once.
  * @param {string} name
  * @param {any} data
+ * @param {boolean} fresh
  */
-function frame(name, data) {
+function frame(name, data, fresh) {
   if (name === "state") merge(data);
-  else if (name === "gone" && data.id === state.stage?.id) void again();
-  else if (name === "jobs") change({ jobs: data });
+  else if (name === "gone" && data.id === state.stage?.id) {
+    if (fresh) void again();
+    else change({ said: "This run was stopped elsewhere. Go on with it, and it is taken up again from here." });
+  }
+  if (name === "jobs") change({ jobs: data });
   else if (name === "runs") changed();
 }
 

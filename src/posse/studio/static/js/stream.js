@@ -6,7 +6,7 @@ const LONGEST_WAIT = 5000;
 const SILENCE = 25000;
 
 /**
- * @typedef {{frame: (event: string, data: any) => void, gone: (since: number | null) => void}} Listener
+ * @typedef {{frame: (event: string, data: any, fresh: boolean) => void, gone: (since: number | null) => void}} Listener
  */
 
 /**
@@ -24,6 +24,7 @@ export function stream(listener) {
   let watch;
   /** @type {number | null} */
   let since = null;
+  let fresh = true;
 
   function close() {
     clearTimeout(timer);
@@ -54,6 +55,7 @@ export function stream(listener) {
     close();
     if (document.hidden) return;
     const query = new URLSearchParams(stages.map((id) => ["stage", id]));
+    fresh = true;
     source = new EventSource(`/api/stream?${query}`);
     source.onopen = alive;
     source.onerror = broken;
@@ -61,7 +63,8 @@ export function stream(listener) {
       source.addEventListener(name, (event) => {
         const message = /** @type {MessageEvent<string>} */ (event);
         alive();
-        if (message.data) listener.frame(name, JSON.parse(message.data));
+        if (message.data) listener.frame(name, JSON.parse(message.data), fresh);
+        if (name === "state") fresh = false;
       });
     }
   }
