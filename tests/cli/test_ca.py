@@ -174,7 +174,7 @@ WRONG = [
     (["ca", "sgin"], "No such command 'sgin'"),
     (["enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
     (["enrol", "posse1_abcd"], "the token has a typo"),
-    (["enrol"], "Missing argument 'TOKEN'"),
+    (["enrol"], "a token is needed, once. Pass --token-file FILE"),
     (["enrol", "x", "--request", "a", "--answer", "b"], "are three ways to enrol. Pass one of them"),
 ]
 
