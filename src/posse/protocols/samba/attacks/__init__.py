@@ -1,3 +1,4 @@
 """Attacks on Samba, by who makes them: `reading` (what comp sees of a pass), `watching` (comp alone), `together`
-(collusions, taps, parties alone), `active` (parties that deviate), `network` (what travels over sockets).
+(collusions, taps, parties alone), `many` (many runs, parties that deviate), `endings` (games about time and the end),
+`network` (what travels over sockets).
 """

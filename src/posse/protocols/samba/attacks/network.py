@@ -6,35 +6,40 @@ The federation runs in this process over mutual TLS on the loopback interface; e
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.core.roles import Pull
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
-from posse.privacy.leakage.scores import area
 from posse.protocols.samba.attacks.reading import Floats
 from posse.protocols.samba.messages import Score as Frame
+from posse.protocols.samba.strict.clock import Clock
 
 if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba
 
 OWNERS, BUDGET, PULL_SECONDS = 4, 120, 0.004
+SLOT = 0.04
+"""Seconds of a slot, where there are slots: ten pulls."""
 
 
 class Wire:
     """What the controller receives from owners, as it stands when the last score of a pass arrives."""
 
-    def __init__(self, party: Any, owners: Sequence[str]) -> None:
+    def __init__(self, party: Any, owners: Sequence[str], pulled: Sequence[str]) -> None:
         from posse.runtime.network.wire import Data, pack
 
-        self.owners = tuple(owners)
+        self.owners, self._pulled = tuple(owners), pulled
         self.rows: list[tuple[list[int], list[int], list[float]]] = []
+        self.arms: list[int] = []
+        """Who pulled last before each row."""
         self._marks, self._now = dict.fromkeys(owners, 0), dict[str, tuple[int, float]]()
         self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
         self._frame, party.frame = party.frame, self.frame
@@ -49,13 +54,18 @@ class Wire:
             if len(self._now) == len(self.owners):
                 sizes = [self._now[name][0] for name in self.owners]
                 times = [self._now[name][1] for name in self.owners]
-                self.rows.append(([self._marks[name] for name in self.owners], sizes, times))
+                if len(self._pulled) > len(self.owners):  # before, all make their first pull
+                    self.rows.append(([self._marks[name] for name in self.owners], sizes, times))
+                    self.arms.append(self.owners.index(self._pulled[-1]))
                 self._now = {}
         self._frame(connection, frame)
 
 
-def recorded(settings: Samba, seed: int) -> Evidence:
-    """Run a federation of four owners with a slow source; return what its controller received, and who pulled."""
+def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
+    """Run a federation of four owners with a slow source; return what its controller received, and who pulled.
+
+    The scores of step t come after the pull of step t - 1, and in every slot.
+    """
     from posse.protocols.samba.deploy import FederationFile, build, lay_out
     from posse.runtime.network.connection import Timing
     from posse.runtime.network.deployment import make_party, open_place
@@ -70,34 +80,36 @@ def recorded(settings: Samba, seed: int) -> Evidence:
             "run": "audit", "level": settings.level, "listen": f"127.0.0.1:{port}", "budget": BUDGET, "policy": "ucb",
             "owner": [{"name": f"owner-{i + 1}"} for i in range(OWNERS)],
             "world": {"seed": seed + 7, "means": [0.5] * OWNERS},
-            **({} if settings.level == "strict" else {"paillier_bits": 2048}),
+            **({"slot": slot} if settings.level == "strict" else {"paillier_bits": 2048}),
+            **({"slowest_pull": PULL_SECONDS} if slot else {}),
         }  # fmt: skip
         paths = lay_out(FederationFile.make(given), Path(folder))
 
         async def go() -> Wire:
             parties = {path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths}
-            wire = Wire(parties["controller"], [name for name in parties if name.startswith("owner")])
+            wire = Wire(parties["controller"], [name for name in parties if name.startswith("owner")], pulled)
             for name in wire.owners:
                 _slow(parties[name], pulled)
             await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties.values())), 120)
             return wire
 
         wire = asyncio.run(go())
-    # The scores of step t come after the pull of step t - 1.
-    steps = pulled[OWNERS : OWNERS + len(wire.rows) - 1]
-    arms = np.array([wire.owners.index(name) for name in steps])
-    return Evidence(wire.rows[1 : len(arms) + 1], {"arms": arms})
+    return Evidence(wire.rows, {"arms": np.array(wire.arms)})
 
 
 def _slow(party: Any, pulled: list[str]) -> None:
-    source = party._source
+    clock = party._source
+    source = clock._pull if isinstance(clock, Clock) else clock
 
-    async def later(ask: Pull) -> Any:
+    async def later(ask: Any) -> Any:
         pulled.append(ask.party)
         await asyncio.sleep(PULL_SECONDS)
         return await source(ask)
 
-    party._source = later
+    if isinstance(clock, Clock):
+        clock._pull = later
+    else:
+        party._source = later
 
 
 _made: dict[tuple[str, int], Evidence] = {}
@@ -111,6 +123,16 @@ def stage(settings: Samba, seed: int) -> Iterator[Evidence]:
     yield _made[settings.level, seed]
 
 
+def stage_slots(settings: Samba, seed: int) -> Iterator[Evidence]:
+    """A run with slots."""
+    yield recorded(settings, seed, SLOT)
+
+
+def has_slots(settings: Samba) -> str:
+    """Why there are no slots at this level."""
+    return "" if settings.level == "strict" else "slots are of level 'strict'."
+
+
 def reader(column: int) -> Callable[[Any, int], Floats]:
     """How much each owner stands out in a pass: by acknowledgements (0), sizes (1) or arrival (2)."""
 
@@ -118,16 +140,27 @@ def reader(column: int) -> Callable[[Any, int], Floats]:
         values = np.array([row[column] for row in rows], np.float64).reshape(len(rows), -1)
         if column == 0:  # what was acknowledged since the pass before
             values = np.diff(values, axis=0, prepend=values[:1])
-        return np.asarray(values - values.mean(axis=1, keepdims=True))
+        values = values - values.mean(axis=1, keepdims=True)
+        return np.asarray(values - values.mean(axis=0))  # who is always first or last says nothing about one pass
 
     return read
 
 
 def score(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
-    """AUC of owners that pulled before a pass."""
-    labels = [truth["arms"][:, None] == np.arange(guess.shape[1]) for guess, truth in zip(guesses, truths, strict=True)]
-    scores = np.concatenate([guess.ravel() for guess in guesses])
-    return area(scores, np.concatenate([one.ravel() for one in labels]), "pairs of a pass and an owner")
+    """AUC of the owner that pulled before a pass among the owners of that pass; one drawn at random has .5."""
+    below = np.concatenate([_below(guess) for guess in guesses])
+    arms = np.concatenate([truth["arms"] for truth in truths])
+    found, spread = below[np.arange(len(arms)), arms], float(below.var(axis=1).sum())
+    value = float(found.mean())
+    width = 1.96 * float(found.std()) / math.sqrt(len(arms))
+    p = NormalDist().cdf(-(value - 0.5) * len(arms) / math.sqrt(spread)) if spread else 1.0
+    return Score(value, (max(0.0, value - width), min(1.0, value + width)), f"{len(arms):,} passes", 0.5, p)
+
+
+def _below(values: Floats) -> Floats:
+    """The share of the other owners of a pass that each owner is above; ties count half."""
+    above = (values[:, :, None] > values[:, None, :]) + 0.5 * (values[:, :, None] == values[:, None, :])
+    return np.asarray((above.sum(axis=2) - 0.5) / (values.shape[1] - 1))
 
 
 def shuffle(truths: Sequence[Truth], seed: int) -> list[Truth]:
@@ -154,11 +187,13 @@ def planter(column: int, by: float) -> Callable[[Evidence, int], Evidence]:
     return plant
 
 
-def _attack(name: str, title: str, column: int, by: float, planted: str, claims: tuple[str, ...]) -> Attack:
+def _attack(
+    name: str, title: str, column: int, by: float, planted: str, claims: tuple[str, ...], **more: Any
+) -> Attack:
+    given = {"stage": stage, "seconds": lambda settings: 6.0, **more}
     return Attack(
         name, title, ("controller",), claims, reader(column), score, "AUC", planter(column, by), planted, shuffle,
-        finds=0.8, needs="network", stage=stage, seconds=lambda settings: 6.0,
-        tell=lambda one: f"{len(one):,} passes over sockets",
+        finds=0.8, needs="network", tell=lambda one: f"{len(one):,} passes over sockets", **given,
     )  # fmt: skip
 
 
@@ -169,5 +204,8 @@ ATTACKS = (
     _attack("frame-sizes", "who pulled, from the sizes of frames", 1, 1.0, "frames one byte longer in half the passes",
             CONTROLLER),
     _attack("arrival-times", "who pulled, from when frames arrive", 2, 0.02, "frames 20 ms later in half the passes",
-            ("Timing can name the pulled arm", "A pull that takes longer than the slot")),
+            ("Timing can name the pulled arm",)),
+    _attack("arrivals-in-slots", "who pulled, from when frames arrive, with slots", 2, 0.02,
+            "frames 20 ms later in half the passes", ("A pull that takes longer than the slot",), stage=stage_slots,
+            missing=has_slots, seconds=lambda settings: 10.0),
 )  # fmt: skip

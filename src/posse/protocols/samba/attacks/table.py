@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from posse.protocols.samba.attacks import many, network, together, watching
+from posse.protocols.samba.attacks import endings, many, network, together, watching
 
-ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS, *network.ATTACKS)
+ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS, *endings.ATTACKS, *network.ATTACKS)
 UNATTACKED = {
     "The total is not authenticated against the controller": "Who replaces a total changes a result and reads nothing.",
     "A server with an owner's help can replace the total": "Who replaces a total changes a result and reads nothing.",
     "A customer that puts owners of its own into the roster": "It is those owners: nothing is hidden from oneself.",
     "All roles ran in one process": "Whoever runs a simulation has `run.truth()`: there is nothing to find out.",
     "At level 'paper' the controller knows the exploration coins": "It draws them itself.",
-    "A comp that does not follow the protocol can say that all owners are ready": (
-        "The run stops at the owner's refusal, which is the answer: one game, without anything to estimate."
-    ),
 }

@@ -1,0 +1,95 @@
+"""Attacks on Samba that play games of their own: each succeeds or fails as its level says, beside both controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import posse
+from posse.core.errors import ProtocolError
+from posse.privacy.leakage.attack import Attempt, Evidence, attempt
+from posse.protocols.audit import audit
+from posse.protocols.registry import system
+from posse.protocols.samba.attacks import network
+from posse.protocols.samba.attacks.endings import Clocked
+from posse.protocols.samba.customer import Customer
+from posse.protocols.samba.strict.messages import Shares
+
+ATTACKS = {attack.name: attack for attack in system("samba").attacks}
+
+
+def settings(level: str, **more: Any) -> Any:
+    given = {"policy": "ucb", "horizon": 40, "owners": 4, "seed": 1, **more}
+    return posse.Samba(level=level, **({} if level == "strict" else {"paillier_bits": 2048}), **given)
+
+
+def played(name: str, level: str) -> Attempt:
+    attack = ATTACKS[name]
+    assert attack.stage is not None
+    made = attempt(attack, list(attack.stage(settings(level), 0)))
+    assert made.power == 1.0
+    assert made.honest
+    return made
+
+
+def test_a_comp_that_flips_the_ready_bit_learns_who_pulls() -> None:
+    assert played("flipped-ready", "strict").verdict == "finds it out"
+
+
+def test_games_that_a_level_does_not_have_are_left_out_with_the_reason() -> None:
+    made = audit(settings("paper"), attacks=("flipped-ready", "early-end", "arrivals-in-slots"))
+    assert not made.rows
+    assert made.left_out["flipped-ready"] == made.left_out["arrivals-in-slots"] == "slots are of level 'strict'."
+    assert "no early end" in made.left_out["early-end"]
+    with pytest.raises(ProtocolError, match="ended before its question"):
+        Clocked(settings("standard"), 0).until(Shares)
+
+
+@pytest.mark.parametrize(("level", "verdict"), [("strict", "nothing found"), ("standard", "finds it out")])
+def test_an_early_end_names_who_pulls_without_slots_and_nobody_with_them(level: str, verdict: str) -> None:
+    assert played("early-end", level).verdict == verdict
+
+
+@pytest.mark.parametrize("level", ["strict", "standard", "paper"])
+def test_a_refused_total_says_nothing_at_any_level(level: str) -> None:
+    made = played("refused-total", level)
+    assert made.verdict == "nothing found"
+
+
+def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    conclude = Customer._conclude
+
+    def silent(self: Any, opened: Any) -> Any:
+        actions = conclude(self, opened)
+        return actions[:-1] if self.refused else actions
+
+    monkeypatch.setattr(Customer, "_conclude", silent)
+    attack = ATTACKS["refused-total"]
+    assert attack.stage is not None
+    assert attempt(attack, list(attack.stage(settings("paper"), 0)), plantings=0).succeeded
+
+
+# What travels ---------------------------------------------------------------------------------------------------------
+
+
+def rows(late: float, seed: int = 0) -> Evidence:
+    """Arrivals of 120 passes in which the last owner is always 50 ms after the others, and who pulls is `late`."""
+    rng = np.random.default_rng(seed)
+    arms = np.where(rng.random(120) < 0.6, 3, rng.integers(4, size=120))
+    times = rng.random((120, 4)) * 0.01 + 0.05 * (np.arange(4) == 3) + late * (np.arange(4) == arms[:, None])
+    return Evidence([([0] * 4, [30] * 4, one.tolist()) for one in times], {"arms": arms})
+
+
+def test_an_owner_that_is_always_last_and_often_pulled_is_no_finding() -> None:
+    for seed in range(5):
+        assert attempt(ATTACKS["arrival-times"], [rows(0.0, seed)]).verdict == "nothing found"
+    assert attempt(ATTACKS["arrival-times"], [rows(0.02)]).succeeded
+
+
+@pytest.mark.long
+def test_arrivals_say_who_pulls_without_slots_and_nothing_with_them() -> None:
+    given = settings("strict")
+    assert attempt(ATTACKS["arrival-times"], list(network.stage(given, 0))).verdict == "finds it out"
+    assert attempt(ATTACKS["arrivals-in-slots"], list(network.stage_slots(given, 0))).verdict == "nothing found"
