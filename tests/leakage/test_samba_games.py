@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,35 @@ def test_arrivals_say_who_pulls_without_slots_and_nothing_with_them() -> None:
     given = settings("strict")
     assert attempt(ATTACKS["arrival-times"], list(network.stage(given, 0))).verdict == "finds it out"
     assert attempt(ATTACKS["arrivals-in-slots"], list(network.stage_slots(given, 0))).verdict == "nothing found"
+
+
+# Runs under way -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 5, 17])
+def test_every_attack_takes_a_run_under_way(steps: int) -> None:
+    """The pass of the next step may be seen already; its coin is known, its arm is not."""
+    run = posse.start(settings("strict", policy="epsilon-greedy"), transcript=10**6)
+    run.advance(steps)
+    made = audit(run, plantings=1)
+    assert not [name for name, why in made.left_out.items() if "needs more of it" in why]
+    assert made["exploring"].value is not None
+
+
+def broken(*arguments: Any) -> Any:
+    raise IndexError("index 3 is out of bounds")
+
+
+def test_an_attack_that_needs_more_of_a_run_under_way_says_so_and_a_bug_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of: Any = system("samba")
+    attack = replace(ATTACKS["controller-alone"], estimate=broken)
+    monkeypatch.setattr(type(of), "attacks", (attack,))
+    run = posse.start(settings("strict"), transcript=10**6)
+    run.advance(5)
+    why = audit(run).left_out["controller-alone"]
+    assert why == "the run is at 5 of 40, and the attack needs more of it (index 3 is out of bounds)."
+    run.finish()
+    with pytest.raises(IndexError):
+        audit(run)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import held
@@ -164,6 +166,14 @@ class Auditing:
             return Row(attack.name, attack.title, _at(attack), UNSCORED, attack.tell(estimate), claims=attack.claims)
         except PosseError as error:
             self.left_out[attack.name] = error.text
+            return None
+        except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
+            run = self.what
+            if attack.stage is not None or not isinstance(run, Run) or run.done:
+                raise
+            self.left_out[attack.name] = (
+                f"the run is at {run.time:,} of {run.horizon:,}, and the attack needs more of it ({error})."
+            )
             return None
 
     def _evidence(self, attacks: Sequence[Attack], watch: Callable[[float], None]) -> dict[str, list[Evidence]]:

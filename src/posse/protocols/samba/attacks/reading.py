@@ -160,7 +160,7 @@ def truth_of(run: SambaRun) -> dict[str, Any]:
     if world.arms is None or run.memory.transcript is None:
         return made
     owners, policy = len(setup.arms), setup.policy
-    explores = np.zeros(len(world.arms), bool)
+    explores = np.zeros(min(len(world.arms) + 1, run.settings.horizon), bool)  # the next step's passes may be seen
     if policy.explores:
         explore, parameters = type(policy).explore, policy.parameters()
         for t in range(owners + 1, len(explores) + 1):
