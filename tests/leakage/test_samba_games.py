@@ -10,7 +10,7 @@ import pytest
 
 import posse
 from posse.core.errors import ProtocolError
-from posse.privacy.leakage.attack import Attempt, Evidence, attempt
+from posse.privacy.leakage.attack import LEVEL, Attempt, Evidence, attempt
 from posse.protocols.audit import audit
 from posse.protocols.registry import system
 from posse.protocols.samba.attacks import network
@@ -70,6 +70,18 @@ def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.
     attack = ATTACKS["refused-total"]
     assert attack.stage is not None
     assert attempt(attack, list(attack.stage(settings("paper"), 0)), plantings=0).succeeded
+
+
+@pytest.mark.parametrize(("level", "finds"), [("standard", True), pytest.param("strict", False, marks=pytest.mark.long)])
+def test_a_short_common_key_is_found_from_comps_view_at_standard_alone(level: str, finds: bool) -> None:
+    """At the level of an audit of all attacks: two of eight keys, and one by chance is none."""
+    attack = ATTACKS["common-key"]
+    assert attack.stage is not None
+    seen = list(attack.stage(settings(level, policy="epsilon-greedy", horizon=300, owners=6), 0))
+    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=1)
+    assert (made.succeeded, made.power, made.honest) == (finds, 1.0, True)
+    assert "no exploring steps" in attack.missing(settings(level))
+    assert "the controller draws the coins" in attack.missing(settings("paper"))
 
 
 # What travels ---------------------------------------------------------------------------------------------------------

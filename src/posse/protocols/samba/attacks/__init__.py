@@ -1,4 +1,4 @@
 """Attacks on Samba, by who makes them: `reading` (what comp sees of a pass), `watching` (comp alone), `together`
 (collusions, taps, parties alone), `many` (many runs, parties that deviate), `endings` (games about time and the end),
-`network` (what travels over sockets).
+`keys` (a search for a short key), `network` (what travels over sockets).
 """

@@ -235,12 +235,13 @@ def plant_passes(evidence: Evidence, seed: int) -> Evidence:
     for given, number, made in _planted:
         if given.seen is evidence.seen and number == seed:
             return made
-    made = _plant(evidence, seed)
+    made = plant_share(evidence, seed)
     _planted[:] = [(evidence, seed, made), *_planted[:31]]
     return made
 
 
-def _plant(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
+def plant_share(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
+    """Let a share of the passes be passes of level `standard`."""
     view, truth = evidence.seen, evidence.truth
     if view.public["level"] == "standard":
         own = view.secrets["comp"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from posse.protocols.samba.attacks import endings, many, network, together, watching
+from posse.protocols.samba.attacks import endings, keys, many, network, together, watching
 
-ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS, *endings.ATTACKS, *network.ATTACKS)
+ATTACKS = (*watching.ATTACKS, *together.ATTACKS, *many.ATTACKS, *endings.ATTACKS, *keys.ATTACKS, *network.ATTACKS)
 UNATTACKED = {
     "The total is not authenticated against the controller": "Who replaces a total changes a result and reads nothing.",
     "A server with an owner's help can replace the total": "Who replaces a total changes a result and reads nothing.",
