@@ -72,7 +72,9 @@ def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.
     assert attempt(attack, list(attack.stage(settings("paper"), 0)), plantings=0).succeeded
 
 
-@pytest.mark.parametrize(("level", "finds"), [("standard", True), pytest.param("strict", False, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("level", "finds"), [("standard", True), pytest.param("strict", False, marks=pytest.mark.long)]
+)
 def test_a_short_common_key_is_found_from_comps_view_at_standard_alone(level: str, finds: bool) -> None:
     """At the level of an audit of all attacks: two of eight keys, and one by chance is none."""
     attack = ATTACKS["common-key"]
