@@ -316,9 +316,39 @@ def test_what_is_found_out_and_what_it_costs(visitor: Visitor) -> None:
     cost = visitor.post(f"/api/stages/{id}/cost", {}, 200)
     assert [row["name"] for row in cost["rows"]] == ["as set", "plain"]
     assert cost["rows"][0]["messages"] > 0
+    for row in cost["rows"]:
+        assert row["points"][0] == [0, 0]  # time against steps, measured
+        assert row["points"] == sorted(row["points"])
+        assert row["points"][-1][1] == pytest.approx(row["seconds"])
     knows = visitor.get(f"/api/stages/{id}/party/listener")
     assert knows["state"] == {"step": 99, "horizon": 200} or knows["state"]["step"] in (99, 100)
     assert knows["could"] == ["The listener learns the total."]
+
+
+def test_an_attack_that_breaks_is_said_and_logged(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise TypeError("a list where a number should be")
+
+    id = visitor.stage("toy", **TOY)
+    visitor.do(id, "jump", time=20)
+    with monkeypatch.context() as patch:
+        patch.setattr("posse.studio.looking.attempt", broken)
+        found = visitor.post(f"/api/stages/{id}/audit", {"observer": "listener"}, 200)
+    assert found["rows"] == []
+    assert found["notes"] == ["the total: it cannot be made on 20 steps of a run (TypeError)."]
+    assert "a list where a number should be" in caplog.text
+    monkeypatch.setattr("posse.studio.looking.source", broken)
+    said = visitor.get(f"/api/stages/{id}/source", 409, kind="listener")
+    assert said["error"] == "this could not be done: TypeError. The server's screen says more."
+
+
+def test_settings_that_other_ones_rule_out_say_so_in_their_schema(visitor: Visitor) -> None:
+    samba = next(one for one in visitor.get("/api/systems") if one["name"] == "samba")
+    ruled = {name: one["only"] for name, one in samba["schema"]["properties"].items() if "only" in one}
+    assert set(ruled) == {"aes", "paillier", "permutation", "mask"}
+    assert all(one == {"level": ["paper"]} for one in ruled.values())
 
 
 def test_budgets_are_those_of_the_command_line(visitor: Visitor) -> None:

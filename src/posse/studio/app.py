@@ -96,6 +96,7 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
     _keeping(app, studio)
     for kind in (PosseError, HTTPException):
         app.add_exception_handler(kind, _refused)
+    app.add_exception_handler(Exception, _failed)  # which is logged with its traceback too
     return Entrance(app, place, studio)
 
 
@@ -328,6 +329,11 @@ async def _refused(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
     said = {404: "there is nothing at this address.", 405: "this address is not used in this way."}
     return answer({"error": said.get(status, "this request cannot be read.")}, status)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    said = f"this could not be done: {type(error).__name__}. The server's screen says more."
+    return answer({"error": said}, 409)
 
 
 def answer(value: Any, status: int = 200) -> Response:

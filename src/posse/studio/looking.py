@@ -8,6 +8,7 @@ the party may see.
 from __future__ import annotations
 
 import inspect
+import logging
 import time as clock
 from collections.abc import Mapping
 from copy import deepcopy
@@ -37,11 +38,14 @@ BESIDE = 2000
 """Steps for which other levels are run beside, at most."""
 MEASURED = 0.4
 """Seconds for which each protection is measured."""
+DRAWN = 100
+"""Points of a line of time against steps."""
 SHOWN = 200
 """Messages of one answer, at most."""
 OPEN = ("header", "clear")
 """Protections of parts that hide nothing."""
 
+_log = logging.getLogger(__name__)
 _bytes = msgspec.msgpack.Encoder().encode
 
 
@@ -174,7 +178,10 @@ def _attacked(attack: Attack, view: View, truth: Mapping[str, Any], time: int, a
         raise Refused(400, "nothing has happened yet.")
     try:
         return row_of(attempt(attack, [Evidence(view, truth)], level=LEVEL / attacks, plantings=PLANTINGS))
-    except (LookupError, ValueError, ArithmeticError) as error:
+    except PosseError:
+        raise
+    except Exception as error:
+        _log.exception("The attack '%s' failed on %d steps of a run.", attack.name, time)
         raise Refused(400, f"it cannot be made on {time:,} steps of a run ({type(error).__name__}).") from error
 
 
@@ -223,7 +230,7 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
         each = [spent / steps for steps, spent in made if steps]
         moved = run.traffic() if isinstance(run, RolesRun) else {}
         rows.append({
-            "name": name, "level": system.level_of(changed), "steps": run.time,
+            "name": name, "level": system.level_of(changed), "steps": run.time, "points": _summed(made),
             "seconds": sum(spent for _, spent in made), "per_step": median(each) if each else None,
             "messages": sum(n for n, _ in moved.values()), "bytes": sum(size for _, size in moved.values()),
             "roles": [{"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()]
@@ -234,6 +241,14 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
         notes += [f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, {first['steps']:,} steps."]
     note = f"CPU time, each for about {MEASURED:g} s in turns, measured now; reading data is not in it."
     return {"rows": rows, "notes": [one for one in notes if one], "note": note}
+
+
+def _summed(turns: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Add turns up: CPU seconds against steps, at most `DRAWN` points."""
+    points = [(0, 0.0)]
+    for steps, spent in turns:
+        points.append((points[-1][0] + steps, points[-1][1] + spent))
+    return [*points[: -1 : max(1, len(points) // DRAWN)], points[-1]]
 
 
 def _turn(run: Run) -> tuple[int, float]:

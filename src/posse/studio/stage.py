@@ -8,6 +8,7 @@ random bytes. Save points are bounded in number: when there are too many, every 
 from __future__ import annotations
 
 import time as clock
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -263,9 +264,11 @@ class Stage:
 
     def observers(self) -> list[str]:
         """Who can look at messages: a party that there is one of by its name, several by their kind."""
-        kinds = [self.kind(name) for name in self.run.parties]
-        named = (kind if kinds.count(kind) > 1 else name for name, kind in zip(self.run.parties, kinds, strict=True))
-        return list(dict.fromkeys(named))
+        order = [role.kind for role in self.system.roles]
+        kinds = {name: self.kind(name) for name in self.run.parties}
+        count = Counter(kinds.values())
+        sorts = sorted(kinds, key=lambda name: order.index(kinds[name]) if kinds[name] in order else len(order))
+        return list(dict.fromkeys(kinds[name] if count[kinds[name]] > 1 else name for name in sorts))
 
     def state(self) -> dict[str, Any]:
         """Everything a page shows of this moment; curves are apart."""

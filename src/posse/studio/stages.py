@@ -74,6 +74,8 @@ class Live:
         self.stage, self.settings = stage, settings
         self.phase = "starting"
         self.refused: str | None = None
+        self.doing = ""
+        """What is being set up, while it starts."""
         self.speed, self.unit = 0.0, "time"
         self.shown: dict[str, Any] = {"time": 0, "done": False}
         self.changed = at
@@ -94,6 +96,8 @@ class Live:
         stage = self.stage
         lines = {name: line[since:] for name, line in stage.curves.items()}
         said = {} if self.refused is None else {"refused": self.refused}
+        if self.phase == "starting":
+            said["doing"] = self.doing
         return {
             "id": stage.id, "system": stage.system.name, "settings": self.settings,
             "level": stage.system.level_of(stage.settings), "phase": self.phase, "playing": self.phase == "playing",
@@ -249,10 +253,18 @@ class Stages:
         live.changed = self.hub.touch()
 
     async def _set_up(self, live: Live, at: tuple[int, int | None] | None) -> None:
+        self._say(live, "Reading the data; what runs for the first time is compiled")
+        await self._inside(live, live.stage.settings.load)
+        self._say(live, "Starting the parties and making their keys; what runs for the first time is compiled")
         await self._inside(live, live.stage.open)
         if at is not None:
+            self._say(live, f"Playing as far as t = {at[0]:,}")
             await self._draw(live)
             await self._seek(live, *at)
+
+    def _say(self, live: Live, doing: str) -> None:
+        live.doing = doing
+        live.changed = self.hub.touch()
 
     async def _forward(self, live: Live, unit: Unit, n: int) -> None:
         while n > 0 and not live.stage.run.done:

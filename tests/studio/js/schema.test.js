@@ -59,3 +59,12 @@ Deno.test("settings survive the address", () => {
   assert.deepEqual(fromAddress(SYSTEM, { ...values, t: "4", unknown: "x" }), settings);
   assert.equal(current(SYSTEM, settings, "horizon"), 100);
 });
+
+Deno.test("a setting that has no meaning beside the others is not asked for, unless it was given", () => {
+  const properties = { ...SYSTEM.schema.properties, sealed: { type: "boolean", default: true, only: { level: ["paper"] } } };
+  const system = { ...SYSTEM, schema: { properties } };
+  const asked = (/** @type {Record<string, unknown>} */ settings) => blocks(system, settings).flatMap((one) => one.fields.map((field) => field.name)).includes("sealed");
+  assert.equal(asked({}), false);
+  assert.equal(asked({ level: "paper" }), true);
+  assert.equal(asked({ sealed: false }), true);
+});

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
+from pydantic.config import JsonDict
 
 from posse.core.errors import ConfigError
 from posse.policies.arms.base import Policy
@@ -32,6 +33,8 @@ class Setup:
 
 IMPLIED = ["level", "path", "aes", "paillier", "permutation", "mask"]
 """Settings that the protection of a record says."""
+AT_PAPER: JsonDict = {"only": {"level": ["paper"]}}
+"""What the schema of a setting says that is refused at every other level."""
 
 
 class Samba(RunSettings, ProblemSettings, PolicySettings):
@@ -50,13 +53,13 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """Level of protection: 'strict' (servers learn nothing), 'standard', or 'paper' as published."""
     path: Literal["roles", "plain"] = "roles"
     """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin: one party sees all."""
-    aes: bool = True
+    aes: bool = Field(True, json_schema_extra=AT_PAPER)
     """AES-GCM on what owners send (can be off at level paper only)."""
-    paillier: bool = True
+    paillier: bool = Field(True, json_schema_extra=AT_PAPER)
     """Paillier on the sums (can be off at level paper only)."""
-    permutation: bool = True
+    permutation: bool = Field(True, json_schema_extra=AT_PAPER)
     """Permute the owners before comp sees scores (can be off at level paper only)."""
-    mask: bool = True
+    mask: bool = Field(True, json_schema_extra=AT_PAPER)
     """Mask the scores that comp compares (can be off at level paper only)."""
     paillier_bits: int = DEFAULT_BITS
     """Size of the Paillier key."""

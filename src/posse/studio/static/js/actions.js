@@ -3,8 +3,8 @@
 import { get, Gone, post, Refused, remove, upload } from "./api.js";
 import { look } from "./looking.js";
 import { format, parse, token } from "./route.js";
-import { current, fromAddress, write } from "./schema.js";
-import { joined } from "./scale.js";
+import { applies, current, fromAddress, write } from "./schema.js";
+import { joined, thin } from "./scale.js";
 import { change, refresh, state } from "./store.js";
 import { stream } from "./stream.js";
 import { reason } from "./words.js";
@@ -82,6 +82,7 @@ async function open() {
   }
   const named = state.systems.find((one) => one.name === route.values["system"]);
   if (named === undefined) {
+    if (route.values["system"]) change({ said: `This studio has no system '${route.values["system"]}'; it shows ${state.systems[0]?.title ?? "none"} instead.` });
     if (state.system === null || state.stage === null) {
       choose(state.systems[0]?.name ?? "");
       await start();
@@ -173,6 +174,7 @@ export function set(name, value) {
     const policies = (state.system?.policies ?? []).filter((one) => typeof one.parameters === "object");
     for (const parameter of policies.flatMap((one) => Object.keys(one.parameters))) delete settings[parameter];
   }
+  for (const other of Object.keys(settings)) if (state.system && !applies(state.system, settings, other)) delete settings[other];
   change({ settings });
   verify();
 }
@@ -236,22 +238,23 @@ export async function start(at) {
       stageOf: JSON.stringify(settings),
       observer: "",
       curves: {},
+      spent: [],
       messages: [],
       code: {},
       source: null,
       audit: null,
       auditFor: "",
       cost: null,
-      starting: 0,
+      starting: made.state?.phase === "starting" ? state.starting : 0,
     });
     line?.follow([made.id]);
     written = location.hash;
     address();
     if (before !== null && before.id !== made.id) void end(before.id);
   } catch (error) {
-    if (error instanceof Refused && error.status === 409) {
+    if (error instanceof Refused && error.answer["live"]) {
       wanted = at;
-      change({ full: /** @type {Stage[]} */ (error.answer["live"] ?? []), starting: 0, problem: error.message });
+      change({ full: /** @type {Stage[]} */ (error.answer["live"]), starting: 0, problem: error.message });
     } else if (error instanceof Refused) {
       change({ check: { ok: false, errors: [{ field: error.field, message: error.message }] }, starting: 0, problem: error.message });
     } else change({ starting: 0, problem: reason(error) });
@@ -384,9 +387,24 @@ function merge(news) {
       for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
     }
   }
-  change({ stage: { ...stage, ...rest } });
+  const now = { ...stage, ...rest };
+  change({ stage: now, spent: spending(state.spent, now), starting: now.phase === "starting" ? state.starting : 0 });
   address();
   look();
+}
+
+/**
+ * CPU seconds of all roles against time, with the moment of a stage; what was after it is taken away.
+ * @param {import("./types.js").Point[]} before
+ * @param {Stage} stage
+ * @returns {import("./types.js").Point[]}
+ */
+function spending(before, stage) {
+  const last = before.at(-1);
+  if (!stage.costs?.length || last?.[0] === stage.time) return before;
+  const all = stage.costs.reduce((sum, one) => sum + one.seconds, 0);
+  const kept = last && last[0] > stage.time ? before.filter(([time]) => time < stage.time) : before;
+  return [...thin(kept, 400), [stage.time, all]];
 }
 
 /** Keep the run of the stage in the store. */

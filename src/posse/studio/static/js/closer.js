@@ -206,6 +206,15 @@ export function judged(verdict) {
   return verdict === "finds it out" || verdict === "a little" ? "bad" : "";
 }
 
+/**
+ * Who makes an attack: the observer alone, or together with others.
+ * @param {import("./types.js").Attack} one
+ */
+function whose(one) {
+  const all = (one.at ?? "").split(/ \+ |, | and /).filter((name) => name !== "");
+  return all.length > 1 ? `${all.join(" and ")} together, by ${one.name}` : one.name ? `by ${one.name}` : "";
+}
+
 /** @param {unknown} value */
 function shown(value) {
   return typeof value === "number" || value === null || value === undefined ? number(value) : String(value);
@@ -221,7 +230,7 @@ function found() {
   const note = h("p", { class: "note" });
   const stated = h("ul", { class: "stated" });
   const who7 = h("div", { class: "sees" });
-  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, stated, who7);
+  const node = h("div", {}, h("div", { class: "bar" }, title, again), table, note, h("p", { class: "acts" }, beside), stated, who7);
   const seen = once((/** @type {import("./types.js").Sees | null} */ sees) => {
     if (sees === null) return who7.replaceChildren();
     const heads = ["", ...sees.columns].map((one) => h("th", { scope: "col" }, one));
@@ -232,7 +241,7 @@ function found() {
   });
   const rows = once((/** @type {import("./types.js").Attack[]} */ attacks) => {
     body.replaceChildren(...attacks.map((one) => h("tr", { title: one.says ?? one.power ?? "" },
-      h("th", { scope: "row" }, one.attack, ...(one.beside ?? []).map((other) =>
+      h("th", { scope: "row" }, one.attack, h("p", { class: "note" }, whose(one)), ...(one.beside ?? []).map((other) =>
         h("p", { class: "note" }, `at ${other.level}: ${shown(other.finds)}, `, h("span", { class: `verdict ${judged(other.verdict)}` }, other.verdict)))), h("td", { class: "num" }, shown(one.finds)), h("td", { class: "num" }, shown(one.without)),
       h("td", { class: `verdict ${judged(one.verdict)}` }, one.verdict))));
   });

@@ -29,7 +29,7 @@ export function log() {
     const headline = now?.scene?.figures[0];
     const said = last
       ? `The end: ${headline?.text ?? ""}. ${now.says ?? ""}`
-      : shown?.says || (now && now.phase !== "starting" ? "Everything is ready, and nothing has happened yet. Press Play, or go forward by one message." : "");
+      : shown?.says || (now?.phase === "playing" || now?.phase === "moving" ? "The first step is under way; what runs for the first time is compiled first." : now && now.phase !== "starting" ? "Everything is ready, and nothing has happened yet. Press Play, or go forward by one message." : "");
     write([said, state.system?.name]);
     text(step, shown?.step && !last ? `Step ${shown.step} · ${shown.name}` : last ? "Done" : shown?.name ?? "");
     show(step, step.textContent !== "");
@@ -74,19 +74,30 @@ export function cost() {
   const empty = h("p", { class: "empty" }, "No time has been spent yet.");
   const button = h("button", { type: "button", class: "plain small", on: { click: () => measure() } });
   const measured = h("div", { class: "measured" });
+  const against = chart("Time against steps", 112);
   const traffic = h("tbody", {});
   const fold = h("details", { class: "fold" }, h("summary", {}, "Messages and bytes"),
     h("table", {}, h("thead", {}, h("tr", {}, ...["from", "to", "messages", "bytes"].map((one) => h("th", { scope: "col" }, one)))), traffic));
-  const node = h("section", { class: "card cost" }, h("div", { class: "bar" }, h("h2", {}, "Cost"), headline), empty, bars, fold, h("p", { class: "acts" }, button), measured);
+  const node = h("section", { class: "card cost" }, h("div", { class: "bar" }, h("h2", {}, "Cost"), headline), empty, bars, fold, against.node, h("p", { class: "acts" }, button), measured);
   const table = once((/** @type {import("./types.js").Cost | null} */ found) => {
     measured.replaceChildren();
     if (!found) return;
-    const most = Math.max(...found.rows.map((one) => one.per_step), 1e-12);
+    const most = Math.max(...found.rows.map((one) => one.per_step ?? 0), 1e-12);
     if (found.rows.length > 0) {
       measured.append(h("table", {}, h("thead", {}, h("tr", {}, ...["measured now", "a step", "in all"].map((one) => h("th", { scope: "col" }, one)))),
-        h("tbody", {}, ...found.rows.map((one) => h("tr", {}, h("th", { scope: "row" }, one.name, meter(one.per_step / most)), h("td", { class: "num" }, seconds(one.per_step)), h("td", { class: "num" }, seconds(one.seconds)))))));
+        h("tbody", {}, ...found.rows.map((one) => h("tr", {}, h("th", { scope: "row" }, one.name, meter((one.per_step ?? 0) / most)), h("td", { class: "num" }, seconds(one.per_step)), h("td", { class: "num" }, seconds(one.seconds)))))));
     }
     for (const note of [found.note, ...(found.notes ?? [])]) if (note) measured.append(h("p", { class: "note" }, note));
+  });
+  const draw = once((/** @type {unknown[]} */ _key) => {
+    const lines = [{ name: "this run", points: state.spent }, ...(state.cost?.rows ?? []).map((one) => ({ name: one.name, points: one.points ?? [] }))];
+    against.draw({
+      series: lines.filter((one) => one.points.length > 0).map((one, place) => ({ ...one, points: one.points.map(([time, spent]) => [time, 1000 * spent]), ...look(place) })),
+      x: state.stage?.unit || "step",
+      y: "ms of CPU in all",
+      most: state.stage?.horizon ?? 1,
+      at: state.stage?.time ?? 0,
+    });
   });
   function update() {
     const now = state.stage;
@@ -113,6 +124,8 @@ export function cost() {
           text(/** @type {Element} */ (line.children[3]), size(one.bytes));
         });
     }
+    show(against.node, state.spent.length > 1);
+    draw([now?.id, now?.horizon, state.spent.length, state.spent.at(-1), state.cost]);
     text(button, state.costing ? "Measuring …" : "Measure what each protection adds");
     attr(button, "disabled", state.costing || now === null);
     table(state.cost);

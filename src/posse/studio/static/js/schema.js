@@ -103,7 +103,7 @@ export function blocks(system, settings) {
   const names = Object.keys(system.schema.properties);
   const own = Object.keys(parameters(policy(system, settings)));
   const all = new Set(system.policies.flatMap((one) => Object.keys(parameters(one))));
-  const open = names.filter((name) => !all.has(name) || own.includes(name));
+  const open = names.filter((name) => (!all.has(name) || own.includes(name)) && (name in settings || applies(system, settings, name)));
   const used = new Set(system.scenarios.flatMap((one) => Object.keys(one.settings)));
   const between = open.filter((name) => used.has(name) && short(system, name));
   const main = [...new Set([...FIRST, ...own, ...between, ...LAST])]
@@ -118,6 +118,17 @@ export function blocks(system, settings) {
   return [{ title: "", folded: false, fields: main }, ...rest]
     .filter((group) => group.fields.length > 0)
     .map((group) => ({ ...group, fields: group.fields.map((name) => shown(system, settings, name)) }));
+}
+
+/**
+ * Whether a setting has a meaning beside the others: its schema may say which values another one must have (`only`).
+ * @param {System} system
+ * @param {Settings} settings
+ * @param {string} name
+ */
+export function applies(system, settings, name) {
+  const only = Object.entries(system.schema.properties[name]?.only ?? {});
+  return only.every(([other, values]) => values.includes(current(system, settings, other)));
 }
 
 /**

@@ -371,5 +371,5 @@ function waiting() {
   if (state.problem) return state.problem;
   if (state.starting === 0 && now?.phase !== "starting") return now ? "This run has no picture." : "";
   const gone = state.starting ? (Date.now() - state.starting) / 1000 : 0;
-  return `Setting up the parties and their keys${gone > 1.5 ? `, ${gone.toFixed(0)} s` : ""} …`;
+  return `${now?.doing || "Setting up the run"}${gone > 1.5 ? `, ${gone.toFixed(0)} s` : ""} …`;
 }

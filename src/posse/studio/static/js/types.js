@@ -11,7 +11,7 @@
  * @typedef {Record<string, unknown>} Settings
  * @typedef {{type?: string, enum?: unknown[], anyOf?: Property[], items?: Property, default?: unknown, description?: string,
  *   title?: string, minimum?: number, maximum?: number, exclusiveMinimum?: number, exclusiveMaximum?: number,
- *   const?: unknown, $ref?: string, format?: string}} Property
+ *   const?: unknown, $ref?: string, format?: string, only?: Record<string, unknown[]>}} Property
  * @typedef {{properties: Record<string, Property>, required?: string[], $defs?: Record<string, Property>}} Schema
  * @typedef {{name: string, title: string, summary: string, reference: string, protects: string, roles: Role[],
  *   levels: Level[], schema: Schema, groups?: Group[], scenarios: Scenario[], policies: Policy[], data: DataSet[],
@@ -25,7 +25,7 @@
  * @typedef {{number: number, sender: string, receiver: string, name: string, says: string, size: number,
  *   lines?: Record<string, number[]>, moved?: [string, string][], count?: number, step?: string}} Last
  * @typedef {{id: string, system: string, settings: Settings, time: number, horizon: number, unit: string, message: number,
- *   messages: number, done: boolean, phase: "starting" | "paused" | "playing" | "moving" | "done" | "failed", speed: number, refused?: string, scene: Scene | null,
+ *   messages: number, done: boolean, phase: "starting" | "paused" | "playing" | "moving" | "done" | "failed", speed: number, refused?: string, doing?: string, scene: Scene | null,
  *   costs: {kind: string, seconds: number, per_step: number | null}[],
  *   traffic: {from: string, to: string, messages: number, bytes: number}[], last: Last | null, level: string,
  *   observers?: string[], says?: string}} Stage
@@ -36,11 +36,11 @@
  *   lines?: Record<string, number[]>, step?: string}} Message
  * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
  *   could: string[]}} PartyView
- * @typedef {{attack: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string,
+ * @typedef {{attack: string, name?: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string,
  *   beside?: {level: string, finds: string | number | null, verdict: string}[]}} Attack
  * @typedef {{columns: string[], rows: {data: string, cells: string[]}[], note: string}} Sees
  * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[], sees?: Sees | null}} Audit
- * @typedef {{name: string, seconds: number, per_step: number}} CostRow
+ * @typedef {{name: string, seconds: number, per_step: number | null, points?: Point[]}} CostRow
  * @typedef {{rows: CostRow[], note?: string, notes?: string[]}} Cost
  * @typedef {{field: string, message: string}} FieldError
  * @typedef {{arms?: {name: string, mean: number, ratings?: number}[], histogram?: {value: number, count: number, pays?: boolean}[], note?: string}} Preview
