@@ -473,3 +473,21 @@ def test_the_command_refuses_what_others_could_reach() -> None:
     assert call("--certificate", "x.pem").exit_code == 2
     address = call("--token").stdout.strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:8750/#token=\S+", address)
+
+
+def test_data_are_looked_through_again_only_where_a_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posse.protocols.registry import system
+    from posse.studio.catalogue import Catalogue
+
+    monkeypatch.setenv("POSSE_DATA", str(tmp_path))
+    looked: list[str] = []
+    monkeypatch.setattr(type(system("samba")), "problems", lambda self, folder: looked.append(self.name))
+    catalogue = Catalogue(tmp_path / "studio")
+    for _ in range(2):
+        catalogue.systems()
+    assert looked == ["samba"]
+    (tmp_path / "new.csv").write_text("a,b\n1,2\n")
+    catalogue.systems()
+    assert looked == ["samba", "samba"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import types
 import typing
 from collections import OrderedDict
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.core import files
-from posse.core.errors import PosseError
+from posse.core.errors import DataError, PosseError
 from posse.core.settings import Settings
+from posse.problems.datasets.files import data_folder
 from posse.protocols import registry
 from posse.studio.guard import UPLOAD, Refused
 
@@ -96,13 +98,26 @@ class Catalogue:
         self.uploads = Uploads(folder)
         self._own = tuple(policies)
         self._made: OrderedDict[str, RunSettings] = OrderedDict()
+        self._looked: dict[str, tuple[Any, list[Any]]] = {}
+        self._reading = threading.Lock()
 
     def systems(self) -> list[dict[str, Any]]:
         """Describe every system."""
-        return [self._system(one) for one in registry.systems()]
+        with self._reading:  # a second page waits for what the first one reads
+            return [self._system(one) for one in registry.systems()]
+
+    def _data_of(self, one: System) -> list[Any]:
+        """Return the data that a system knows; they are looked through again where a file of theirs changed."""
+        now = _files()
+        before, known = self._looked.get(one.name, (None, []))
+        if before != now:
+            section = one.problems(None)
+            known = list((section.data or {}).get("data", ())) if section else []
+            self._looked[one.name] = now, known
+        return known
 
     def _system(self, one: System) -> dict[str, Any]:
-        policies, data = one.policies(), one.problems(None)
+        policies = one.policies()
         known = [dict(policy) for policy in (policies.data or {}).get("policies", ())] if policies else []
         known += [made for name in self._own if (made := _own_policy(one.Settings, name)) is not None]
         return {
@@ -113,7 +128,7 @@ class Catalogue:
             "schema": schema_of(one.Settings, one.skip), "groups": groups_of(one.Settings, one.skip),
             "presets": {name: dict(values) for name, values in one.presets.items()},
             "scenarios": [plain(scenario) for scenario in one.scenarios],
-            "policies": known, "data": (data.data or {}).get("data", []) if data else [],
+            "policies": known, "data": self._data_of(one),
         }  # fmt: skip
 
     def system(self, name: Any) -> System:
@@ -262,6 +277,16 @@ def _budgets() -> Iterator[tuple[str, Action]]:
         for action in one.actions:
             if action.path[0] == "budget":
                 yield ("-".join(action.path[1:]) or one.name), action
+
+
+def _files() -> list[tuple[str, int, int]]:
+    """Return names, sizes and dates of the files in the folder of data sets."""
+    try:
+        folder = data_folder()
+        found = [(str(path), path.stat()) for depth in ("*", "*/*") for path in folder.glob(depth)]
+    except (DataError, OSError):
+        return []
+    return sorted((name, said.st_size, said.st_mtime_ns) for name, said in found)
 
 
 def schema_of(model: type[Settings], skip: Sequence[str]) -> dict[str, Any]:

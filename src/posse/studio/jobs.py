@@ -269,18 +269,21 @@ def _earned(record: Record) -> dict[str, Any]:
 
 
 def _attacked(settings: RunSettings) -> dict[str, Any]:
-    """Say what the best placed adversary finds out in one run."""
+    """Say what the best placed party finds out alone in one run, and what several find out together."""
     horizon = getattr(settings, "horizon", None)
     fewer = {"horizon": ATTACKED} if isinstance(horizon, int) and horizon > ATTACKED else {}
     try:
         rows = audit(settings.but(runs=1, **fewer), plantings=2).rows
     except PosseError as error:
         return {"finds": None, "verdict": "not attacked", "why": error.text}
+    joined = {attack.name for attack in registry.system_of(settings).attacks if len(attack.adversary) > 1}
+    found: dict[str, Any] = {"finds": None, "verdict": "not attacked", "attacks": len(rows)}
+    if together := [row for row in rows if row.attack in joined and row.verdict in (FINDS, LITTLE)]:
+        found["together"] = f"{together[0].at}: {together[0].title}"
     for verdict in (FINDS, LITTLE, NOTHING):
-        if hit := [row for row in rows if row.verdict == verdict]:
-            who = "" if verdict == NOTHING else f"{hit[0].at}: {hit[0].title}"
-            return {"finds": who, "verdict": verdict, "attacks": len(rows)}
-    return {"finds": None, "verdict": "not attacked", "attacks": len(rows)}
+        if hit := [row for row in rows if row.attack not in joined and row.verdict == verdict]:
+            return found | {"finds": "" if verdict == NOTHING else f"{hit[0].at}: {hit[0].title}", "verdict": verdict}
+    return found
 
 
 def answer(cells: Sequence[Cell]) -> str:
@@ -296,7 +299,7 @@ def answer(cells: Sequence[Cell]) -> str:
     share = f"{reward / found['best']:.0%} of the best arm" if found.get("best") else f"a reward of {reward:,.4g}"
     said = [share, f"{found['per_step'] * 1e6:,.3g} us a step"]
     if found.get("verdict") == NOTHING:
-        said.append(f"nothing found by {found['attacks']} attacks")
+        said.append(f"nothing found by any party alone ({found['attacks']} attacks)")
     elif found.get("finds"):
         said.append(f"{found['verdict']}: {found['finds']}")
     return f"{best.policy} at {best.level}: {listed(said)}."

@@ -115,6 +115,7 @@ def serve(
     listening = bind(host, port)
     place = place_of(host, listening.getsockname()[1], password, certificate is not None, proxy)
     app = make_app(folder(), place, policies)
+    threading.Thread(target=app.studio.catalogue.systems, daemon=True).start()  # a page asks for them first of all
     config = uvicorn.Config(
         app, http="h11", loop="asyncio", ws="none", lifespan="on", log_level="warning", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, timeout_graceful_shutdown=1,

@@ -75,7 +75,7 @@ export function page() {
     const system = state.system;
     if (!system) return;
     options([system.name, system.policies.map((one) => one.name)]);
-    text(about, `${system.title} on ${write(state.settings["data"] ?? system.schema.properties["data"]?.default) || "its data"}, with the settings of the stage, at every level and in the clear.`);
+    text(about, `${state.scenario || system.title}, with the settings of the stage, at every level and in the clear.`);
     text(error, problem);
     show(error, problem !== "");
     const job = state.jobs.find((one) => one.id === current) ?? state.jobs.find((one) => one.kind === "choose" && one.system === system.name);
@@ -98,7 +98,7 @@ export function page() {
     const rows = [...new Set(cells.map((one) => one.policy))];
     keyed(head, ["", ...columns], (one) => one, (one) => h("th", { scope: "col" }, one));
     const most = Math.max(1e-9, ...cells.map((one) => Math.max(one.best ?? 0, one.reward?.high ?? 0)));
-    keyed(body, rows, (one) => one, (one) => h("tr", {}, h("th", { scope: "row" }, one)), (line, policy) => {
+    keyed(body, rows, (one) => one, () => h("tr", {}), (line, policy) => {
       const own = columns.map((level) => cells.find((one) => one.policy === policy && one.level === level));
       const nodes = own.map((one, place) => ({ one, level: columns[place] ?? "" }));
       keyed(line, [{ one: undefined, level: "" }, ...nodes], (pair) => pair.level,
@@ -138,6 +138,7 @@ function patch(box, cell, most) {
     h("p", {}, h("strong", {}, number(mean)), best ? ` · ${number((100 * mean) / best, 3)} % of the best arm` : ""),
     h("p", { class: "note" }, `${seconds(cell.per_step ?? null)} a step`),
     h("p", { class: `verdict ${judged(cell.verdict)}` }, cell.finds ? `${cell.verdict}: ${cell.finds}` : cell.verdict ?? ""),
+    cell.together ? h("p", { class: "note" }, `together, ${cell.together}`) : "",
     cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => void replay(cell.run ?? "") } }, "On the stage")) : "",
   );
 }

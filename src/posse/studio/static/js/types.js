@@ -53,7 +53,7 @@
  *   interval: [number, number] | null, seconds: number | null, when: string, status: string, time?: number,
  *   whole?: number}} RunRow
  * @typedef {{policy: string, level: string, reward?: {mean: number, low: number, high: number} | null, best?: number | null,
- *   seconds?: number, per_step?: number, finds?: string | null, verdict?: string, run?: string, done: boolean, error?: string}} Cell
+ *   seconds?: number, per_step?: number, finds?: string | null, together?: string, verdict?: string, run?: string, done: boolean, error?: string}} Cell
  * @typedef {{id: string, kind: string, system: string, done: number, of: number, text: string, share: number, finished: boolean,
  *   cancelled?: boolean, error?: string, cells?: Cell[], says?: string}} Job
  * @typedef {{name: string, title?: string, summary: string, schema: Schema}} Budget
