@@ -14,7 +14,7 @@ import pytest
 
 from posse.cli import systems
 from posse.cli.app import CLOSED
-from posse.cli.flags import INTERRUPTED, help_of, panel_of
+from posse.cli.flags import INTERRUPTED, help_of
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.results import Store
 from tests.cli.conftest import SECONDS, Call, one_line
@@ -44,7 +44,7 @@ def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(poss
         "times as long", "Identical: the secure run (shared)", "The float twin earned",
         "rounds 11", "bytes that a party sends", "CPU time of each party", "CPU time of the dealer",
         "estimated time at 20 ms one way and 100 Mbit/s", "the same for all 60 steps",
-        "The puller learns the arm of every step, the payee the reward",
+        "The puller learns the arm of every step and the payee the reward of every step",
         "ε = 4.511 at δ = 0 for the scores of one round", "(unit score;", "at δ = 1e-05 for one row", "(unit context;",
         "promises nothing by itself", "not covered", "later rounds: a context moves", "What is not protected",
         "Puller and payee together", "posse runs show",
@@ -151,9 +151,9 @@ def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
 
 def test_what_hides_the_arm_is_listed_as_protection() -> None:
     for name in ("epsilon", "without_guarantee", "delta", "limit"):
-        assert panel_of(MpcContextual, name) == "Who may learn what"
-    assert panel_of(MpcContextual, "parties") == "What is learnt"
-    assert panel_of(MpcContextual, "width") == "How to choose"
+        assert MpcContextual.heading(name) == "Who may learn what"
+    assert MpcContextual.heading("parties") == "What is learnt"
+    assert MpcContextual.heading("width") == "How to choose"
 
 
 FLAGS = [

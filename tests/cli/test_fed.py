@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from posse.cli import systems
-from posse.cli.flags import INTERRUPTED, help_of, panel_of
+from posse.cli.flags import INTERRUPTED, help_of
 from posse.cli.keep import Keeper
 from posse.protocols import registry
 from posse.protocols.fed_contextual.settings import FedContextual
@@ -164,7 +164,7 @@ def test_mistakes_are_one_line(posse: Call, flags: tuple[str, ...], what: str) -
 @pytest.mark.parametrize("name", list(FedContextual.model_fields))
 def test_every_flag_says_what_it_is(name: str) -> None:
     assert help_of(FedContextual, name)
-    assert panel_of(FedContextual, name)
+    assert FedContextual.heading(name)
 
 
 def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flags: str) -> tuple[int, str, str]:
