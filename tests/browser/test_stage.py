@@ -45,6 +45,7 @@ def test_forward_and_back_by_every_unit_and_by_keys(visit: Visits) -> None:
     at(page, 20, 60)
     line = page.locator(".log p")
     before = line.inner_text()
+    page.get_by_role("radio", name="message", exact=True).click()
     press(page, "Forward")
     expect(line).not_to_have_text(before)
     after = line.inner_text()

@@ -37,7 +37,7 @@ export const state = {
   curves: {},
   spent: [],
   full: null,
-  unit: "message",
+  unit: "time",
   speed: 2,
   observer: "",
   tab: "messages",
