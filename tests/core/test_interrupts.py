@@ -57,3 +57,31 @@ def test_a_handler_of_another_is_left() -> None:
             assert seen == [1]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+DROPPED = """
+import gc, signal, time
+from posse.core.interrupts import never_lost
+
+never_lost()
+came = []
+
+def callback(phase, info):
+    if not came:
+        came.append(1)
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(1000):  # here the handler raises, and Python drops it
+            pass
+
+gc.callbacks.append(callback)
+try:
+    gc.collect()
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", len(came))
+"""
+
+
+def test_one_that_came_in_a_callback_is_sent_again() -> None:
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=240)
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted 1\n", "", 0)

@@ -14,5 +14,7 @@ def main() -> None:
             reconfigure(errors="replace")
     # Imported here so that importing the package does nothing and stays fast.
     from posse.cli.app import command
+    from posse.core.interrupts import never_lost
 
+    never_lost()
     command()()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,21 @@ def held() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if came.is_set():
         raise KeyboardInterrupt
+
+
+def never_lost() -> None:
+    """Send a Ctrl-C again that came where Python drops exceptions: in a callback of the garbage collector, say."""
+    before = sys.unraisablehook
+
+    def dropped(one: sys.UnraisableHookArgs) -> None:
+        if not issubclass(one.exc_type, KeyboardInterrupt):
+            before(one)
+            return
+        again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))  # when the callback is over
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = dropped
 
 
 @contextmanager
