@@ -179,7 +179,11 @@ def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flag
         assert started.poll() is None, "ended before it was interrupted"
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=SECONDS)
+    try:
+        out, err = started.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        raise AssertionError(f"not ended by Ctrl-C: {started.communicate()}") from None
     return started.returncode, out, err
 
 
