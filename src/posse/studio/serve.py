@@ -92,6 +92,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((host, wanted))
+            made.listen()  # two that only bind can have one port
         except OSError as error:
             made.close()
             if port is not None:

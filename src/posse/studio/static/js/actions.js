@@ -220,6 +220,9 @@ export async function drop(file) {
 
 // The run ------------------------------------------------------------------------------------------------------------
 
+/** How often a stage was asked for: only the last one is shown. */
+let begun = 0;
+
 /**
  * Put the settings on the stage, at a moment if one is given.
  * @param {{time: number, message?: number | undefined}} [at]
@@ -228,11 +231,16 @@ export async function start(at) {
   const system = state.system;
   if (system === null) return;
   const settings = state.settings;
-  const before = state.stage;
+  const turn = ++begun;
   change({ starting: Date.now(), problem: "", full: null, selected: null, pinned: null, party: null });
   verify();
   try {
     const made = await post("/api/stages", { system: system.name, settings, ...(at ? { at } : {}) });
+    if (turn !== begun) { // another was asked for meanwhile
+      void end(made.id);
+      return;
+    }
+    const before = state.stage;
     change({
       stage: made.state ?? made,
       stageOf: JSON.stringify(settings),
@@ -252,6 +260,7 @@ export async function start(at) {
     address();
     if (before !== null && before.id !== made.id) void end(before.id);
   } catch (error) {
+    if (turn !== begun) return;
     if (error instanceof Refused && error.answer["live"]) {
       wanted = at;
       change({ full: /** @type {Stage[]} */ (error.answer["live"]), starting: 0, problem: error.message });
