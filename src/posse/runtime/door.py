@@ -290,7 +290,7 @@ class Door:
         self._begin(one, address, from_, time.monotonic())
 
     def _begin(self, one: socket.socket, address: str, from_: str, now: float) -> bool:
-        """Serve somebody who has said something, if it may be; False of who has not."""
+        """Serve a caller that has sent something, or turn it away; return False if it has sent nothing yet."""
         try:
             if not one.recv(1, socket.MSG_PEEK):
                 self._turn_out(one, address, "it hung up before it said anything")

@@ -218,7 +218,7 @@ class Observed:
     """(samples, numbers)"""
     labels: NDArray[Any]
     owner: NDArray[np.int64]
-    """(samples,) place in `devices` of who has the sample."""
+    """(samples,) place in `devices` of the device that has the sample."""
     arms: NDArray[np.int64]
     rewards: NDArray[np.float64]
 
