@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -87,7 +88,8 @@ def test_a_frozen_peer_is_lost_after_the_patience_and_a_second(tmp_path):
         controller, comp = (opened(paths[name]) for name in ("controller", "comp"))
         running = [asyncio.create_task(party.run()) for party in (controller, comp)]
         await until(lambda: "comp" in controller.connections and "controller" in comp.connections)
-        comp.connections["controller"].pause(True)  # it reads nothing, and sends nothing
+        comp.connections["controller"].pause(True)  # it reads nothing, sends nothing and does not hang up either
+        comp.timing = replace(comp.timing, patience=600)
         comp.tell_durable = lambda **how: None
         began = asyncio.get_running_loop().time()
         await until(lambda: "comp" not in controller.connections)

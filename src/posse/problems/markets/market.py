@@ -103,11 +103,6 @@ def make_market(
     check.at_least(1, every=every)
     whole = capacities.astype(np.int64)
     supply = _supply(quality, records, every, whole)
-    if supply.quality.shape[1] != costs.shape[1]:
-        raise ConfigError(
-            f"expected one quality a producer, got {supply.quality.shape[1]} for {costs.shape[1]} columns of costs. "
-            "Give as many of one as of the other."
-        )
     names = _names(producers, costs.shape[1], "producer")
     _check_reachable(supply.quality, whole, alpha, names)
     buyers = _names(agents, costs.shape[0], "agent")
@@ -123,12 +118,22 @@ def _supply(
         rows = np.atleast_2d(_qualities(quality, "quality"))
         if rows.ndim != 2 or not rows.size:
             raise ConfigError(f"qualities must be epochs x producers, got an array of shape {rows.shape}.")
+        _check_producers(rows.shape[1], capacity.shape[1])
         return drawn(rows, int(every), capacity)
     tables = [_qualities(values, f"a record of producer {i + 1}").ravel() for i, values in enumerate(records)]
     empty = next((i for i, values in enumerate(tables) if not values.size), None)
     if empty is not None or not tables:
         raise ConfigError(f"producer {(empty or 0) + 1} has no quality record. Add one, or leave the producer out.")
+    _check_producers(len(tables), capacity.shape[1])
     return recorded(tables)
+
+
+def _check_producers(qualities: int, offers: int) -> None:
+    if qualities != offers:
+        raise ConfigError(
+            f"expected one quality a producer, got {qualities} for {offers} columns of costs. "
+            "Give as many of one as of the other."
+        )
 
 
 def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> None:
