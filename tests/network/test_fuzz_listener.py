@@ -650,7 +650,7 @@ def test_the_enrolment_desk(tmp_path, times):
 @pytest.mark.parametrize("times", [200, pytest.param(100_000, marks=pytest.mark.long)])
 def test_the_pages_for_a_monitor(tmp_path, times, monkeypatch):
     """Nothing but two paths is answered with a page, and nothing is held on to."""
-    monkeypatch.setattr("posse.runtime.network.operate.Limits", lambda *rooms: ANY_RATE)
+    monkeypatch.setattr("posse.runtime.metrics.Limits", lambda *rooms: ANY_RATE)
     paths, rng, pages = laid_out(tmp_path, budget=BUDGET), random.Random(11), []
 
     async def one(port):

@@ -27,7 +27,7 @@ from posse.runtime.network.connection import Timing
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.health import at_rest, not_answering, status, words
-from posse.runtime.network.operate import ask, serve_metrics
+from posse.runtime.network.operate import ask, metrics, serve_metrics
 from posse.runtime.network.wire import Data, Kept, pack
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, opened, run_all
@@ -147,13 +147,20 @@ def test_nobody_is_named_while_a_reward_is_awaited(tmp_path):
         await until(lambda: asked)
         await asyncio.sleep(4 * QUICK.heartbeat)
         seen = {name: status(party) for name, party in parties.items()}
+        figures = {name: metrics(party, tmp_path / name / "journal", tmp_path / name) for name, party in parties.items()}
         for party in parties.values():
             party.stop()
         await asyncio.gather(*running)
         close(*parties.values())
-        return seen
+        return seen, figures
 
-    for shown in asyncio.run(go()).values():
+    seen, figures = asyncio.run(go())
+    for name, text in figures.items():
+        assert "posse_certificate_expiry_timestamp_seconds" in text
+        assert "posse_journal_bytes" in text
+        assert not any(f'"{other}"' in text for other in figures if other != name)  # no figure of one peer
+        assert "source" not in text.replace("posse_source_failures_total", "") or name.startswith("clinic")
+    for shown in seen.values():
         assert shown["waiting"] == shown["missing"] == {}
         assert shown["healthy"]
         assert not set(shown) - {
@@ -390,7 +397,7 @@ def test_pages_for_a_monitor_have_their_types_and_health_is_true(tmp_path):
 
         code, kind, text = await asyncio.to_thread(get, "/metrics")
         assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        assert "posse_source_seconds_count" in text
+        assert "posse_peers_waited_for{" in text
         code, kind, text = await asyncio.to_thread(get, "/health")
         assert (code, kind) == (200, "application/json")
         assert json.loads(text)["healthy"]

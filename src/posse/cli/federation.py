@@ -51,9 +51,9 @@ def party(file: File) -> None:
     from posse.version import __version__
 
     no_core_dumps()
+    place = open_place(file)
+    identity, log = place.identity, json_log(place.identity.name, least=place.file.log)
     try:
-        place = open_place(file)
-        identity, log = place.identity, json_log(place.identity.name)
         log("started", role=identity.role, run=identity.run, version=__version__)
         if read_result(place.journal):
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
@@ -64,6 +64,9 @@ def party(file: File) -> None:
     except KeyboardInterrupt:
         remark(f"interrupted; go on with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
+    except PosseError as error:
+        log("failed", code=error.code, why=error.text)
+        raise
     except OSError as error:
         _cannot_listen(error, file)
     if result:

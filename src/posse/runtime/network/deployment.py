@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -64,6 +64,8 @@ class PartyFile(Settings):
     """Peers that this party calls, by name: host:port."""
     metrics: str | None = None
     """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
+    log: Literal["info", "warning", "error"] = "info"
+    """Least level of the events that are logged."""
     sync: bool = True
     """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
     give_up: float | None = None
@@ -333,10 +335,12 @@ Beside = Callable[[Party, Deployment], AbstractAsyncContextManager[object]]
 
 async def run_party(place: Place, build: Build, beside: Beside) -> Deployment:
     """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly."""
-    party, made = make_party(place, build, log=json_log(place.identity.name))
+    party, made = make_party(place, build, log=json_log(place.identity.name, least=place.file.log))
     control = Control(party, place.journal, made.commands)
     await control.start()
-    metrics = None if place.file.metrics is None else await serve_metrics(party, *address(place.file.metrics))
+    metrics = place.file.metrics and await serve_metrics(
+        party, *address(place.file.metrics), journal=place.journal, identity=place.identity.folder
+    )
     loop = asyncio.get_running_loop()
     caught: list[int] = []
 
@@ -352,7 +356,7 @@ async def run_party(place: Place, build: Build, beside: Beside) -> Deployment:
     finally:
         control.close()
         party.engine.close()
-        if metrics is not None:
+        if metrics:
             metrics.close()
     if signal.SIGINT in caught and not made.role.finished:
         raise KeyboardInterrupt

@@ -6,19 +6,25 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from cryptography import x509
+
 from posse.core.errors import ConfigError, LinkError, PosseError
 from posse.core.roles import Message
-from posse.runtime.door import Door, Limits
+from posse.runtime.certificates.identity import CERTIFICATE
+from posse.runtime.door import Door
+from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, counter, folder, gauge, process, serve, write
 from posse.runtime.network.health import not_answering, status
 from posse.runtime.network.party import Party
+from posse.runtime.network.wire import WIRE_VERSION
+from posse.version import __version__
 
 SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
@@ -128,72 +134,88 @@ async def ask(folder: Path, command: str) -> Any:
     return answer["ok"]
 
 
-def metrics(party: Party) -> str:
-    """Write the counters as Prometheus reads them."""
-    engine = party.engine
-    labels = f'party="{engine.role.name}",role="{engine.role.kind}",run="{engine.run}"'
-    state = engine.role.state()
-    lines = [
-        "# TYPE posse_step gauge", f"posse_step{{{labels}}} {state.get('step', 0)}",
-        "# TYPE posse_horizon gauge", f"posse_horizon{{{labels}}} {state.get('horizon', 0)}",
-        "# TYPE posse_peers_connected gauge", f"posse_peers_connected{{{labels}}} {len(party.connections)}",
-        "# TYPE posse_peers_waited_for gauge", f"posse_peers_waited_for{{{labels}}} {len(status(party)['waiting'])}",
-        "# TYPE posse_source_seconds summary", f"posse_source_seconds_sum{{{labels}}} {party.source_seconds:.6f}",
-        f"posse_source_seconds_count{{{labels}}} {party.source_answers}",
-        "# TYPE posse_events_total counter",
-    ]  # fmt: skip
-    lines += [
-        f'posse_events_total{{{labels},event="{event}"}} {count}' for event, count in sorted(party.counts.items())
-    ]
-    return "\n".join([*lines, ""])
+def metrics(party: Party, journal: Path | None = None, identity: Path | None = None) -> str:
+    """Write how a party is as Prometheus reads it; with its folders, also its journal and its certificate.
+
+    Peers are counted and never named, and messages are added up over them: whose count moved would say who was pulled.
+    """
+    engine, shown = party.engine, status(party)
+    return write(
+        chain(_run(party, shown), _traffic(party), _certificate(identity), folder(journal) if journal else (), process()),
+        party=engine.role.name, role=engine.role.kind, run=engine.run,
+    )  # fmt: skip
 
 
-async def serve_metrics(party: Party, host: str, port: int) -> Door:
+def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
+    yield from gauge("posse_info", "Versions.", 1, version=__version__, wire=str(WIRE_VERSION))
+    yield from gauge("posse_step", "Decisions made, where the role sees them.", shown.get("step"))
+    yield from gauge("posse_horizon", "Decisions there will be.", shown.get("horizon"))
+    for name, text in (
+        ("healthy", "1 unless paused or waiting for a peer that is not there."), ("paused", "1 while held."),
+        ("begun", "1 once all have agreed."), ("finished", "1 when the party's part is over."),
+    ):  # fmt: skip
+        yield from gauge(f"posse_{name}", text, int(shown[name]))
+    yield from gauge("posse_peers", "Other parties of the run.", len(party.wiring.peers))
+    yield from gauge("posse_peers_connected", "Those that are connected.", len(party.connections))
+    yield from gauge("posse_peers_waited_for", "Those away, paused or silent past the heartbeat.", len(shown["waiting"]))
+    if party.source_answers:
+        for name, value in (("seconds", party.source_seconds), ("answers", party.source_answers)):
+            text = f"{name.capitalize()} of this party's own source, over all its answers."
+            yield Metric(f"posse_source_{name}_total", "counter", text, (({}, value),))
+
+
+def _traffic(party: Party) -> Iterator[Metric]:
+    counts = party.counts
+    refused = {event.removeprefix("refused "): n for event, n in counts.items() if event.startswith("refused ")}
+    yield from counter("posse_refused_total", "Connections and messages refused, by why.", refused, "kind")
+    messages = {way: counts[f"messages {way}"] for way in ("in", "out")}
+    yield from counter("posse_messages_total", "Messages of the protocol, over all peers.", messages, "way")
+    for event in ("connections", "source failures"):
+        name = f"posse_{event.replace(' ', '_')}_total"
+        yield Metric(name, "counter", f"{event.capitalize()} so far.", (({}, counts[event]),))
+
+
+def _certificate(identity: Path | None) -> Iterator[Metric]:
+    """When the certificate ends, from its file: it may be renewed while the party runs."""
+    if identity is not None:
+        with contextlib.suppress(PosseError, OSError, ValueError):
+            ends = x509.load_pem_x509_certificate((identity / CERTIFICATE).read_bytes()).not_valid_after_utc
+            text = "When this party's certificate expires, in seconds since 1970."
+            yield from gauge("posse_certificate_expiry_timestamp_seconds", text, ends.timestamp())
+
+
+async def serve_metrics(
+    party: Party, host: str, port: int, *, journal: Path | None = None, identity: Path | None = None
+) -> Door:
     """Serve /health and /metrics over plain HTTP; bind it where only a monitor can reach it."""
 
-    async def serve(opened: socket.socket, address: str) -> None:
-        writer: asyncio.StreamWriter | None = None
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                reader, writer = await asyncio.open_connection(sock=opened, limit=_LONGEST_LINE)
-                line = (await reader.readline()).decode("latin-1").split(" ")
-                writer.write(_page(party, line[1] if len(line) > 1 else ""))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError, ValueError):
-            pass
-        finally:
-            if writer is not None:
-                writer.transport.abort()
-
-    door = Door(serve, lambda address, why: party.refused(address, why, counted="monitor"), Limits(64, 32, 16, 8))
-    await door.open(host, port)
-    return door
-
-
-def _page(party: Party, path: str) -> bytes:
-    """Answer a GET for a path."""
-    if path == "/metrics":
-        code, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(party)
-    elif path == "/health":
+    def health() -> Page:
         shown = status(party)
-        code = "200 OK" if shown["healthy"] else "503 Service Unavailable"
-        kind, body = "application/json", json.dumps(shown, default=str)
-    else:
-        code, kind, body = "404 Not Found", "text/plain; charset=utf-8", "not found\n"
-    data = body.encode()
-    head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + data
+        fine = "200 OK" if shown["healthy"] else "503 Service Unavailable"
+        return Page(json.dumps(shown, default=str), "application/json", fine)
+
+    pages = {"/metrics": lambda: Page(metrics(party, journal, identity), CONTENT_TYPE), "/health": health}
+    return await serve(pages, host, port, lambda address, why: party.refused(address, why, counted="monitor"))
 
 
-def json_log(party: str, stream: TextIO | None = None) -> Callable[..., None]:
+LEVELS = ("info", "warning", "error")
+"""Of events in a log; `log` in a party's file leaves out those below."""
+_LEVEL = {
+    "refused": "warning", "lost": "warning", "unreachable": "warning", "source": "warning", "more": "warning",
+    "waiting for a reward": "warning", "failed": "error",
+}  # fmt: skip
+
+
+def json_log(party: str, stream: TextIO | None = None, *, least: str = "info") -> Callable[..., None]:
     """Make a log of one JSON object a line; events are few words, and never hold a message's content."""
-    out = stream or sys.stderr
+    out, lowest = stream or sys.stderr, LEVELS.index(least)
 
     def log(event: str, **fields: object) -> None:
+        level = _LEVEL.get(event, "info")
+        if LEVELS.index(level) < lowest:
+            return
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": when, "party": party, "event": event, **fields}, default=str)
+        line = json.dumps({"time": when, "level": level, "party": party, "event": event, **fields}, default=str)
         with contextlib.suppress(OSError):  # a log that cannot be written must not stop a run
             print(line, file=out, flush=True)
 
