@@ -147,7 +147,9 @@ def test_nobody_is_named_while_a_reward_is_awaited(tmp_path):
         await until(lambda: asked)
         await asyncio.sleep(4 * QUICK.heartbeat)
         seen = {name: status(party) for name, party in parties.items()}
-        figures = {name: metrics(party, tmp_path / name / "journal", tmp_path / name) for name, party in parties.items()}
+        figures = {
+            name: metrics(party, tmp_path / name / "journal", tmp_path / name) for name, party in parties.items()
+        }
         for party in parties.values():
             party.stop()
         await asyncio.gather(*running)
