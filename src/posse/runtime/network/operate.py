@@ -139,11 +139,9 @@ def metrics(party: Party, journal: Path | None = None, identity: Path | None = N
 
     Peers are counted and never named, and messages are added up over them: whose count moved would say who was pulled.
     """
-    engine, shown = party.engine, status(party)
-    return write(
-        chain(_run(party, shown), _traffic(party), _certificate(identity), folder(journal) if journal else (), process()),
-        party=engine.role.name, role=engine.role.kind, run=engine.run,
-    )  # fmt: skip
+    role, kept = party.engine.role, folder(journal) if journal else ()
+    figures = chain(_run(party, status(party)), _traffic(party), _certificate(identity), kept, process())
+    return write(figures, party=role.name, role=role.kind, run=party.engine.run)
 
 
 def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
@@ -158,7 +156,7 @@ def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
     yield from gauge("posse_peers", "Other parties of the run.", len(party.wiring.peers))
     yield from gauge("posse_peers_connected", "Those that are connected.", len(party.connections))
     yield from gauge(
-        "posse_peers_waited_for", "Those away, paused or silent past the heartbeat.", len(shown["waiting"])
+        "posse_peers_waited_for", "Those away, paused or silent.", len(shown["waiting"])
     )
     if party.source_answers:
         for name, value in (("seconds", party.source_seconds), ("answers", party.source_answers)):
