@@ -155,9 +155,7 @@ def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
         yield from gauge(f"posse_{name}", text, int(shown[name]))
     yield from gauge("posse_peers", "Other parties of the run.", len(party.wiring.peers))
     yield from gauge("posse_peers_connected", "Those that are connected.", len(party.connections))
-    yield from gauge(
-        "posse_peers_waited_for", "Those away, paused or silent.", len(shown["waiting"])
-    )
+    yield from gauge("posse_peers_waited_for", "Those away, paused or silent.", len(shown["waiting"]))
     if party.source_answers:
         for name, value in (("seconds", party.source_seconds), ("answers", party.source_answers)):
             text = f"{name.capitalize()} of this party's own source, over all its answers."
