@@ -192,7 +192,7 @@ def test_another_run(paths, tmp_path):
 def test_another_version_with_both_versions_named(paths, tmp_path, what):
     seen, _, counts = refusal(paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, what: 99, "posse": "7.7"})])
     assert "posse 7.7" in told(seen)
-    assert "Install the same version" in told(seen)
+    assert "Upgrade " in told(seen)
     assert counts["refused hello"] == 1
 
 

@@ -34,7 +34,8 @@ from posse.runtime.certificates.authority import Clock, load_certificate, load_c
 from posse.runtime.certificates.names import SCHEME, Peer, from_uri
 
 KEY, CERTIFICATE, AUTHORITY, REVOKED = "party.key", "party.crt", "ca.crt", "crl.pem"
-ALPN = "posse/1"
+ALPN = ("posse/3", "posse/1")
+"""What a party offers in a handshake, newest first: its own wire version and the one before (`network.wire`)."""
 
 
 class Reason(StrEnum):
@@ -150,18 +151,18 @@ def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContex
     return server, client
 
 
-def tls(protocol: ssl._SSLMethod, alpn: str) -> ssl.SSLContext:
+def tls(protocol: ssl._SSLMethod, *alpn: str) -> ssl.SSLContext:
     """Make a context of TLS 1.3 without tickets, renegotiation or compression, which looks at no host name."""
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.set_alpn_protocols([alpn])
+    context.set_alpn_protocols(alpn)
     return context
 
 
 def _context(protocol: ssl._SSLMethod, identity: PartyIdentity) -> ssl.SSLContext:
-    context = tls(protocol, ALPN)
+    context = tls(protocol, *ALPN)
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=identity.authority.public_bytes(Encoding.DER))

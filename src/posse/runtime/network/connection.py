@@ -10,9 +10,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from posse.core.errors import PosseError
 from posse.runtime.door import Limits
-from posse.runtime.network.wire import LARGEST_FRAME, LARGEST_HELLO, AnyFrame, Hello, Kept, Reader, Refused, pack
+from posse.runtime.network.wire import (
+    LARGEST_FRAME,
+    LARGEST_HELLO,
+    WIRE_VERSION,
+    AnyFrame,
+    Hello,
+    Kept,
+    Reader,
+    Refused,
+    agreed,
+    pack,
+)
 
 GREETING = 5.0
 """Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
@@ -100,7 +113,8 @@ class Connection(asyncio.Protocol):
         self.peer: str | None = None
         self.ready = False
         """Whether both have said hello."""
-        self.writable = True
+        self.writable, self.wire = True, WIRE_VERSION
+        """`wire`: the version that both speak."""
         self.closed = asyncio.get_running_loop().create_future()
         self.last_frame = asyncio.get_running_loop().time()
         """When the peer last sent something, by a clock that only runs forward."""
@@ -114,14 +128,20 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         tls = transport.get_extra_info("ssl_object")
-        certificate = tls.getpeercert(binary_form=True) if isinstance(tls, ssl.SSLObject) else None
+        certificate = None
+        if isinstance(tls, ssl.SSLObject):
+            certificate, self.wire = tls.getpeercert(binary_form=True), agreed(tls.selected_alpn_protocol())
         try:
             self.peer = self._host.admit(certificate, self)
         except PosseError as error:
             self.refuse(error, "certificate")
             return
         self._deadline = asyncio.get_running_loop().call_later(GREETING, self._too_late)
-        self.write(pack(self._host.greeting(self.peer)))
+        self.hello(self._host.greeting(self.peer))
+
+    def hello(self, hello: Hello) -> None:
+        """Say hello in the version that both speak."""
+        self.write(pack(msgspec.structs.replace(hello, wire=self.wire)))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes as they come."""

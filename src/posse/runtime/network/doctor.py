@@ -20,7 +20,7 @@ from posse.runtime.certificates.identity import crl_number, ssl_contexts
 from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
-from posse.runtime.network.wire import WIRE_VERSION, Hello, Reader, Refused
+from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, Refused, agreed, check_versions
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14
@@ -48,8 +48,9 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
         return [Finding("file and identity", False, error.text)]
     status = _status(place)
     role, made = _role(place, build_of)
+    versions = f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to {WIRE_VERSION}"
     return [
-        Finding("version", True, f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {WIRE_VERSION}"),
+        Finding("version", True, versions),
         *_identity(place),
         *_journal(place),
         role,
@@ -144,7 +145,7 @@ def _way(place: Place, name: str, text: str) -> Finding:
                 peer = place.identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
                 if peer.name != name:
                     return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct its address.")
-                return _first_words(what, text, tls)
+                return _first_words(what, text, tls, place.file.protocol)
     except PosseError as error:
         return Finding(what, False, f"{text}: {error.text}")
     except ssl.SSLCertVerificationError as error:
@@ -156,24 +157,20 @@ def _way(place: Place, name: str, text: str) -> Finding:
         return Finding(what, False, f"{text}: {why}. Check address and firewall, and that it is started.")
 
 
-def _first_words(what: str, text: str, tls: ssl.SSLSocket) -> Finding:
-    reader = Reader()
+def _first_words(what: str, text: str, tls: ssl.SSLSocket, protocol: str) -> Finding:
+    reader, spoken = Reader(), agreed(tls.selected_alpn_protocol())
     try:
         while data := tls.recv(4096):
             for frame in reader.feed(data):
                 if isinstance(frame, Refused):
                     return Finding(what, False, f"{text} refuses this party: {frame.reason}")
                 if isinstance(frame, Hello):
-                    return _hello(what, text, frame)
+                    check_versions(frame.name, frame, spoken, protocol)
+                    said = f"posse {frame.posse}, protocol version {frame.protocol_version}, wire {frame.wire}"
+                    return Finding(what, True, f"{text} answers: {said}")
     except OSError as error:
         return Finding(what, False, f"{text} hung up: {error}. Its operator's log says why.")
     return Finding(what, False, f"{text} hung up without a word. Its operator's log says why.")
-
-
-def _hello(what: str, text: str, hello: Hello) -> Finding:
-    said = f"{text} answers: posse {hello.posse}, protocol version {hello.protocol_version}, wire {hello.wire}"
-    fine = (hello.protocol_version, hello.wire) == (PROTOCOL_VERSION, WIRE_VERSION)
-    return Finding(what, fine, said if fine else f"{said}. Install the same version at both.")
 
 
 def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:

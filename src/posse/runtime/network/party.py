@@ -22,7 +22,7 @@ from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
 from posse.runtime.network.connection import SHUTTING, Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
+from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
 from posse.version import PROTOCOL_VERSION, __version__
 
 Source = Callable[[Ask], Awaitable[Message]]
@@ -171,12 +171,7 @@ class Party:
         if self._disagreement is not None:
             self._informed.add(peer)
             raise self._disagreement
-        mine = (WIRE_VERSION, self.wiring.protocol, PROTOCOL_VERSION)
-        if (hello.wire, hello.protocol, hello.protocol_version) != mine:
-            raise ProtocolError(
-                f"'{peer}' is posse {hello.posse} ({hello.protocol} {hello.protocol_version}, wire {hello.wire}), this "
-                f"is posse {__version__} ({mine[1]} {mine[2]}, wire {mine[0]}). Install the same version at both."
-            )
+        check_versions(peer, hello, connection.wire, self.wiring.protocol)
         if hello.run != self.engine.run or hello.name != peer:
             raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
         try:

@@ -12,19 +12,33 @@ with a message: a party that had to wait for its disk would otherwise show that 
 
 Both sides begin with a `Hello`; nothing else is read before it. Decoding is strict: an unknown kind, a wrong type, a
 missing or additional field is refused, and a length above the cap is refused before anything is read into memory.
+
+**Versions.** A party speaks its own wire version and the one before. Both offer what they speak in the TLS handshake
+(ALPN), which takes the newest that both have; the hello says it once more, and who must upgrade where there is none. The
+first five fields of a hello stay what they are in every version. The protocol version (what a system's messages mean)
+must be equal: a run ends under the one it began with.
+
+| wire | offered as | hello |
+|---|---|---|
+| 2 | `posse/1` | nine fields, up to `terms` |
+| 3 | `posse/3` | and `restored` |
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias, Union
 
 import msgspec
 
 from posse.core.errors import ProtocolError
+from posse.version import PROTOCOL_VERSION, __version__
 
-WIRE_VERSION = 2
+WIRE_VERSION, OLDEST_WIRE = 3, 2
+"""What this version speaks: its own, and the one before."""
+_OFFERED = {"posse/3": 3, "posse/1": 2}
 LARGEST_FRAME = 4 << 20
 LARGEST_HELLO = 16 << 10
 """What a peer that has not said hello may make us hold."""
@@ -56,6 +70,30 @@ class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unkn
     durable: int
     terms: dict[str, str] = {}
     """What it was started for (`core.agreement`); a hello of wire version 1 has none."""
+    restored: bool = False
+    """Whether its journal came from a backup and no peer has vouched for it yet; from wire version 3 on."""
+
+
+_SINCE_3 = 1
+"""Fields at the end of a hello that wire version 2 does not have."""
+
+
+def agreed(offered: str | None) -> int:
+    """Return the wire version that TLS agreed on; this party's own where it agreed on none."""
+    return _OFFERED.get(offered or "", WIRE_VERSION)
+
+
+def check_versions(peer: str, hello: Hello, spoken: int, protocol: str) -> None:
+    """Refuse a peer that cannot be understood, and say who must upgrade."""
+    if hello.protocol != protocol:
+        raise ProtocolError(f"'{peer}' runs {hello.protocol}, this party {protocol}. Correct protocol in the file.")
+    theirs, mine = (hello.wire, hello.protocol_version), (spoken, PROTOCOL_VERSION)
+    if theirs != mine:
+        who = f"'{peer}'" if theirs < mine else "this party"
+        raise ProtocolError(
+            f"'{peer}' is posse {hello.posse} (protocol {theirs[1]}, wire {theirs[0]}), this is posse {__version__} "
+            f"(protocol {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to {WIRE_VERSION}). Upgrade {who}."
+        )
 
 
 class Data(NamedTuple):
@@ -96,6 +134,8 @@ def pack(frame: AnyFrame) -> bytes:
     if isinstance(frame, Kept):
         return _NUMBERED.pack(9, _KEPT + frame.leaves + 2 * frame.paused, frame.durable)
     body = _encode(frame)
+    if isinstance(frame, Hello) and frame.wire < 3:
+        body = _encode(["Hello", *msgspec.structs.astuple(frame)[:-_SINCE_3]])
     return _LENGTH.pack(len(body)) + body
 
 
@@ -141,4 +181,23 @@ def _frame(body: bytes) -> AnyFrame:
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _check_newer(body)
         raise WireError(f"a frame does not decode: {error}.") from error
+
+
+class _Newer(msgspec.Struct, array_like=True, tag="Hello"):
+    """What the hello of any version begins with."""
+
+    wire: int
+    posse: str
+
+
+def _check_newer(body: bytes) -> None:
+    """Say who must upgrade if a frame is the hello of a version that this one does not know."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        newer = msgspec.msgpack.decode(body, type=_Newer)
+        if newer.wire > WIRE_VERSION:
+            raise WireError(
+                f"its hello is of wire version {newer.wire} (posse {newer.posse[:20]}), this is posse {__version__}, which "
+                f"speaks {OLDEST_WIRE} to {WIRE_VERSION}. Upgrade this party."
+            )
