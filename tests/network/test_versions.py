@@ -115,14 +115,15 @@ def test_a_run_with_parties_of_the_version_before(tmp_path, older, monkeypatch):
 
 WRITTEN = {
     "log": {
-        "journal-00000000.log": "HUIzsE%uvvlmMe>bz%U-EtUiWp>m^Wbz;OIZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UF!~hfk008UMuF"
-        ";eQqiA(v0K^NDfu(bFWpHz$G=L8P008(s{lt_3p<w~U2$Q5lZ*FA(1rGoK0F(;~s+0ktVFJVmlcYp%Ze;-n8vp<RETYn%aBp*SWjY{lZXk4MWgu"
+        "journal-00000000.log": "HUIzsE%uvvlmMe>bz%U-EtUiWp>m^Wbz;OIZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UF!~hfk008UMu"
+        "F;eQqiA(v0K^NDfu(bFWpHz$G=L8P008(s{lt_3p<w~U2$Q5lZ*FA(1rGoK0F(;~s+0ktVFJVmlcYp%Ze;-n8vp<RETYn%aBp*SWjY{lZXk4MWgu"
         "i}b88@o000000000F0001@BFd?h0ij_7#0Zn5L~m|o0s#",
     },
     "snapshot": {
         "journal-00000001.log": "4*&oFq9V$vlmVe(1H=fEq(pCSWdZ>",
         "snapshot-00000001": "m;e9(0>;ZZn3e<sp>m^Wbz;OIZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UF!~l|krE_#;aC4zFfPtZ5mIDF+l"
-        "f(y-q*rfpYXHOtlB8E}a%%y^2a=>$Z*pq_6%c>`fv0F`b98TVd6ESOk%XmiVRCeNqiA(vq-$wzWTbO+WpJc(bY*Y?rFLO#b!EWIKKVxHw8?+~",
+        "f(y-q*rfpYXHOtlB8E}a%%y^2a=>$Z*pq_6%c>`fv0F`b98TVd6ESOk%XmiVRCeNqiA(vq-$wzWTbO+WpJc(bY*Y?rFLO#b!EWIKKVxHw8?"
+        "+~",
     },
 }
 """A journal of format 4, in the middle of a run of a hub; a version that writes another format must still read it."""

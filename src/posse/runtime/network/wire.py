@@ -14,9 +14,9 @@ Both sides begin with a `Hello`; nothing else is read before it. Decoding is str
 missing or additional field is refused, and a length above the cap is refused before anything is read into memory.
 
 **Versions.** A party speaks its own wire version and the one before. Both offer what they speak in the TLS handshake
-(ALPN), which takes the newest that both have; the hello says it once more, and who must upgrade where there is none. The
-first five fields of a hello stay what they are in every version. The protocol version (what a system's messages mean)
-must be equal: a run ends under the one it began with.
+(ALPN), which takes the newest that both have; the hello says it once more, and who must upgrade where there is none.
+The first five fields of a hello stay what they are in every version. The protocol version (what a system's messages
+mean) must be equal: a run ends under the one it began with.
 
 | wire | offered as | hello |
 |---|---|---|
@@ -198,6 +198,6 @@ def _check_newer(body: bytes) -> None:
         newer = msgspec.msgpack.decode(body, type=_Newer)
         if newer.wire > WIRE_VERSION:
             raise WireError(
-                f"its hello is of wire version {newer.wire} (posse {newer.posse[:20]}), this is posse {__version__}, which "
-                f"speaks {OLDEST_WIRE} to {WIRE_VERSION}. Upgrade this party."
+                f"its hello is of wire version {newer.wire} (posse {newer.posse[:20]}), this is posse {__version__}, "
+                f"which speaks {OLDEST_WIRE} to {WIRE_VERSION}. Upgrade this party."
             )
