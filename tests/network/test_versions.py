@@ -121,9 +121,9 @@ WRITTEN = {
     },
     "snapshot": {
         "journal-00000001.log": "4*&oFq9V$vlmVe(1H=fEq(pCSWdZ>",
-        "snapshot-00000001": "m;e9(0>;ZZn3e<sp>m^Wbz;OIZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UF!~l|krE_#;aC4zFfPtZ5mIDF+l"
-        "f(y-q*rfpYXHOtlB8E}a%%y^2a=>$Z*pq_6%c>`fv0F`b98TVd6ESOk%XmiVRCeNqiA(vq-$wzWTbO+WpJc(bY*Y?rFLO#b!EWIKKVxHw8?"
-        "+~",
+        "snapshot-00000001": "m;e9(0>;ZZn3e<sp>m^Wbz;OIZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UFZf<UF!~l|krE_#;aC4zFfPtZ5mI"
+        "DF+lf(y-q*rfpYXHOtlB8E}a%%y^2a=>$Z*pq_6%c>`fv0F`b98TVd6ESOk%XmiVRCeNqiA(vq-$wzWTbO+WpJc(bY*Y?rFLO#b!EWIKKVx"
+        "Hw8?+~",
     },
 }
 """A journal of format 4, in the middle of a run of a hub; a version that writes another format must still read it."""
