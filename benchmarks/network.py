@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from posse.policies import UCB
-from posse.protocols.samba.deploy import FederationFile, build, lay_out
+from posse.protocols.samba.deploy import build
 from posse.protocols.samba.federation import warm_up
+from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party, open_place
 

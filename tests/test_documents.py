@@ -16,7 +16,8 @@ from typer.main import get_command
 from posse.cli.app import app
 from posse.protocols import registry
 from posse.protocols.mpc_contextual.deploy import ContextualFederation
-from posse.protocols.samba.deploy import FederationFile, SambaOptions
+from posse.protocols.samba.deploy import SambaOptions
+from posse.protocols.samba.layout import FederationFile
 from posse.runtime.network.deployment import PartyFile
 from posse.runtime.sources import SourceSettings
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from posse.core.roles import Note
 from posse.privacy.crypto.keys import Secrets
-from posse.protocols.samba.deploy import FederationFile, build, lay_out
+from posse.protocols.samba.deploy import build
+from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Timing
 from posse.runtime.network.deployment import make_party, open_place, root_of, secrets_of

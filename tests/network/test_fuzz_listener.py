@@ -30,7 +30,7 @@ from posse.runtime.door import Limits
 from posse.runtime.journal import _MARK, _split
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import open_place
-from posse.runtime.network.operate import SOCKET, Control, ask, serve_metrics
+from posse.runtime.network.operate import SOCKET, Control, ask, party_commands, serve_metrics
 from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import journalled_secrets, laid_out, opened
@@ -577,7 +577,7 @@ def test_the_control_socket(tmp_path, times):
     async def whisper():
         party = opened(paths[0])
         running = asyncio.create_task(party.run())
-        control = Control(party, tmp_path / "controller" / "journal")
+        control = Control(tmp_path / "controller" / "journal", party_commands(party))
         folder = tmp_path / "controller" / "journal"
         await control.start()
         failures = []

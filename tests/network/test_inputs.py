@@ -24,7 +24,7 @@ from posse.protocols.samba.deploy import SambaOptions
 from posse.runtime.local import data_beside, write_party
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
-from posse.runtime.network.operate import Control
+from posse.runtime.network.operate import Control, party_commands
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, run_all
 
@@ -286,7 +286,7 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     halfway(paths)
     party, made = make_party(open_place(paths[0]), parties_of("dp-combinatorial").build, timing=QUICK)
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
-    control = Control(party, open_place(paths[0]).journal, made.commands)
+    control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
 
     async def running():
         await control.start()

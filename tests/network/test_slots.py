@@ -16,7 +16,8 @@ from scipy import stats
 from posse.core.errors import ConfigError, DisagreementError
 from posse.core.roles import Pull
 from posse.protocols import registry
-from posse.protocols.samba.deploy import build, layout
+from posse.protocols.samba.deploy import build
+from posse.protocols.samba.layout import layout
 from posse.protocols.samba.messages import Score
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.strict import clock

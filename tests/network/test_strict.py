@@ -10,7 +10,8 @@ import pytest
 from posse.core.errors import ConfigError
 from posse.privacy.sharing import shuffle
 from posse.protocols import registry
-from posse.protocols.samba.deploy import build, layout
+from posse.protocols.samba.deploy import build
+from posse.protocols.samba.layout import layout
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.strict import controller as strict_controller
 from posse.runtime.network.deployment import open_place

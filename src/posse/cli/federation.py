@@ -54,7 +54,7 @@ def party(file: File) -> None:
     place = open_place(file)
     identity, log = place.identity, json_log(place.identity.name, least=place.file.log)
     try:
-        log("started", role=identity.role, run=identity.run, version=__version__)
+        log("started", role=identity.role, run=place.run, version=__version__)
         if read_result(place.journal):
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
         result = asyncio.run(run_and_record(place, _reachable, remark))

@@ -27,6 +27,7 @@ from posse.version import __version__
 if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.runs import Run
+    from posse.runtime.federation.talk import Invitation
     from posse.runtime.local import Layout
     from posse.runtime.memory import Delivery
     from posse.runtime.network.deployment import Build
@@ -154,6 +155,8 @@ class Parties:
     build: Build
     layout: Callable[[dict[str, Any], Path], Layout]
     """Reads and checks a federation's file (its values, the folder it lies in)."""
+    invite: Callable[[dict[str, Any], Path], Invitation] | None = None
+    """Reads and checks the settings of a run in a federation that lives; None where a system has no such runs."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,10 +27,11 @@ from posse.protocols.registry import names, system, systems
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
-from posse.runtime.network.deployment import Deployment, Known, Place, make_party, open_place, run_party
+from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
 from posse.runtime.network.party import Party
 
 if TYPE_CHECKING:
+    from posse.runtime.federation.talk import Invitation
     from posse.runtime.local import Layout
 
 T = TypeVar("T")
@@ -64,9 +66,19 @@ def read_federation(file: Path) -> Layout:
     return parties_of(name).layout(values, file.resolve().parent)
 
 
+def invite(name: str, values: Mapping[str, Any]) -> Invitation:
+    """Read the settings of a run in a federation that lives; they name no file, so they lie in no folder."""
+    made = parties_of(name).invite
+    if made is None:
+        raise ConfigError(f"the system '{name}' has no runs in a federation that lives. Run it with 'posse up'.")
+    with tempfile.TemporaryDirectory() as nowhere:
+        return made(dict(values), Path(nowhere))
+
+
 async def run_and_record(
-    place: Place, accept: Callable[[Place, Deployment], Deployment], remark: Callable[[str], None]
-) -> dict[str, Any]:
+    place: Place, accept: Callable[[Place, Deployment], Deployment], remark: Callable[[str], None],
+    service: Service | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run a party until its part is over or it is stopped; return its result, which is empty where it was stopped.
 
     `accept` may refuse what was built, before anything is begun. `remark` is called when the store cannot be written.
@@ -80,7 +92,7 @@ async def run_and_record(
         async with kept[0]:
             yield
 
-    made = await run_party(place, lambda here: accept(here, parties.build(here)), beside)
+    made = await run_party(place, lambda here: accept(here, parties.build(here)), beside, service)
     if made.role.finished and (failure := made.report().failure):
         raise ProtocolError(f"the run is over without a result: {failure}")
     return kept[0].result() if made.role.finished else {}
@@ -101,7 +113,7 @@ def change_stopped(file: Path) -> None:
 def run_id(place: Place) -> str:
     """Return what all records of one run share."""
     fingerprint = making.fingerprint(making.public_key(place.identity.authority))
-    return f"{place.identity.run[:54]}-{fingerprint.hex()[:8]}"
+    return f"{place.run[:54]}-{fingerprint.hex()[:8]}"
 
 
 def record_of(place: Place, made: Deployment, party: Party, known: Known, status: str, **fields: Any) -> Record:
@@ -116,7 +128,7 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
         "learns": list(known.learns),
     }
     vocabulary = {**of.words, **known.words}
-    problem = {"name": place.identity.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})
+    problem = {"name": place.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})
     return Record(
         kind=of.name, config=dict(known.config), problem=problem, level=known.level, leaks=tuple(known.leaks),
         total=() if known.total is None else (known.total,), pulls=np.array([list(known.pulls.values())], np.int64),
@@ -173,7 +185,7 @@ class Keeper:
         known, role = self._known, self._made.role
         pulls = sum(known.pulls.values()) if known.pulls else known.steps
         earned = {} if known.total is None else {"total": known.total, "pulls": pulls}
-        whose = {"run": self._place.identity.run, "party": role.name, "role": role.kind, "record": self._whose["id"]}
+        whose = {"run": self._place.run, "party": role.name, "role": role.kind, "record": self._whose["id"]}
         return {**whose, "outcome": known.outcome, **earned, **known.facts}
 
     def _record(self, status: str) -> Record:

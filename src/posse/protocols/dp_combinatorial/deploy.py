@@ -89,7 +89,7 @@ def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
         twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, good)
         return Delivered(ask.round, tuple(good.tolist()))
 
-    return _deployed(agent, options, setup.terms, place.identity.run, deliver)
+    return _deployed(agent, options, setup.terms, place.run, deliver)
 
 
 def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
@@ -103,8 +103,8 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     plan, terms = options.plan_and_terms(options.roster, options.suppliers)
     buyer = Buyer(cost, capacity, options.alpha + options.margin, options.rho, options.coefficient)
     ledger = None if plan is None or options.policy == "placebo" else Ledger(plan, name)
-    agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.identity.run)
-    made = _deployed(agent, options, terms, place.identity.run, _source(place, options))
+    agent = Agent(name, terms, buyer, None, ledger, secrets=place.secrets, run=place.run)
+    made = _deployed(agent, options, terms, place.run, _source(place, options))
 
     def change(_: str) -> Message:
         assert options.own is not None
@@ -189,7 +189,7 @@ def _source(place: Place, options: AgentOptions) -> Source:
     async def deliver(ask: Ask) -> Message:
         assert isinstance(ask, Buy)
         bought = {name: units for name, units in zip(options.suppliers, ask.units, strict=True) if units}
-        good = await function(place.identity.run, ask.round, bought)
+        good = await function(place.run, ask.round, bought)
         unknown = sorted(set(good) - set(bought))
         if unknown:
             raise DataError(f"good units of '{unknown[0]}' were given, and none were bought. Correct the source.")

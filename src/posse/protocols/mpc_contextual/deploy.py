@@ -72,7 +72,7 @@ def build(place: Place) -> Deployment:
             f"{own[0]} belongs to the file of a party, and the certificate in {place.file.identity} says '{kind}'. "
             "Correct identity, or remove it."
         )
-    terms = options.terms(place.identity.run)
+    terms = options.terms(place.run)
     if kind == "party" and name not in terms.parties:
         raise ConfigError(
             f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or enrol under its name."
@@ -223,7 +223,7 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
 def _pulls(place: Place, options: ContextualOptions) -> Source:
     """Where this puller's arms go: a simulated world, or what [source] says."""
     if place.file.source is not None:
-        return pulling(ActSettings.make(place.file.source).pull(place.identity.run, place.folder))
+        return pulling(ActSettings.make(place.file.source).pull(place.run, place.folder))
     if options.world is None:
         raise ConfigError("the puller needs to know where its arms go. Give [source] with a kind.")
     return pulling(WorldArms(place.folder / WORLD_ARMS).pull)
@@ -232,8 +232,8 @@ def _pulls(place: Place, options: ContextualOptions) -> Source:
 def _pays(place: Place, options: ContextualOptions, terms: Terms) -> Source:
     """Where this payee's rewards come from: a simulated world, or what [source] says."""
     if place.file.source is not None:
-        draws = place.secrets.number(b"mpc source", context=place.identity.run.encode())
-        return earning(SourceSettings.make(place.file.source).source(draws, place.folder), place.identity.run)
+        draws = place.secrets.number(b"mpc source", context=place.run.encode())
+        return earning(SourceSettings.make(place.file.source).source(draws, place.folder), place.run)
     if options.world is None:
         raise ConfigError("the payee needs to know where its rewards come from. Give [source] with a kind.")
     contexts, seed = _fitting(options.world.contexts(), terms), options.world.seed

@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
-from posse.core.settings import Settings
 from posse.policies.arms.registry import PolicySettings, described
 from posse.policies.own import is_own
 from posse.privacy.crypto.paillier import DEFAULT_BITS
@@ -22,7 +19,7 @@ from posse.protocols.samba.admission import ADMITTED, admitted, customer_key, pa
 from posse.protocols.samba.comp import Comp
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget, check_level, check_switches, leaks, learns
+from posse.protocols.samba.levels import Switches, check_level, leaks, learns
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.setup import (
     COMP,
@@ -43,19 +40,8 @@ from posse.protocols.samba.strict.customer import StrictCustomer
 from posse.protocols.samba.strict.dealer import Dealer
 from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
-from posse.runtime.certificates.identity import CERTIFICATE
-from posse.runtime.certificates.names import check_name
-from posse.runtime.local import (
-    AUTHORITY,
-    Layout,
-    check_member,
-    each,
-    enrol_all,
-    source_beside,
-    world_beside,
-    write_party,
-)
-from posse.runtime.network.deployment import Deployment, Known, Place, address
+from posse.runtime.local import world_beside
+from posse.runtime.network.deployment import Deployment, Known, Place
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.sources import SourceSettings, answering
@@ -115,29 +101,31 @@ NO_LEVEL = (
 NO_LEVEL_UP = f'the level of protection is not given. Add level = "strict" to the file, which adds a dealer; {_LESS}'
 
 
-def _level(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
+def level_of(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
+    """Return the level of protection, which must be given."""
     if options.level is None:
         raise ConfigError(missing)
     return options.level
 
 
-def _slot(options: SambaOptions, slowest: float | None = None) -> float:
+def slot_of(options: SambaOptions, slowest: float | None = None) -> float:
+    """Return the length of a slot in seconds; 0 for none."""
     given = options.slowest_pull if slowest is None else slowest
-    return clock.seconds(options.slot, given, _level(options), simulated=options.world is not None)
+    return clock.seconds(options.slot, given, level_of(options), simulated=options.world is not None)
 
 
 def build(place: Place) -> Deployment:
     """Make the role that a party's certificate names."""
     given = world_beside(own_policy_beside(place.file.options, place.folder), place.folder)
     options = SambaOptions.make(given)
-    level, kind, consent = _level(options, NO_LEVEL), place.identity.role, place.file.consent
+    level, kind, consent = level_of(options, NO_LEVEL), place.identity.role, place.file.consent
     if kind == "owner" and (consent is None or consent.budget is None):
         raise ConfigError(
             "an owner signs a budget only within a limit of its own. Add [consent] with the most pulls that it agrees "
             "to, such as budget = 20000."
         )
     limit = None if consent is None else consent.budget
-    expected = Expected(options.sound_policy(), level, Switches(), limit, _slot(options))
+    expected = Expected(options.sound_policy(), level, Switches(), limit, slot_of(options))
     check_level(level, Switches(), expected.policy)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
     if kind not in known:
@@ -159,7 +147,7 @@ def build(place: Place) -> Deployment:
         inputs["customer"] = customer_key(place, options.customer).hex()
     return replace(
         made, terms=terms, inputs=inputs, limits=True, needs=lambda: role.needs,
-        known=lambda: _known(role, expected, place.identity.run),
+        known=lambda: _known(role, expected, place.run),
     )  # fmt: skip
 
 
@@ -279,7 +267,7 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     key = None if expected.level == "strict" else paillier(place, options.paillier_bits)
     n = b"" if key is None else key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     terms = Terms(
-        run=place.identity.run, budget=options.budget, policy=policy_terms(expected.policy),
+        run=place.run, budget=options.budget, policy=policy_terms(expected.policy),
         passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n, slot=expected.slot,
     )  # fmt: skip
     servers = [name for name in sole(expected.level) if name != CUSTOMER]
@@ -320,107 +308,5 @@ def _source(place: Place, options: SambaOptions, name: str) -> Source:
         return simulated
     if place.file.source is None:
         raise ConfigError("an owner needs to know where its rewards come from. Give [source] with a kind.")
-    draws = place.secrets.number(b"samba source", context=place.identity.run.encode())
-    return answering(SourceSettings.make(place.file.source).source(draws, place.folder), place.identity.run)
-
-
-class OwnerEntry(Settings):
-    """One owner of a federation file."""
-
-    name: str
-    source: dict[str, Any] | None = None
-    slowest_pull: float | None = None
-
-
-class FederationFile(SambaOptions):
-    """A whole federation on one machine (`posse up`)."""
-
-    protocol: Literal["samba"] = "samba"
-    run: str
-    """Name of the run."""
-    listen: str = "127.0.0.1:7400"
-    """Where the controller listens."""
-    sync: bool = True
-    """Wait for the disk before anything that follows from a reward leaves."""
-    members: tuple[OwnerEntry, ...] = Field(default=(), alias="owner")
-    """The owners ([[owner]] with a name and a source)."""
-
-
-def layout(values: dict[str, Any], here: Path) -> Layout:
-    """Read a federation's file and say what is wrong with it, before anything is written."""
-    check_switches(values)
-    values = own_policy_beside(each(values, "owner", lambda owner: source_beside(owner, here)), here)
-    values = world_beside(values, here)
-    federation = FederationFile.make(values)
-    _check(federation)
-    return Layout(
-        federation, lambda folder: lay_out(federation, folder), federation.budget, CONTROLLER, (CONTROLLER, COMP),
-        lambda name: name if name in (CONTROLLER, COMP, CUSTOMER, DEALER) else "owner", CUSTOMER, ("listen", "sync"),
-    )  # fmt: skip
-
-
-def _check(federation: FederationFile) -> None:
-    check_name(run=federation.run)
-    address(federation.listen)
-    names = [member.name for member in federation.members]
-    if len(names) < 2:
-        raise ConfigError(f"a federation needs at least 2 owners, got {len(names)}. Add [[owner]] with a name.")
-    for member in federation.members:
-        check_member(member.name, names, "owner", (CONTROLLER, COMP, CUSTOMER, DEALER, AUTHORITY))
-        if federation.world is None and member.source is None:
-            raise ConfigError(
-                f"owner '{member.name}' has no source of rewards. Give it [owner.source] with a kind, or give [world]."
-            )
-        if member.source is not None:
-            try:
-                SourceSettings.make(member.source)
-            except ConfigError as error:
-                raise ConfigError(f"source of owner '{member.name}': {error.text}") from None
-    if federation.budget < 1:
-        raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
-    check_budget(len(names), federation.budget)
-    check_level(_level(federation), Switches(), federation.sound_policy())
-    for name, slowest in _slowest(federation).items():
-        clock.check_slot(_slot(federation, slowest), slowest, name)
-
-
-def _slowest(federation: FederationFile) -> dict[str, float | None]:
-    """The slowest pull of every owner, where it is given."""
-    common = federation.slowest_pull
-    return {each.name: common if each.slowest_pull is None else each.slowest_pull for each in federation.members}
-
-
-def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
-    """Make identities and files for all parties of a federation; what exists is kept, so that a run can go on."""
-    owners = tuple(member.name for member in federation.members)
-    check_budget(max(2, len(owners)), federation.budget)
-    level = _level(federation)
-    members = {**{name: name for name in sole(level)}, **dict.fromkeys(owners, "owner")}
-    enrol_all(folder, federation.run, members)
-    options = federation.model_dump(mode="json", include=set(SambaOptions.model_fields), exclude_none=True)
-    for name in ("owners", "budget", "authority", "paillier_bits", "slowest_pull"):
-        options.pop(name, None)
-    if federation.world is not None:
-        options["owners"] = list(owners)
-    sources = {member.name: None if federation.world else member.source for member in federation.members}
-    slowest = _slowest(federation)
-    paths = []
-    for name, role in members.items():
-        own: dict[str, Any] = dict(options)
-        if role != "customer":
-            own["customer"] = f"{CUSTOMER}/{CERTIFICATE}"
-        if role in ("controller", "customer"):
-            own["owners"] = list(owners)
-        if slowest.get(name) is not None:
-            own["slowest_pull"] = slowest[name]
-        if role == "customer":
-            own |= {"budget": federation.budget, "authority": AUTHORITY, "paillier_bits": federation.paillier_bits}
-        reach = {"listen": federation.listen} if role == "controller" else {"connect": {CONTROLLER: federation.listen}}
-        values = {
-            "protocol": "samba", "identity": name, "role": role, "journal": f"{name}/journal",
-            "sync": federation.sync, **reach,
-            "options": own, "source": sources.get(name),
-            "consent": {"budget": federation.budget} if role == "owner" else None,
-        }  # fmt: skip
-        paths.append(write_party(folder / f"{name}.toml", values))
-    return paths
+    draws = place.secrets.number(b"samba source", context=place.run.encode())
+    return answering(SourceSettings.make(place.file.source).source(draws, place.folder), place.run)

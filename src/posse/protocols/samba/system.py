@@ -188,9 +188,10 @@ class SambaSystem(System):
     @property
     def deployment(self) -> Parties:
         """Parties over the network."""
-        from posse.protocols.samba.deploy import build, layout
+        from posse.protocols.samba.deploy import build
+        from posse.protocols.samba.layout import invite, layout
 
-        return Parties(build, layout)
+        return Parties(build, layout, invite)
 
     def pseudocode(self, settings: Samba) -> Mapping[str, Sequence[str]]:
         """The code of each role, for this policy and level."""

@@ -147,6 +147,23 @@ class Authority:
         writing.add_certificate(certificate, mark, peer, now)
         return certificate
 
+    def renew(self, certificate_der: bytes, csr: bytes) -> x509.Certificate:
+        """Sign the key of a request for the party of a certificate in force: for as many days, with the same hosts.
+
+        Who asks has shown on its connection that it holds the certificate. The key may be the same, as in a run, whose
+        manifest holds it, or a new one; the certificate before stays in force.
+        """
+        now = self.now()
+        before = x509.load_der_x509_certificate(certificate_der)
+        with self.register.writing() as writing:
+            row = writing.certificate(f"{before.serial_number:x}")
+            if row is None or row.revoked is not None or row.certificate != certificate_der or now >= row.expires:
+                raise CertificateError("the certificate is not in force here. Enrol again with a new token.", "revoked")
+            return self.sign(
+                writing, making.requested_key(csr), Peer(self.run, row.role, row.name), making.hosts_of(before),
+                max(1, (row.expires - row.issued).days),
+            )  # fmt: skip
+
     def revoke(self, which: str) -> list[str]:
         """Revoke a serial, or a name with its open tokens; returns the serials, and writes the new list."""
         key = self.key

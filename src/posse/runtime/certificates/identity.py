@@ -30,12 +30,14 @@ from posse.core import files
 from posse.core.errors import CertificateError
 from posse.privacy.crypto.keys import Identity
 from posse.runtime.certificates import making
-from posse.runtime.certificates.authority import Clock, load_certificate, load_crl, load_key, utc_now
+from posse.runtime.certificates.authority import Clock, load_certificate, load_crl, load_key, private_pem, utc_now
 from posse.runtime.certificates.names import SCHEME, Peer, from_uri
 
 KEY, CERTIFICATE, AUTHORITY, REVOKED = "party.key", "party.crt", "ca.crt", "crl.pem"
 ALPN = ("posse/3", "posse/1")
 """What a party offers in a handshake, newest first: its own wire version and the one before (`network.wire`)."""
+NEXT_KEY = "next.key"
+"""A new key, until its certificate is here. A crash may come before it takes its name: `load` finishes that."""
 
 
 class Reason(StrEnum):
@@ -67,12 +69,14 @@ class PartyIdentity:
         folder = Path(folder)
         if not (folder / CERTIFICATE).exists():
             raise CertificateError(f"there is no identity in {folder}. Make one with 'posse enrol'.", "missing")
-        key = load_key(folder / KEY)
         certificate, authority = load_certificate(folder / CERTIFICATE), load_certificate(folder / AUTHORITY)
+        if (folder / NEXT_KEY).exists() and _fits(load_key(folder / NEXT_KEY), certificate):
+            _settle(folder)
+        key = load_key(folder / KEY)
         making.check_authority(authority)
         crl = load_crl(folder / REVOKED)
         peer = _peer_of(certificate, authority, crl, None, now())
-        if making.fingerprint(making.public_key(certificate)) != making.fingerprint(key.public_key()):
+        if not _fits(key, certificate):
             raise CertificateError(f"{folder / KEY} is not the key of {CERTIFICATE}. Restore it, or enrol again.",
                                    Reason.MALFORMED)  # fmt: skip
         return cls(folder, peer, certificate, authority, crl, key)
@@ -101,6 +105,29 @@ class PartyIdentity:
         """Say who a peer of the same run is; see `peer_of`."""
         return peer_of(certificate_der, self.authority, self.crl, self.run, now)
 
+    def request(self, *, new_key: bool = False) -> bytes:
+        """Ask for a certificate that ends later: for the same key, or for a new one, which is kept beside."""
+        if not new_key:
+            return making.signing_request(self.key)
+        path = self.folder / NEXT_KEY
+        if not path.exists():
+            files.write_whole(path, private_pem(making.new_key()), mode=files.PRIVATE, replace=False)
+        return making.signing_request(load_key(path))
+
+    def renewed(self, certificate_der: bytes, now: datetime) -> PartyIdentity:
+        """Check the answer to `request`, keep it, and return the identity with it; a kill leaves the old one or it."""
+        if self.check(certificate_der, now) != self.peer:
+            raise CertificateError(f"the new certificate is not for {self.peer}. Ask again.", Reason.MALFORMED)
+        made = x509.load_der_x509_certificate(certificate_der)
+        path = self.folder / NEXT_KEY
+        fresh = path.exists() and _fits(load_key(path), made)
+        if not fresh and not _fits(self.key, made):
+            raise CertificateError("the new certificate is for another key than this party's.", Reason.MALFORMED)
+        files.write_whole(self.folder / CERTIFICATE, made.public_bytes(Encoding.PEM))
+        if fresh:
+            _settle(self.folder)
+        return PartyIdentity.load(self.folder, now=lambda: now)
+
     def with_crl(self) -> PartyIdentity:
         """Read the revocation list again; one with a smaller number than the present one is refused."""
         crl = load_crl(self.folder / REVOKED)
@@ -115,6 +142,16 @@ class PartyIdentity:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a private key does not leave its process")
+
+
+def _fits(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
+    return making.fingerprint(making.public_key(certificate)) == making.fingerprint(key.public_key())
+
+
+def _settle(folder: Path) -> None:
+    """Give a new key its name, now that its certificate is here."""
+    (folder / NEXT_KEY).replace(folder / KEY)
+    files.sync_folder(folder)
 
 
 def peer_of(
@@ -151,6 +188,16 @@ def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContex
     return server, client
 
 
+def load_pair(identity: PartyIdentity, *contexts: ssl.SSLContext) -> None:
+    """Let contexts show the certificate of an identity from the next handshake on; connections that stand go on."""
+    files.check_private(identity.folder / KEY)
+    try:
+        for context in contexts:
+            context.load_cert_chain(identity.folder / CERTIFICATE, identity.folder / KEY)
+    except (ssl.SSLError, OSError) as error:
+        raise CertificateError(f"the identity in {identity.folder} cannot be used: {error}.", "malformed") from error
+
+
 def tls(protocol: ssl._SSLMethod, *alpn: str) -> ssl.SSLContext:
     """Make a context of TLS 1.3 without tickets, renegotiation or compression, which looks at no host name."""
     context = ssl.SSLContext(protocol)
@@ -166,11 +213,7 @@ def _context(protocol: ssl._SSLMethod, identity: PartyIdentity) -> ssl.SSLContex
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=identity.authority.public_bytes(Encoding.DER))
-    files.check_private(identity.folder / KEY)
-    try:
-        context.load_cert_chain(identity.folder / CERTIFICATE, identity.folder / KEY)
-    except (ssl.SSLError, OSError) as error:
-        raise CertificateError(f"the identity in {identity.folder} cannot be used: {error}.", "malformed") from error
+    load_pair(identity, context)
     return context
 
 

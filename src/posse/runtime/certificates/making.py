@@ -134,6 +134,13 @@ def requested_key(csr: bytes) -> ec.EllipticCurvePublicKey:
     return public_key(request)
 
 
+def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return the hosts that a party's certificate allows."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *map(str, addresses))
+
+
 def check_authority(certificate: x509.Certificate) -> None:
     """Raise unless a certificate is that of an authority, signed by itself."""
     try:

@@ -243,6 +243,11 @@ class Writing:
             (serial, peer.role, peer.name, key, _seconds(now), ends, certificate.public_bytes(Encoding.DER)),
         )
 
+    def certificate(self, serial: str) -> CertificateRow | None:
+        """Find a certificate by its serial."""
+        row = self._connection.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
+        return None if row is None else _certificate(row)
+
     def revoke(self, which: str, now: datetime) -> list[str]:
         """Revoke one serial, or every certificate of a name; returns the serials."""
         query = "SELECT serial FROM certificates WHERE revoked IS NULL AND (serial = ?1 OR name = ?1)"

@@ -82,8 +82,8 @@ class Host(Protocol):
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name, or raise a `PosseError` that says why it is not wanted."""
 
-    def greeting(self, peer: str) -> Hello:
-        """Make the hello for a peer."""
+    def greeting(self, peer: str) -> Hello | None:
+        """Make the hello for a peer; None to wait for the peer's, which says for which run it calls."""
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """Take a peer's hello; raise a `PosseError` if the two cannot talk."""
@@ -109,7 +109,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, host: Host, *, dialled: str | None = None) -> None:
         """`dialled` is the name of the peer that was called, where this party called."""
-        self._host, self.dialled = host, dialled
+        self.host, self.dialled = host, dialled
+        self.certificate: bytes | None = None
+        """What the peer showed (DER)."""
         self.peer: str | None = None
         self.ready = False
         """Whether both have said hello."""
@@ -128,16 +130,16 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         tls = transport.get_extra_info("ssl_object")
-        certificate = None
         if isinstance(tls, ssl.SSLObject):
-            certificate, self.wire = tls.getpeercert(binary_form=True), agreed(tls.selected_alpn_protocol())
+            self.certificate, self.wire = tls.getpeercert(binary_form=True), agreed(tls.selected_alpn_protocol())
         try:
-            self.peer = self._host.admit(certificate, self)
+            self.peer = self.host.admit(self.certificate, self)
         except PosseError as error:
             self.refuse(error, "certificate")
             return
         self._deadline = asyncio.get_running_loop().call_later(GREETING, self._too_late)
-        self.hello(self._host.greeting(self.peer))
+        if (hello := self.host.greeting(self.peer)) is not None:
+            self.hello(hello)
 
     def hello(self, hello: Hello) -> None:
         """Say hello in the version that both speak."""
@@ -155,7 +157,7 @@ class Connection(asyncio.Protocol):
         except PosseError as error:
             self.refuse(error, "frame" if self.ready else "hello")
         if self.ready:
-            self._host.batch(self)
+            self.host.batch(self)
 
     def _take(self, frame: AnyFrame) -> bool:
         """Take a frame; False if the connection is over after it."""
@@ -163,11 +165,11 @@ class Connection(asyncio.Protocol):
             reason = _printable(frame.reason)
             self.hang_up(f"it refused us: {reason[:300]}")
             if self.peer is not None:
-                self._host.refused_by(self.peer, reason)
+                self.host.refused_by(self.peer, reason)
         elif self.ready:
-            self._host.frame(self, frame)
+            self.host.frame(self, frame)
         elif isinstance(frame, Hello):
-            self._host.greeted(self, frame)
+            self.host.greeted(self, frame)
             self.ready = True
             self._reader.cap = LARGEST_FRAME
             if self._deadline is not None:
@@ -182,7 +184,7 @@ class Connection(asyncio.Protocol):
             self._deadline.cancel()
         if not self.closed.done():
             self.closed.set_result(None)
-        self._host.lost(self, self._why or (f"{exc}" if exc else "it hung up" if self.ready else _SILENT))
+        self.host.lost(self, self._why or (f"{exc}" if exc else "it hung up" if self.ready else _SILENT))
 
     def pause_writing(self) -> None:
         """The peer is slow: leave messages in the link."""
@@ -191,7 +193,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.writable = True
-        self._host.batch(self)
+        self.host.batch(self)
 
     def write(self, data: bytes) -> None:
         """Put bytes on the wire."""
@@ -200,7 +202,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, error: PosseError, counted: str) -> None:
         """Say why, as far as the peer may know, and hang up."""
-        self._host.refused(self.peer or self._address(), str(error), counted=counted)
+        self.host.refused(self.peer or self._address(), str(error), counted=counted)
         self.write(pack(Refused(str(error)[:LONGEST_REASON])))
         self.hang_up(f"refused: {error}")
 

@@ -1,7 +1,7 @@
 """One party of a federation: its file, what its system makes of it, and the process that runs it.
 
 A party's file says where its identity and its journal are, which peers it calls or where it listens; the rest is a
-table of its system's own. Name, role and run come from the certificate.
+table of its system's own. Name, role and federation come from the certificate.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import signal
+import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -28,10 +29,11 @@ from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
 from posse.privacy.crypto.keys import Secrets, commitment, hkdf
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
+from posse.runtime.certificates.names import check_name
 from posse.runtime.journal import Disk, Journal
 from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
-from posse.runtime.network.operate import Control, json_log, serve_metrics
+from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
 
 ROOT = "root.key"
@@ -58,6 +60,8 @@ class PartyFile(Settings):
     """Folder of this party's journal of this run."""
     role: str | None = None
     """The role that the certificate must say, where it is given."""
+    run: str | None = None
+    """Name of the run in a federation that has many; without it the run has the name in the certificate."""
     listen: str | None = None
     """host:port where peers call, such as 0.0.0.0:7400."""
     connect: dict[str, str] = Field(default_factory=dict)
@@ -159,6 +163,11 @@ class Place:
     journal: Path
 
     @property
+    def run(self) -> str:
+        """Name of the run: in the file, or in the certificate of a federation that has one run only."""
+        return self.file.run or self.identity.run
+
+    @property
     def begun(self) -> bool:
         """Whether the journal holds anything."""
         logs = self.journal.glob("journal-*.log")
@@ -176,6 +185,17 @@ class Place:
 Build = Callable[[Place], Deployment]
 
 
+@dataclass(frozen=True)
+class Service:
+    """What the parties of one process share that takes part in several runs (`runtime.federation`)."""
+
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+    """As server and as client; a renewed certificate is loaded into them."""
+    began: Callable[[Party, Deployment], None]
+    """Called with a party when it is built, before it runs."""
+    log: Callable[..., None]
+
+
 def open_place(path: Path) -> Place:
     """Read a party's file and its identity; nothing is written."""
     file, folder = PartyFile.make(file=path), path.resolve().parent
@@ -185,6 +205,8 @@ def open_place(path: Path) -> Place:
             f"{path.name} is the file of a {file.role}, and the certificate in {file.identity} says '{identity.role}'. "
             "Correct identity."
         )
+    if file.run is not None:
+        check_name(run=file.run)
     return Place(file, folder, identity, Secrets.fresh(), folder / file.journal)
 
 
@@ -256,10 +278,12 @@ def make_party(
     disk: Disk | None = None,
     now: Callable[[], datetime] | None = None,
     change: bool = False,
+    service: Service | None = None,
 ) -> tuple[Party, Deployment]:
     """Build a party from its place; nothing is opened but its journal.
 
-    With `change` the role takes what it brings now, such as a new price list, in place of what it brought before.
+    With `change` the role takes what it brings now, such as a new price list, in place of what it brought before. A
+    party of a `service` does not listen itself.
     """
     journal = Journal(place.journal, disk)
     try:
@@ -274,7 +298,7 @@ def make_party(
         if unknown:
             raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
         engine = Engine(
-            made.role, journal, list(made.peers), made.vocabulary, run=place.identity.run, terms=written(made.terms),
+            made.role, journal, list(made.peers), made.vocabulary, run=place.run, terms=written(made.terms),
             nonce=nonce, inputs=_inputs(place, made, root), change=change, sync_answers=file.sync,
         )  # fmt: skip
         for name, data in made.keeps.items():
@@ -283,10 +307,10 @@ def make_party(
     except BaseException:
         journal.close()
         raise
-    server, client = ssl_contexts(place.identity)
+    server, client = ssl_contexts(place.identity) if service is None else service.contexts
     wiring = Wiring(
         file.protocol, made.peers, {name: address(text) for name, text in file.connect.items()},
-        None if file.listen is None else address(file.listen), server, client,
+        None if file.listen is None or service is not None else address(file.listen), server, client,
     )  # fmt: skip
     clock = now or (lambda: datetime.now(UTC))
     checker = _Checker(place.identity, clock)
@@ -333,23 +357,29 @@ Beside = Callable[[Party, Deployment], AbstractAsyncContextManager[object]]
 """What goes on beside a party while it runs."""
 
 
-async def run_party(place: Place, build: Build, beside: Beside) -> Deployment:
-    """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly."""
-    party, made = make_party(place, build, log=json_log(place.identity.name, least=place.file.log))
-    control = Control(party, place.journal, made.commands)
+async def run_party(place: Place, build: Build, beside: Beside, service: Service | None = None) -> Deployment:
+    """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly.
+
+    The party of a `service` is stopped by it, and has no metrics of its own.
+    """
+    log = json_log(place.identity.name, least=place.file.log) if service is None else service.log
+    party, made = make_party(place, build, log=log, service=service)
+    control = Control(place.journal, party_commands(party, made.commands))
     await control.start()
     metrics = place.file.metrics and await serve_metrics(
         party, *address(place.file.metrics), journal=place.journal, identity=place.identity.folder
     )
-    loop = asyncio.get_running_loop()
     caught: list[int] = []
 
     def stop(number: int) -> None:
         caught.append(number)
         party.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+    if service is None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    else:
+        service.began(party, made)
     try:
         async with beside(party, made):
             await party.run()

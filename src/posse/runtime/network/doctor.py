@@ -73,7 +73,7 @@ def _identity(place: Place) -> Iterator[Finding]:
     left = (ends - datetime.now(UTC)).days
     remedy = "" if left >= SOON_DAYS else ". Enrol again before the next run; a run that has begun keeps its key"
     spoken = making.spoken(making.fingerprint(making.public_key(identity.authority)))
-    yield Finding("identity", True, f"{identity.role} '{identity.name}' of run {identity.run}")
+    yield Finding("identity", True, f"{identity.role} '{identity.name}' of run {place.run}")
     yield Finding("certificate", left >= SOON_DAYS, f"until {ends:%Y-%m-%d}, {left} days{remedy}")
     yield Finding("authority", True, f"fingerprint {spoken}: compare it with the customer's")
     made = identity.crl.last_update_utc

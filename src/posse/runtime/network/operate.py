@@ -57,17 +57,9 @@ def _socket(folder: Path) -> Iterator[Path]:
 class Control:
     """Answers one line of JSON with another on a socket that only the owner of the folder can open."""
 
-    def __init__(self, party: Party, folder: Path, more: Mapping[str, Callable[[str], Message]] | None = None) -> None:
-        """`more` are commands of the protocol with one argument, such as ending a run early: messages to the role."""
-        self._folder = folder
-        self._commands: dict[str, Callable[[str], object]] = {
-            "status": lambda _: status(party),
-            "pause": lambda _: party.pause(True),
-            "resume": lambda _: party.pause(False),
-            "stop": lambda _: asyncio.get_running_loop().call_soon(party.stop) and None,
-        }
-        for name, make in (more or {}).items():
-            self._commands[name] = lambda text, make=make: party.instruct(make(text))  # type: ignore[misc]
+    def __init__(self, folder: Path, commands: Mapping[str, Callable[[str], object]]) -> None:
+        """A command is a word, and takes the rest of its line."""
+        self._folder, self._commands = folder, commands
         self._server: asyncio.Server | None = None
         self._serving = 0
 
@@ -111,6 +103,21 @@ class Control:
             return {"ok": command(text)}
         except PosseError as error:
             return {"error": str(error)}
+
+
+def party_commands(
+    party: Party, more: Mapping[str, Callable[[str], Message]] | None = None
+) -> dict[str, Callable[[str], object]]:
+    """Return what may be asked of a party; `more` are commands of its protocol, such as ending a run early."""
+    commands: dict[str, Callable[[str], object]] = {
+        "status": lambda _: status(party),
+        "pause": lambda _: party.pause(True),
+        "resume": lambda _: party.pause(False),
+        "stop": lambda _: asyncio.get_running_loop().call_soon(party.stop) and None,
+    }
+    for name, make in (more or {}).items():
+        commands[name] = lambda text, make=make: party.instruct(make(text))  # type: ignore[misc]
+    return commands
 
 
 async def ask(folder: Path, command: str) -> Any:

@@ -66,7 +66,8 @@ def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
 
     The scores of step t come after the pull of step t - 1, and in every slot.
     """
-    from posse.protocols.samba.deploy import FederationFile, build, lay_out
+    from posse.protocols.samba.deploy import build
+    from posse.protocols.samba.layout import FederationFile, lay_out
     from posse.runtime.network.connection import Timing
     from posse.runtime.network.deployment import make_party, open_place
 

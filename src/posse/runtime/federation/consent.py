@@ -1,0 +1,153 @@
+"""What a member agrees to, and the ledger that adds up what its runs have asked of it.
+
+A proposal is checked against [consent] by the member itself, from the proposal's settings and not from what its
+proposer says of them. What a run may take (its decisions, its epsilon and delta) is written in the ledger before the
+member says yes, as if all of it were used; it is given back only if the run never started. So the sum over all runs
+that a member takes part in stays within its limits, whatever is proposed, in whatever order, and wherever the member
+is killed. Epsilons and deltas of runs add up (basic composition).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import model_validator
+
+from posse.core import check, files
+from posse.core.errors import BudgetError, JournalError
+from posse.core.settings import Settings
+
+LEDGER = "ledger.json"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a run asks of a member, at most."""
+
+    system: str
+    level: str
+    policy: str
+    decisions: int
+    epsilon: float = math.inf
+    """Differential privacy of what the run shows of this member's data; infinite where it proves none."""
+    delta: float = 0.0
+
+
+class Consent(Settings):
+    """The table [consent] of a member: what it agrees to without being asked again; what is left out is not limited."""
+
+    customers: tuple[str, ...] = ()
+    """Members that may propose a run; the founder alone if not given."""
+    systems: tuple[str, ...] | None = None
+    levels: tuple[str, ...] | None = None
+    policies: tuple[str, ...] | None = None
+    budget: int | None = None
+    """Decisions of one run."""
+    budget_in_all: int | None = None
+    """Decisions of all runs together."""
+    epsilon: float | None = None
+    """Epsilon of one run; a run that proves no differential privacy is then refused."""
+    epsilon_in_all: float | None = None
+    """Epsilons of all runs, added up."""
+    delta_in_all: float | None = None
+    """Deltas of all runs, added up."""
+    runs: int | None = None
+    """Number of runs in all."""
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Consent:
+        for name in ("budget", "budget_in_all", "epsilon", "epsilon_in_all", "delta_in_all", "runs"):
+            if (value := getattr(self, name)) is not None:
+                check.at_least(0, **{name: value})
+        return self
+
+    def check(self, demand: Demand, proposer: str, founder: str) -> None:
+        """Raise if one run alone goes beyond this consent."""
+        allowed = self.customers or (founder,)
+        if proposer not in allowed:
+            raise BudgetError(f"it was proposed by '{proposer}'; customers allows {', '.join(allowed)}.")
+        for name, value, choices in (
+            ("system", demand.system, self.systems),
+            ("level", demand.level, self.levels),
+            ("policy", demand.policy, self.policies),
+        ):
+            if choices is not None and value not in choices:
+                raise BudgetError(f"its {name} is '{value}'; consent allows {', '.join(choices) or 'none'}.")
+        _within("decisions", demand.decisions, "budget", self.budget)
+        _within("epsilon", demand.epsilon, "epsilon", self.epsilon)
+
+    def check_sum(self, spent: Spent, demand: Demand) -> None:
+        """Raise if a run would go beyond this consent together with those before."""
+        _within("runs", spent.runs + 1, "runs", self.runs)
+        _within("decisions", spent.decisions + demand.decisions, "budget_in_all", self.budget_in_all)
+        _within("epsilons", spent.epsilon + demand.epsilon, "epsilon_in_all", self.epsilon_in_all)
+        _within("deltas", spent.delta + demand.delta, "delta_in_all", self.delta_in_all)
+
+
+def _within(what: str, value: float, name: str, limit: float | None) -> None:
+    if limit is None or value <= limit:
+        return
+    if math.isinf(value):
+        raise BudgetError(f"it proves no differential privacy; {name} is {limit:g}.")
+    raise BudgetError(f"{what} would be {value:g}; {name} is {limit:g}.")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What runs have asked of a member so far, added up."""
+
+    runs: int = 0
+    decisions: int = 0
+    epsilon: float = 0.0
+    delta: float = 0.0
+
+
+class Ledger:
+    """What each run may take of a member, by the digest of its proposal; on the disk before it counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEDGER
+        self._entries: dict[str, Demand] = {}
+        if self._path.exists():
+            try:
+                kept: Mapping[str, dict[str, object]] = json.loads(self._path.read_text())
+                self._entries = {digest: Demand(**entry) for digest, entry in kept.items()}  # type: ignore[arg-type]
+            except (OSError, ValueError, TypeError, AttributeError) as error:
+                raise JournalError(
+                    f"{self._path} cannot be read: {error}. It holds what all runs have asked of this member: restore "
+                    "it from a copy."
+                ) from error
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._entries
+
+    @property
+    def spent(self) -> Spent:
+        """Add up all entries."""
+        entries = self._entries.values()
+        return Spent(
+            len(entries), sum(one.decisions for one in entries), math.fsum(one.epsilon for one in entries),
+            math.fsum(one.delta for one in entries),
+        )  # fmt: skip
+
+    def reserve(self, digest: str, demand: Demand, consent: Consent, proposer: str, founder: str) -> None:
+        """Enter a run, or raise `BudgetError` if it goes beyond the consent; a run that is entered stays as it is."""
+        if digest in self._entries:
+            return
+        consent.check(demand, proposer, founder)
+        consent.check_sum(self.spent, demand)
+        self._write({**self._entries, digest: demand})
+
+    def release(self, digest: str) -> None:
+        """Take out a run that this member has not started, and never will."""
+        if digest in self._entries:
+            self._write({key: one for key, one in self._entries.items() if key != digest})
+
+    def _write(self, entries: dict[str, Demand]) -> None:
+        document = {digest: asdict(one) for digest, one in entries.items()}
+        files.write_whole(self._path, json.dumps(document, indent=1).encode(), mode=files.PRIVATE)
+        self._entries = entries
