@@ -18,7 +18,7 @@ from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.federation.talk import FEDERATION, Told, decode, encode
 from posse.runtime.network.connection import SHUTTING, Admit, Connection, Timing, greet
 from posse.runtime.network.party import Party
-from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, pack
+from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
 from posse.version import PROTOCOL_VERSION, __version__
 
 MEMBERS = 64
@@ -80,7 +80,7 @@ class Listener:
             raise ProtocolError(f"there is no part for you here: {why}.")
         connection.host = host
         connection.peer = host.admit(connection.certificate, connection)
-        connection.write(pack(host.greeting(connection.peer)))
+        connection.hello(host.greeting(connection.peer))
         host.greeted(connection, hello)
 
     def frame(self, connection: Connection, frame: AnyFrame) -> None:
@@ -184,11 +184,7 @@ class Control:
         """Take a control connection; a newer one takes the place of the one before."""
         peer = connection.peer
         assert peer is not None
-        if (hello.wire, hello.protocol) != (WIRE_VERSION, FEDERATION):
-            raise ProtocolError(
-                f"'{peer}' is posse {hello.posse} (wire {hello.wire}), this is posse {__version__} (wire "
-                f"{WIRE_VERSION}). Install the same version at both."
-            )
+        check_versions(peer, hello, connection.wire, FEDERATION)
         if (hello.run, hello.name) != (self._federation, peer):
             raise ProtocolError(f"'{peer}' speaks of federation '{hello.run}', this is '{self._federation}'.")
         earlier = self.connections.get(peer)
