@@ -1,8 +1,9 @@
 """Posse: bandits across organisations that will not show each other their data.
 
 Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
-`Record`, or `start` them and go step by step; `audit` attacks them. `compare`, `report` and `sweep` work on records;
-`check` tries a policy of your own. Everything is imported when it is first used.
+`Record`, or `start` them and go step by step; `live` makes a bandit of them that a program uses, `audit` attacks them.
+`compare`, `report` and `sweep` work on records; `check` tries a policy of your own. Everything is imported when it is
+first used.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from posse.core.errors import PosseError as PosseError
     from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
+    from posse.policies.decisions import Decision as Decision
     from posse.protocols.audit import audit as audit
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
     from posse.protocols.fed_contextual.settings import FedContextual as FedContextual
+    from posse.protocols.live import live as live
     from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
     from posse.protocols.registry import run as run
     from posse.protocols.registry import start as start
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from posse.results.store import Store as Store
 
 _HOMES = {
+    "Decision": "posse.policies.decisions",
     "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
     "MpcContextual": "posse.protocols.mpc_contextual.settings",
     "FedContextual": "posse.protocols.fed_contextual.settings",
@@ -42,6 +46,7 @@ _HOMES = {
     "audit": "posse.protocols.audit",
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
+    "live": "posse.protocols.live",
     "report": "posse.results.report",
     "run": "posse.protocols.registry",
     "start": "posse.protocols.registry",

@@ -26,6 +26,7 @@ from posse.version import __version__
 
 if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
+    from posse.protocols.live import Serving
     from posse.protocols.runs import Run
     from posse.runtime.federation.talk import Invitation
     from posse.runtime.local import Layout
@@ -201,6 +202,8 @@ class System(ABC):
     """Whether `posse run` runs what `beside` names unless it is told not to."""
     skip: ClassVar[tuple[str, ...]] = ()
     """Settings without a flag on the command line."""
+    unserved: ClassVar[str] = "its author has not written it. Use posse.run or posse.start."
+    """Why `live` refuses it, where it has no `serve`, and what to use instead."""
 
     @property
     @abstractmethod
@@ -223,6 +226,10 @@ class System(ABC):
         transcript: int = 0, **options: Any,
     ) -> Run:  # fmt: skip
         """Begin a run in this process; `world="outside"` leaves what roles ask of the world to `Run.answer`."""
+
+    def serve(self, settings: Any, arms: tuple[str, ...] | None, horizon: int | None, **options: Any) -> Serving:
+        """Serve decisions in this process, for `live`; a system that does not says why in `unserved`."""
+        raise ConfigError(f"{self.name} does not serve decisions in a process: {self.unserved}")
 
     @abstractmethod
     def twin(self, settings: Any) -> RunSettings:

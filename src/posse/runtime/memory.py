@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from posse.core.roles import WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
+from posse.core.roles import OPERATOR, WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
 
 World = Callable[[Any], Message]
 """Answers what the roles of one protocol ask of the world (their own kind of `Ask`)."""
@@ -219,6 +219,10 @@ class MemoryRun:
         """Answer for the world outside; an answer that the role refuses leaves the ask open."""
         self._give(self.asks[number], answer)
         del self.asks[number]
+
+    def operate(self, name: str, message: Message) -> None:
+        """Give a role what its operator asks for."""
+        self._queue.extend(self.roles[name].receive(OPERATOR, message))
 
     def _give(self, ask: Ask, answer: Message) -> None:
         role = self.roles[ask.party]

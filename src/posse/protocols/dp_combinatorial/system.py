@@ -68,6 +68,10 @@ class DpCombinatorialSystem(System):
     name = "dp-combinatorial"
     title = "DP combinatorial"
     summary = "Competing agents buy from common producers under a quality constraint and share noisy reports."
+    unserved = (
+        "a round is a purchase from all producers under a quality constraint, by several agents "
+        "at once, and not one arm. Use posse.start, or a federation whose agents have sources of their own."
+    )
     reference = (
         "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with constraints, "
         "ECML PKDD 2022"

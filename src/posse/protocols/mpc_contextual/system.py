@@ -36,6 +36,10 @@ class MpcContextualSystem(System):
     name = "mpc-contextual"
     title = "MPC contextual"
     summary = "Parties hold different features of one context; one role pulls the arm, another one is paid."
+    unserved = (
+        "its contexts lie in parts with parties that pull and pay by their own tables and "
+        "sources, a step at a time. Use posse.start, or a federation whose parties have sources of their own."
+    )
     reference = "Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, arXiv 2019"
     protects = "features, scores and model, by secret sharing; the arm, by exploration"
     exact = True

@@ -72,7 +72,7 @@ class Comp(Peer):
         self._draws = Draws(SELECT, self._world_seed, key)
         self._owners = len(self.manifest.owners)
         self._paper = self.manifest.terms.level == "paper"
-        self._index = (self._owners + 1) * self.manifest.terms.passes
+        self._index = self._expected.start(self.manifest)
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
         if not self._going or self._frames is not None:

@@ -229,7 +229,7 @@ class Controller(Participant):
         """Stand before the first pass; return the keys of masks and coins, which level `paper` needs."""
         terms = self.manifest.terms
         size = len(self._owners)
-        self._index = (size + 1) * terms.passes
+        self._index = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
         self._frame_bytes = frame_bytes(terms.level, terms.off)
         self._reply_bytes = reply_bytes(terms.level, terms.off)

@@ -56,13 +56,15 @@ def prepare(
     key: PrivateKey | None = None,
     slot: float = 0.0,
     kinds: Mapping[str, Callable[..., Role]] | None = None,
+    done: int = 0,
 ) -> Callable[[], list[Role]]:
     """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
 
     Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
     ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
     and (at `standard`) permutations come from the operating system. With a `slot` owners ask the world for ticks.
-    `kinds` gives other classes for owner, controller or comp of the levels below `strict`.
+    `kinds` gives other classes for owners, and for controller or comp of the levels below `strict`. `done` steps were
+    made before, by a run whose arms these owners go on with.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
@@ -73,12 +75,13 @@ def prepare(
         n = key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     identities = {name: Identity() for name in (*names, *sole(level))}
     secrets = {name: Secrets.fresh() for name in identities}
-    expected, customer = Expected(policy, level, switches, slot=slot), identities[CUSTOMER].public
+    expected, customer = Expected(policy, level, switches, slot=slot, done=done), identities[CUSTOMER].public
     run = os.urandom(8).hex()
     terms = Terms(run, budget, policy_terms(policy), len(policy.passes()), level, switches.off, n, slot)
     public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
-    made: dict[str, Callable[..., Role]] = {"owner": Owner, "controller": Controller, "comp": Comp, **(kinds or {})}
+    owner = StrictOwner if level == "strict" else Owner
+    made: dict[str, Callable[..., Role]] = {"owner": owner, "controller": Controller, "comp": Comp, **(kinds or {})}
 
     def mine(name: str) -> tuple[Identity, bytes, Expected]:
         return identities[name], customer, expected
@@ -90,7 +93,7 @@ def prepare(
                 StrictController(*mine(CONTROLLER), names, secrets=secrets[CONTROLLER]),
                 StrictComp(*mine(COMP), secrets=secrets[COMP]),
                 Dealer(*mine(DEALER), secrets=secrets[DEALER]),
-                *(StrictOwner(name, *mine(name), seed, secrets=secrets[name]) for name in names),
+                *(made["owner"](name, *mine(name), seed, secrets=secrets[name]) for name in names),
             ]
         return [
             Customer(identities[CUSTOMER], expected, terms, public, key, secrets=secrets[CUSTOMER]),
@@ -180,7 +183,7 @@ class SambaRun(RolesRun):
     settings: Samba
 
     def __init__(self, system: System, settings: Samba, *, key: PrivateKey | None = None, **options: Any) -> None:
-        self._setup = settings.load()
+        self.settings, self._setup = settings, settings.load()
         self._summary: dict[str, str | float | int] = {}
         if settings.level == "strict":
             key = None
@@ -191,8 +194,12 @@ class SambaRun(RolesRun):
         if key is not None:
             self._summary["paillier_bits"] = key.public_key.bits
         self._key = key
-        warm_up(self._setup.policy, settings.level)
+        self._warm_up()
         super().__init__(system, settings, **options)
+
+    def _warm_up(self) -> None:
+        """Compile first: that is not counted as running."""
+        warm_up(self._setup.policy, self.settings.level)
 
     @property
     def _each(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
-from posse.core.fixed import tie_bits
+from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
 from posse.privacy.crypto.masks import FRAME_WORDS, MASK_WORDS, OWN_WORDS, mask_all
@@ -49,6 +49,15 @@ class Arm:
     pulls: int = 0
     memory: float = 0.0
 
+    @property
+    def known(self) -> tuple[int, int]:
+        """Sum and pulls that a score is made of; without any reward, `SUPPOSED` ones."""
+        return (self.units, self.pulls) if self.pulls else SUPPOSED
+
+
+SUPPOSED = REWARD_ONE, 1
+"""Sum and pulls of an arm of which no reward has come: it is taken for a good one, and so tried again."""
+
 
 class AnyLane(Protocol):
     """What an owner does with a lane."""
@@ -59,6 +68,9 @@ class AnyLane(Protocol):
 
     def resume(self, index: int) -> None:
         """Expect the reply to a frame that was sent before this lane was made."""
+
+    def prepare(self, index: int) -> None:
+        """Make the frame of a pass alone, of the arm as it is now."""
 
     def compose(self, index: int) -> bytes:
         """Return the frame of a pass."""
@@ -111,6 +123,11 @@ class BlockLane:
         """Expect the reply to a frame that was sent before this lane was made."""
         self._block(index)
 
+    def prepare(self, index: int) -> None:
+        """Make the frame of a pass alone, of the arm as it is now."""
+        self._size = 1
+        self._block(index)
+
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether this owner is chosen in the pass it last composed; raise on a token it never sent."""
         at = self._at
@@ -139,8 +156,8 @@ class BlockLane:
         coins, seeds = self._coins.rows(index, self._size), self._seeds.rows(index, self._size)
         count = min(len(coins), len(seeds))
         self._fill(
-            index // self._passes, index % self._passes, count, arm.units, arm.pulls, arm.memory, arm.number,
-            arm.owners, self._bits, self._parameters, self._kinds, self._scales, coins, seeds, self._numbers,
+            index // self._passes, index % self._passes, count, *arm.known, arm.memory, arm.number, arm.owners,
+            self._bits, self._parameters, self._kinds, self._scales, coins, seeds, self._numbers,
             self._memories,
         )  # fmt: skip
         self._dress(index, self._numbers[:count])
@@ -235,11 +252,13 @@ class PaperLane:
     def resume(self, index: int) -> None:
         """Nothing is prepared ahead at this level."""
 
+    prepare = resume
+
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""
         arm = self._arm
         value = self._value(
-            index // self._passes, index % self._passes, arm.units, arm.pulls, arm.memory,
+            index // self._passes, index % self._passes, *arm.known, arm.memory,
             self._seeds.rows(index, 1)[0], self._parameters, self._kinds, self._scales, self._ceilings,
         )  # fmt: skip
         alpha = 1.0 if self._masks is None else 1.0 - self._masks.at(index)

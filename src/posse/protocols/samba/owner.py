@@ -127,7 +127,7 @@ class Owner(Peer):
         terms = self.manifest.terms
         self._arm = Arm(owners.index(self.name), len(owners), memory=self._policy.start(len(owners)))
         self._passes = terms.passes
-        self._index = (len(owners) + 1) * terms.passes
+        self._index = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
 
     def _on_masks(self, message: Masks) -> Sequence[Action]:

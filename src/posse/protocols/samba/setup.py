@@ -95,6 +95,12 @@ class Expected:
     """The largest budget that this party signs; any where none is given."""
     slot: float = 0.0
     """Seconds of a slot at level `strict`."""
+    done: int = 0
+    """Steps that were done before, by a run in this process that goes on with fresh keys."""
+
+    def start(self, manifest: Manifest) -> int:
+        """Return the index of the first pass: the one after every arm was pulled once, or after what was done."""
+        return (max(len(manifest.owners), self.done) + 1) * manifest.terms.passes
 
     @property
     def terms(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey
     from posse.privacy.leakage.attack import Attack
     from posse.problems.arms.settings import ProblemSettings
+    from posse.protocols.live import Serving
     from posse.protocols.samba.settings import Samba
     from posse.runtime.memory import Delivery
 
@@ -124,6 +125,12 @@ class SambaSystem(System):
 
             return WalkRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
         return SambaRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
+
+    def serve(self, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, **options: Any) -> Serving:
+        """Serve decisions: owners, servers and customer in this process, or the plain twin; `key` as in `start`."""
+        from posse.protocols.samba.live import serve
+
+        return serve(self, settings, arms, horizon, **options)
 
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""

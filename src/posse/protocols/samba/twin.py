@@ -96,7 +96,7 @@ class Twin:
         self.units, self.pulls = np.zeros((2, runs, owners), np.int64)
         self._curve, self._lost = np.zeros((runs, len(self.steps)), np.int64), np.zeros((runs, len(self.steps)))
         self._arms = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
-        self._memory = np.full((runs, owners), policy.start(owners))
+        self.memory = np.full((runs, owners), policy.start(owners))
         self._earned, self._missed, self._point = np.zeros(runs, np.int64), np.zeros(runs), np.zeros(runs, np.int64)
         self._kernel = kernels(policy).published if level == "paper" else kernels(policy).twin
         self._world, self._rows = arms.world, (np.array(list(seeds), np.uint64), own_keys(seeds, owners))
@@ -109,7 +109,7 @@ class Twin:
         """Make n steps in every seed, or as many as are left."""
         first, self.step = self.step + 1, min(self.budget, self.step + n)
         rows = (
-            *self._rows, self.units, self.pulls, self._curve, self._lost, self._arms, self._memory, self._earned,
+            *self._rows, self.units, self.pulls, self._curve, self._lost, self._arms, self.memory, self._earned,
             self._missed, self._point,
         )  # fmt: skip
 

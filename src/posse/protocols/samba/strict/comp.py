@@ -106,7 +106,7 @@ class Comp(Peer):
 
     def _enter(self) -> None:
         terms = self.manifest.terms
-        self._index = self._start = (len(self.manifest.owners) + 1) * terms.passes
+        self._index = self._start = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
 
     def _on_seeds(self, message: Seeds) -> Sequence[Action]:

@@ -107,7 +107,7 @@ class StrictController(Controller):
 
     def _enter_strict(self) -> None:
         terms = self.manifest.terms
-        self._start = self._index = (self._size + 1) * terms.passes
+        self._start = self._index = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
         self._frame_bytes, self._reply_bytes = 2 * FRAME if terms.slot else FRAME, FRAME
         self._awaited = set(self._owners)

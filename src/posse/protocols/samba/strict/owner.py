@@ -63,17 +63,6 @@ class StrictLane(BlockLane):
         self._no, self._yes = struct.unpack(each, replies.tobytes()), struct.unpack(each, (replies ^ _ONE).tobytes())
 
 
-class SlotLane(StrictLane):
-    """With slots: one number at a time, so that every owner has the same work in every slot."""
-
-    __slots__ = ()
-
-    def prepare(self, index: int) -> None:
-        """Make the frame of a pass, of the arm as it is now."""
-        self._size = 1
-        self._block(index)
-
-
 class StrictOwnerSaved(OwnerSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of an owner: also how many slots it answered in, how many of them its own pulls overran, and whether one runs."""
 
@@ -121,11 +110,10 @@ class StrictOwner(Owner):
         return self._secrets.key(b"samba strict stream", context=self._context())
 
     def _make_lane(self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds) -> AnyLane:
-        lane = SlotLane if self._seconds else StrictLane
         if self._seconds:
             self._slot_pads = slots.slot_pads(self._stream())
             self._ready_words = slots.ready_words(self._secrets.key(b"samba strict ready", context=self._stream()))
-        return lane(self._arm, self._policy, self._stream(), coins, seeds)
+        return StrictLane(self._arm, self._policy, self._stream(), coins, seeds)
 
     # Slots ------------------------------------------------------------------------------------------------------------
 
@@ -160,7 +148,8 @@ class StrictOwner(Owner):
         return ()
 
     def _prepare(self) -> None:
-        if self._index <= self._last and isinstance(self._lane, SlotLane):
+        """Make one number at a time, so that every owner has the same work in every slot."""
+        if self._index <= self._last and self._seconds and self._lane is not None:
             self._lane.prepare(self._index)
 
     def _on_tock(self, message: Tock) -> Sequence[Action]:
