@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, ca, catalogue, demo, federation, runs, studio, systems
+from posse.cli import actions, audit, ca, catalogue, demo, federation, living, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
@@ -38,7 +38,7 @@ FRAMED = 70
 
 ORDER = (
     "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
-    "enrol",
+    "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor",
 )  # fmt: skip
 
@@ -188,6 +188,8 @@ app.command("problems")(catalogue.problems)
 app.command("reproduce")(catalogue.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
+for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"):
+    app.command(operation)(getattr(living, operation))
 for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor"):
     app.command(operation)(getattr(federation, operation))
 

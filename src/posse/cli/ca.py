@@ -93,7 +93,7 @@ def init(
     """Make the authority of a run."""
     from posse.runtime.certificates.authority import Authority
 
-    secret = _passphrase(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    secret = passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
     made = Authority.init(ca, name, run, passphrase=secret)
     remark(f"made the authority '{name}' of run '{run}' in {ca}, until {_day(made.certificate.not_valid_after_utc)}.")
     remark(f"fingerprint: {_fingerprint(made)}")
@@ -117,7 +117,7 @@ def token(
     """Make a token that lets one party enrol once; the token is all that goes to stdout."""
     authority = _authority(ca)
     made = authority.token(
-        role, _name_for(role, name), minutes=minutes, hosts=host or (), days=days, address=address or ""
+        role, name_for(role, name), minutes=minutes, hosts=host or (), days=days, address=address or ""
     )
     if json:
         print_json(
@@ -369,10 +369,12 @@ def _authority(folder: Path, passphrase_file: Path | None = None) -> Authority:
     from posse.runtime.certificates.authority import Authority
 
     no_core_dumps()
-    return Authority(folder, passphrase=_passphrase(passphrase_file))
+    return Authority(folder, passphrase=passphrase_of(passphrase_file))
 
 
-def _passphrase(file: Path | None, *, confirm: bool = False) -> Callable[[], bytes]:
+def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], bytes]:
+    """Return what asks for the passphrase of an authority's key: in a file, or at the terminal."""
+
     def ask() -> bytes:
         if file is not None:
             try:
@@ -388,7 +390,7 @@ def _passphrase(file: Path | None, *, confirm: bool = False) -> Callable[[], byt
     return ask
 
 
-def _name_for(role: str, name: str | None) -> str:
+def name_for(role: str, name: str | None) -> str:
     """Return the party's name: one that is the only party of its role goes by the name of the role."""
     from posse.protocols.parties import deployed
 

@@ -59,7 +59,7 @@ def party(file: File) -> None:
             remark("its part was over before; it stays a few seconds for others that miss its last messages.")
         result = asyncio.run(run_and_record(place, _reachable, remark))
     except UnfinishedError:
-        say(_sentence(read_result(place.journal)))
+        say(sentence(read_result(place.journal)))
         raise
     except KeyboardInterrupt:
         remark(f"interrupted; go on with: posse party {file}")
@@ -68,10 +68,10 @@ def party(file: File) -> None:
         log("failed", code=error.code, why=error.text)
         raise
     except OSError as error:
-        _cannot_listen(error, file)
+        cannot_listen(error, file)
     if result:
         log("finished")
-        say(_sentence(result))
+        say(sentence(result))
     else:
         log("stopped")
         say(f"stopped before the end; go on with: posse party {file}")
@@ -89,7 +89,8 @@ def _reachable(place: Place, made: Deployment) -> Deployment:
     return made
 
 
-def _cannot_listen(error: OSError, file: Path) -> NoReturn:
+def cannot_listen(error: OSError, file: Path) -> NoReturn:
+    """Say that a port is taken; other errors stay as they are."""
     if error.errno not in _CANNOT_LISTEN:
         raise error
     raise LinkError(
@@ -98,7 +99,8 @@ def _cannot_listen(error: OSError, file: Path) -> NoReturn:
     ) from error
 
 
-def _sentence(result: Mapping[str, Any]) -> str:
+def sentence(result: Mapping[str, Any]) -> str:
+    """Say in a line what came out for a party."""
     if "parties" in result:
         return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
     return f"run {result['run']}: {result['outcome']}"
@@ -213,7 +215,7 @@ def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: 
         hidden = ("party", "role", "outcome")
         print_json({key: value for key, value in outcome.items() if key not in hidden} | {"folder": str(place)})
         return
-    say(_sentence(outcome), style="bold")
+    say(sentence(outcome), style="bold")
     where = [] if federation.total_at is None else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
     bullets([*where, f"files and logs of the parties: {place}", "their records: posse runs list"])
 
@@ -237,7 +239,7 @@ def _command(file: Path, command: str) -> Any:
         return asyncio.run(ask(journal, command))
     except LinkError:
         if (result := read_result(journal)) and not not_answering(journal):
-            raise LinkError(f"it does not run any more: {_sentence(result)}.") from None
+            raise LinkError(f"it does not run any more: {sentence(result)}.") from None
         raise
 
 
@@ -284,7 +286,7 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
         state = "finished" if finished else "not answering" if found["running"] else "not running"
         print_json({**found, "finished": finished, "state": state, **({"result": result} if finished else {})})
     elif finished:
-        say(f"finished, and does not run any more: {_sentence(result)}")
+        say(f"finished, and does not run any more: {sentence(result)}")
     else:
         raise error
     if not finished:

@@ -31,6 +31,7 @@ from posse.runtime.network.deployment import Deployment, Known, Place, Service, 
 from posse.runtime.network.party import Party
 
 if TYPE_CHECKING:
+    from posse.runtime.federation.member import Systems
     from posse.runtime.federation.talk import Invitation
     from posse.runtime.local import Layout
 
@@ -96,6 +97,17 @@ async def run_and_record(
     if made.role.finished and (failure := made.report().failure):
         raise ProtocolError(f"the run is over without a result: {failure}")
     return kept[0].result() if made.role.finished else {}
+
+
+def serving(remark: Callable[[str], None]) -> Systems:
+    """Return what a service asks of the systems."""
+    from posse.runtime.federation.member import Systems
+
+    return Systems(
+        invite,
+        lambda name: parties_of(name).build,
+        lambda place, service: run_and_record(place, lambda _, made: made, remark, service),
+    )
 
 
 def change_stopped(file: Path) -> None:

@@ -110,7 +110,7 @@ def lay_out(federation: FederationFile, folder: Path) -> list[Path]:
         values = {
             "protocol": "samba", "identity": name, "role": part["role"], "journal": f"{name}/journal",
             "sync": federation.sync, **reach, "options": part["options"], "source": sources.get(name),
-            "consent": {"budget": federation.budget} if part["role"] == "owner" else None,
+            "consent": part["consent"],
         }  # fmt: skip
         paths.append(write_party(folder / f"{name}.toml", values))
     return paths
@@ -136,7 +136,10 @@ def _parts(settings: SambaOptions, owners: tuple[str, ...], slowest: dict[str, f
         if role == "customer":
             own |= {"budget": settings.budget, "authority": AUTHORITY, "paillier_bits": settings.paillier_bits}
         hub = role == "controller"
-        parts[name] = {"role": role, "options": own, "listens": hub, "connect": () if hub else (CONTROLLER,)}
+        # An owner signs no budget beyond the one it was asked for.
+        consent = {"budget": settings.budget} if role == "owner" else None
+        reach = {"listens": hub, "connect": () if hub else (CONTROLLER,)}
+        parts[name] = {"role": role, "options": own, **reach, "consent": consent}
     return parts
 
 

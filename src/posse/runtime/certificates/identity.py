@@ -131,7 +131,7 @@ class PartyIdentity:
     def with_crl(self) -> PartyIdentity:
         """Read the revocation list again; one with a smaller number than the present one is refused."""
         crl = load_crl(self.folder / REVOKED)
-        _check_crl(crl, self.authority)
+        check_crl(crl, self.authority)
         if crl_number(crl) < crl_number(self.crl):
             raise CertificateError(
                 f"{self.folder / REVOKED} is number {crl_number(crl)}, number {crl_number(self.crl)} was here before. "
@@ -225,7 +225,7 @@ def _peer_of(
     now: datetime,
 ) -> Peer:
     _check_issuer(certificate, ca)
-    _check_crl(crl, ca)
+    check_crl(crl, ca)
     peer = _check_content(certificate)
     if crl.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
         raise CertificateError(
@@ -254,7 +254,8 @@ def _check_issuer(certificate: x509.Certificate, ca: x509.Certificate) -> None:
         raise _bad("is not signed with SHA-256", "Enrol again.")
 
 
-def _check_crl(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> None:
+def check_crl(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> None:
+    """Raise unless a revocation list is the authority's."""
     try:
         sound = crl.issuer == ca.subject and crl.is_signature_valid(making.public_key(ca))
     except (InvalidSignature, ValueError, TypeError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -111,43 +110,54 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
-        self._entries: dict[str, Demand] = {}
+        self._demands: dict[str, Demand] = {}
+        self._started: frozenset[str] = frozenset()
         if self._path.exists():
             try:
-                kept: Mapping[str, dict[str, object]] = json.loads(self._path.read_text())
-                self._entries = {digest: Demand(**entry) for digest, entry in kept.items()}  # type: ignore[arg-type]
-            except (OSError, ValueError, TypeError, AttributeError) as error:
+                kept = json.loads(self._path.read_text())
+                self._demands = {digest: Demand(**entry) for digest, entry in kept["runs"].items()}
+                self._started = frozenset(kept["started"])
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise JournalError(
                     f"{self._path} cannot be read: {error}. It holds what all runs have asked of this member: restore "
                     "it from a copy."
                 ) from error
 
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._entries
-
     @property
     def spent(self) -> Spent:
         """Add up all entries."""
-        entries = self._entries.values()
+        entries = self._demands.values()
         return Spent(
             len(entries), sum(one.decisions for one in entries), math.fsum(one.epsilon for one in entries),
             math.fsum(one.delta for one in entries),
         )  # fmt: skip
 
     def reserve(self, digest: str, demand: Demand, consent: Consent, proposer: str, founder: str) -> None:
-        """Enter a run, or raise `BudgetError` if it goes beyond the consent; a run that is entered stays as it is."""
-        if digest in self._entries:
+        """Enter a run, or raise `BudgetError` if it goes beyond the consent.
+
+        A run that is entered and has not started is not entered twice; one that has started is refused.
+        """
+        if digest in self._started:
+            raise BudgetError("it was started here before.")
+        if digest in self._demands:
             return
         consent.check(demand, proposer, founder)
         consent.check_sum(self.spent, demand)
-        self._write({**self._entries, digest: demand})
+        self._write({**self._demands, digest: demand}, self._started)
+
+    def start(self, digest: str) -> None:
+        """Say that a run which is entered starts: it stays in the ledger for ever."""
+        if digest not in self._demands:
+            raise BudgetError("it is not in the ledger, so it may not start.")
+        if digest not in self._started:
+            self._write(self._demands, self._started | {digest})
 
     def release(self, digest: str) -> None:
-        """Take out a run that this member has not started, and never will."""
-        if digest in self._entries:
-            self._write({key: one for key, one in self._entries.items() if key != digest})
+        """Take out a run that has not started; one that has stays."""
+        if digest in self._demands and digest not in self._started:
+            self._write({key: one for key, one in self._demands.items() if key != digest}, self._started)
 
-    def _write(self, entries: dict[str, Demand]) -> None:
-        document = {digest: asdict(one) for digest, one in entries.items()}
+    def _write(self, demands: dict[str, Demand], started: frozenset[str]) -> None:
+        document = {"runs": {digest: asdict(one) for digest, one in demands.items()}, "started": sorted(started)}
         files.write_whole(self._path, json.dumps(document, indent=1).encode(), mode=files.PRIVATE)
-        self._entries = entries
+        self._demands, self._started = demands, started

@@ -6,6 +6,7 @@ it. Its digest is its name everywhere. It names no file and no code: what a memb
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -134,6 +135,16 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         certificate = identity.certificate.public_bytes(Encoding.DER)
         return cls(body, identity.signing.sign(_PURPOSE, body), certificate)
 
+    @classmethod
+    def read(cls, word: str) -> Signed:
+        """Read what `word` wrote."""
+        return msgspec.msgpack.decode(base64.b64decode(word), type=cls)
+
+    @property
+    def word(self) -> str:
+        """Write it as one word, for a file."""
+        return base64.b64encode(msgspec.msgpack.encode(self)).decode()
+
     @property
     def digest(self) -> str:
         """Name of the proposal; 128 bits of SHA-256 over all that was signed."""
@@ -223,7 +234,13 @@ class Leave(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=
     """From a member: revoke its certificate, it leaves the federation."""
 
 
-_decode = msgspec.msgpack.Decoder(Union[Sheet, Report, Renew, Renewed, Leave]).decode  # noqa: UP007
+class Left(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From the founder: the member has left, or why it may not now."""
+
+    reason: str = ""
+
+
+_decode = msgspec.msgpack.Decoder(Union[Sheet, Report, Renew, Renewed, Leave, Left]).decode  # noqa: UP007
 encode = msgspec.msgpack.Encoder().encode
 
 

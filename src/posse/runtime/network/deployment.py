@@ -313,7 +313,7 @@ def make_party(
         None if file.listen is None or service is not None else address(file.listen), server, client,
     )  # fmt: skip
     clock = now or (lambda: datetime.now(UTC))
-    checker = _Checker(place.identity, clock)
+    checker = Checker(place.identity, clock)
     party = Party(
         engine, wiring, checker, made.source, timing=timing, log=log, watch=_both(made.watch, watch),
         give_up=file.give_up, needs=made.needs,
@@ -330,7 +330,7 @@ def _both(*watchers: Callable[[Note], None] | None) -> Callable[[Note], None]:
     return watch
 
 
-class _Checker:
+class Checker:
     """Says whose certificate a peer shows; reads the revocation list again when its file changes."""
 
     def __init__(self, identity: PartyIdentity, now: Callable[[], datetime]) -> None:
@@ -339,6 +339,7 @@ class _Checker:
         self._read = self._changed()
 
     def __call__(self, certificate: bytes | None) -> tuple[str, str]:
+        """Return role and name, or raise `CertificateError`."""
         if (changed := self._changed()) != self._read:
             with contextlib.suppress(CertificateError):  # an older or damaged list: keep the one we have
                 self._identity = self._identity.with_crl()

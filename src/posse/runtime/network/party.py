@@ -152,7 +152,8 @@ class Party:
             raise ProtocolError(
                 f"'{name}' ({role}) has no part in this run, or another one. Check the federation file."
             )
-        for other in [each for each in self._open if each.peer == name and not each.ready]:
+        greeting = [each for each in self._open if each.peer == name and not each.ready and each is not connection]
+        for other in greeting:
             other.hang_up("it called once more", at_once=True)  # a peer has one greeting, and one connection
         return name
 

@@ -1,0 +1,459 @@
+"""A member's service: it answers proposals, takes part in runs, and keeps its certificate in force.
+
+    runs/ledger.json            what all runs have asked of this member
+    runs/<run>/run.json         the proposal, and what this member made of it
+    runs/<run>/party.toml       the party's file: the proposal's options, and this member's own
+    runs/<run>/journal          its journal, as of any party
+
+Each run is a party of its own in this process, with a journal of its own. Killed and started again, the service reads
+run.json of every run, and goes on with those that have started, exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from pydantic import Field
+
+from posse.core import files
+from posse.core.errors import ConfigError, DisagreementError, JournalError, PosseError, ProtocolError, UnfinishedError
+from posse.core.settings import Settings
+from posse.runtime.certificates.authority import utc_now
+from posse.runtime.certificates.identity import (
+    CERTIFICATE,
+    KEY,
+    REVOKED,
+    PartyIdentity,
+    check_crl,
+    crl_number,
+    load_pair,
+    ssl_contexts,
+)
+from posse.runtime.federation.consent import Consent, Ledger
+from posse.runtime.federation.talk import (
+    ACCEPTED,
+    DROPPED,
+    ENDED,
+    FAILED,
+    OVER,
+    PROPOSED,
+    REFUSED,
+    STARTED,
+    Entry,
+    Invite,
+    Line,
+    Report,
+    Sheet,
+    Signed,
+)
+from posse.runtime.local import AUTHORITY, to_toml
+from posse.runtime.network.deployment import Build, Checker, Deployment, Place, Service, check_effect, open_place
+from posse.runtime.network.party import Party
+
+RUN, FILE = "run.json", "party.toml"
+_RETRY, _LONGEST_RETRY = 1.0, 60.0
+
+
+class ServiceFile(Settings):
+    """What the file of a service says; paths are relative to the file."""
+
+    identity: Path
+    """Folder that 'posse enrol' or 'posse found' wrote."""
+    runs: Path = Path("runs")
+    """Folder of all runs; each has a folder of its own in it."""
+    founder: str = "customer"
+    """Name of the member that founded the federation."""
+    home: str | None = None
+    """host:port where the founder's service listens; at the founder itself, none."""
+    authority: Path | None = None
+    """Folder of the authority; at the founder."""
+    enrol: str | None = None
+    """host:port where tokens are used; at the founder, in place of 'posse ca serve'."""
+    at_once: int = 1
+    """Runs that go on at the same time, at the founder; the others wait in its queue."""
+    listen: str | None = None
+    """host:port where others call: the founder, and members that listen in their runs."""
+    address: str | None = None
+    """host:port under which others reach `listen`, where it differs."""
+    connect: dict[str, str] = Field(default_factory=dict)
+    """Addresses of members that this one calls, where they differ from what these say themselves."""
+    sync: bool = True
+    """Wait for the disk before anything that follows from a reward leaves."""
+    renew: float = 30.0
+    """Days before its end at which a certificate is renewed; a third of its time, where that is less."""
+    key_days: float = 365.0
+    """Days after which a renewal between runs draws a new key."""
+    log: str = "info"
+    """Least level of events in the log: debug, info, warning or error."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of this member's own, such as its features or its slowest pull ([options])."""
+    source: dict[str, Any] | None = None
+    """Where rewards come from ([source])."""
+    consent: Consent | None = None
+    """What this member agrees to ([consent]); without it, to nothing but what it proposes itself."""
+
+
+@dataclass(frozen=True)
+class Systems:
+    """What a service asks of the systems, by name."""
+
+    invite: Invite
+    build: Callable[[str], Build]
+    run: Callable[[Place, Service], Awaitable[Mapping[str, Any]]]
+    """Runs a party and keeps its record; returns its result, empty where it was stopped."""
+
+
+@dataclass(eq=False)
+class Part:
+    """What this member made of one run."""
+
+    signed: Signed
+    state: str
+    text: str = ""
+    began: bool = False
+    """Whether it ever started: what it asked of this member is then spent."""
+    ended_without: tuple[str, ...] = ()
+    """Parties without which this member has asked the run to end."""
+    party: Party | None = field(default=None, repr=False)
+    made: Deployment | None = field(default=None, repr=False)
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+    again: bool = False
+    """Whether its party is to be started again when it has stopped."""
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self.signed.proposal.run
+
+
+class Member:
+    """Takes part in runs; what it is told of them comes as sheets, what it made of them goes out as reports."""
+
+    def __init__(self, path: Path, systems: Systems, log: Callable[..., None]) -> None:
+        self.file, self.folder = ServiceFile.make(file=path), path.resolve().parent
+        self.systems, self.log = systems, log
+        self.identity = PartyIdentity.load(self.folder / self.file.identity)
+        self.runs = self.folder / self.file.runs
+        files.make_folder(self.runs)
+        self.ledger = Ledger(self.runs)
+        self.contexts: tuple[ssl.SSLContext, ssl.SSLContext] = ssl_contexts(self.identity)
+        self.check = Checker(self.identity, utc_now)
+        self.parts: dict[str, Part] = {}
+        self.parties: dict[str, Party] = {}
+        """Parties that run now, by run."""
+        self.stopping = False
+        self._refused: dict[str, Part] = {}
+        self._read()
+
+    @property
+    def name(self) -> str:
+        """Name of this member."""
+        return self.identity.name
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is in a run, or has agreed to one."""
+        return any(part.state not in ENDED for part in self.parts.values())
+
+    # What is on the disk ----------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        for folder in [each for each in self.runs.iterdir() if each.is_dir() and not (each / RUN).exists()]:
+            shutil.rmtree(folder)  # a kill came while a proposal was looked at
+        for path in sorted(self.runs.glob(f"*/{RUN}")):
+            try:
+                kept = json.loads(path.read_text())
+                signed = Signed.read(kept["signed"])
+                part = Part(signed, kept["state"], kept["text"], kept["began"], tuple(kept["ended_without"]))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+            if part.state == DROPPED and not part.began:
+                self._forget(part)  # a kill came between
+            else:
+                self.parts[signed.digest] = part
+
+    def _keep(self, part: Part) -> None:
+        """Write what was made of a run; it counts when it is on the disk."""
+        document = {
+            "signed": part.signed.word, "state": part.state, "text": part.text, "began": part.began,
+            "ended_without": part.ended_without,
+        }  # fmt: skip
+        files.write_whole(self.runs / part.run / RUN, json.dumps(document).encode(), mode=files.PRIVATE)
+
+    def _forget(self, part: Part) -> None:
+        """Give back what a run would have asked that never started, and remove its folder."""
+        self.ledger.release(part.signed.digest)
+        shutil.rmtree(self.runs / part.run, ignore_errors=True)
+        self.parts.pop(part.signed.digest, None)
+
+    # Sheets and reports -----------------------------------------------------------------------------------------------
+
+    async def take(self, sheet: Sheet) -> Report:
+        """Do what a sheet says, and return what was made of every run on it."""
+        await asyncio.to_thread(self.adopt, sheet.revoked)
+        self.cut_revoked()
+        return Report(self.address, tuple([await self._line(line) for line in sheet.lines]))
+
+    @property
+    def address(self) -> str:
+        """Where others reach this member."""
+        return self.file.address or self.file.listen or ""
+
+    async def _line(self, line: Line) -> Entry:
+        digest = line.signed.digest
+        part = self.parts.get(digest)
+        if part is None:
+            if line.phase != PROPOSED:
+                self.ledger.release(digest)
+                return Entry(digest, REFUSED if line.phase == STARTED else DROPPED, "it was not agreed to here")
+            if digest not in self._refused:
+                part = await asyncio.to_thread(self._decide, line)
+            part = part or self._refused[digest]
+        elif part.state == ACCEPTED and line.phase == STARTED:
+            await asyncio.to_thread(self._write_file, part, line)
+            self.ledger.start(digest)
+            part.state, part.began = STARTED, True
+            self._keep(part)
+            self.launch(part)
+        elif part.state == ACCEPTED and line.phase in (DROPPED, OVER):
+            part.state = DROPPED
+            self._keep(part)
+            self._forget(part)
+        elif part.state == STARTED and line.phase == DROPPED:
+            part.state = DROPPED
+            self._keep(part)
+            if part.party is not None:
+                part.party.stop()
+        elif part.state == STARTED:
+            await self._go_on(part, line)
+        return Entry(digest, part.state, part.text if part.state in (REFUSED, FAILED) else "")
+
+    async def _go_on(self, part: Part, line: Line) -> None:
+        """Follow a peer that has moved, and end a run without those that were expelled where this party may."""
+        if await asyncio.to_thread(self._write_file, part, line) and part.party is not None:
+            part.again = True
+            part.party.stop()
+        end = None if part.made is None else part.made.commands.get("end")
+        if end is not None and part.party is not None and set(line.without) - set(part.ended_without):
+            try:
+                part.party.instruct(end(",".join(line.without)))
+            except PosseError as error:
+                part.state, part.text = FAILED, f"it cannot end without {', '.join(line.without)}: {error.text}"
+                part.party.stop()
+            else:
+                part.ended_without = line.without
+            self._keep(part)
+
+    def _decide(self, line: Line) -> Part:
+        """Agree to a proposal, or say why not; what it asks is in the ledger before this returns."""
+        signed = line.signed
+        made = Part(signed, REFUSED)
+        try:
+            proposal, proposer = signed.check(self.identity, utc_now())
+            if any(other.run == proposal.run for other in self.parts.values()) or (self.runs / proposal.run).exists():
+                raise ConfigError(f"a run called '{proposal.run}' was here before. Give it another name.")
+            own = proposer == self.name
+            if self.file.consent is None and not own:
+                raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
+            consent = self.file.consent or Consent()
+            if own:
+                consent = consent.model_copy(update={"customers": (*consent.customers, self.name)})
+            demand = self.systems.invite(proposal.system, proposal.values).demand()
+            consent.check(demand, proposer, self.file.founder)
+            try:
+                self._write_file(made, line)
+                self._try(self.runs / proposal.run / FILE, proposal.system)
+                self.ledger.reserve(signed.digest, demand, consent, proposer, self.file.founder)
+                made.state = ACCEPTED
+                self._keep(made)
+            except BaseException:
+                self.ledger.release(signed.digest)
+                shutil.rmtree(self.runs / proposal.run, ignore_errors=True)
+                raise
+            self.parts[signed.digest] = made
+        except (PosseError, OSError) as error:
+            made.state, made.text = REFUSED, error.text if isinstance(error, PosseError) else str(error)
+            self._refused[signed.digest] = made
+        self.log(made.state, run=_run_of(signed), why=made.text)
+        return made
+
+    def _try(self, path: Path, system: str) -> None:
+        """Build the party once, to see what is wrong with it before the run has begun."""
+        place = open_place(path)
+        place.journal.mkdir(mode=0o700, exist_ok=True)
+        check_effect(place.file, self.systems.build(system)(place))
+
+    def _write_file(self, part: Part, line: Line) -> bool:
+        """Write the party's file of a run: what the proposal says for this party, and what is its own."""
+        proposal = line.signed.proposal
+        invitation = self.systems.invite(proposal.system, proposal.values)
+        mine = invitation.files.get(self.name)
+        if mine is None or mine["role"] != self.identity.role:
+            raise ConfigError(f"'{self.name}' ({self.identity.role}) has no part in it, or another one.")
+        if mine["listens"] and self.file.listen is None:
+            raise ConfigError(f"the {mine['role']} of a run listens, and the file of this service has no listen.")
+        options, own = dict(mine["options"]), self._absolute(self.file.options)
+        if other := sorted(name for name in own if name in options and options[name] != own[name]):
+            raise ConfigError(
+                f"{other[0]} is {options[other[0]]} in it, and {own[other[0]]} in the file of '{self.name}'."
+            )
+        if options.get("authority") == AUTHORITY and self.file.authority is not None:
+            options["authority"] = str((self.folder / self.file.authority).resolve())
+        known = {**line.addresses, **self.file.connect}
+        values = {
+            "protocol": proposal.system, "identity": str((self.folder / self.file.identity).resolve()),
+            "role": mine["role"], "run": proposal.run, "journal": "journal", "sync": self.file.sync,
+            "listen": self.file.listen if mine["listens"] else None,
+            "options": {**options, **own}, "source": None if invitation.simulated else self._absolute(self.file.source),
+            "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
+        }  # fmt: skip
+        folder, text = self.runs / proposal.run, to_toml(values).encode()
+        if (folder / FILE).exists() and (folder / FILE).read_bytes() == text:
+            return False
+        proposer = line.signed.check(self.identity, utc_now())[1] if not part.began else ""
+        if proposer:
+            files.make_folder(folder / proposer)
+            pem = x509.load_der_x509_certificate(line.signed.certificate).public_bytes(Encoding.PEM)
+            files.write_whole(folder / proposer / CERTIFICATE, pem)
+        files.write_whole(folder / FILE, text)
+        return True
+
+    def _absolute(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Make the files that this member's own tables name absolute: the party's file lies elsewhere."""
+
+        def whole(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: whole(each) for key, each in value.items()}
+            return str(self.folder / value) if isinstance(value, str) and (self.folder / value).is_file() else value
+
+        return {key: whole(value) for key, value in (table or {}).items()}
+
+    # Runs -------------------------------------------------------------------------------------------------------------
+
+    def launch(self, part: Part) -> None:
+        """Run the party of a run, if it does not run."""
+        if part.task is None or part.task.done():
+            part.task = asyncio.get_running_loop().create_task(self._take_part(part))
+
+    def absent(self, run: str) -> str:
+        """Say why a run has no party here; one that is over comes back for a peer that misses its last messages."""
+        part = next((each for each in self.parts.values() if each.run == run), None)
+        if part is None:
+            return f"run '{run}' is not known"
+        if part.state == OVER:
+            self.launch(part)
+        return f"'{self.name}' has {part.state} run '{run}'"
+
+    async def _take_part(self, part: Part) -> None:
+        """Run a party to its end; what an operator can mend is tried again."""
+        wait = _RETRY
+        service = Service(self.contexts, partial(self._began, part), self.log)
+        while True:
+            part.again, failure = False, ""
+            try:
+                result = await self.systems.run(open_place(self.runs / part.run / FILE), service)
+            except UnfinishedError as error:
+                self.log("unfinished", run=part.run, why=error.text)
+                if self.stopping:
+                    return
+                continue
+            except (DisagreementError, ConfigError, ProtocolError) as error:
+                result, failure = {}, error.text
+            except (PosseError, OSError) as error:
+                part.text = str(error)
+                self.log("stopped", run=part.run, why=part.text)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST_RETRY)
+                continue
+            finally:
+                self.parties.pop(part.run, None)
+                part.party = part.made = None
+            if part.again and not self.stopping:
+                continue
+            if part.state == STARTED and (result or failure):
+                part.state, part.text = (FAILED, failure) if failure else (OVER, "")
+                self._keep(part)
+                self.log(part.state, run=part.run, why=failure)
+                self.changed()
+            return
+
+    def changed(self) -> None:
+        """Called when something is to be reported; replaced by who reports it."""
+
+    def _began(self, part: Part, party: Party, made: Deployment) -> None:
+        part.party, part.made = party, made
+        part.text = ""
+        self.parties[part.run] = party
+
+    async def stop(self) -> None:
+        """Stop all parties cleanly: what they are at is in their journals."""
+        self.stopping = True
+        for party in list(self.parties.values()):
+            party.stop()
+        tasks = [part.task for part in self.parts.values() if part.task is not None and not part.task.done()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=8)
+            for task in late:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    # Certificates -----------------------------------------------------------------------------------------------------
+
+    def adopt(self, revoked: bytes) -> None:
+        """Keep a newer revocation list of the authority's."""
+        try:
+            crl = x509.load_der_x509_crl(revoked)
+        except ValueError as error:
+            raise ProtocolError("the revocation list does not parse.") from error
+        check_crl(crl, self.identity.authority)
+        if crl_number(crl) > crl_number(self.identity.crl):
+            files.write_whole(self.identity.folder / REVOKED, crl.public_bytes(Encoding.PEM))
+            self.identity = self.identity.with_crl()
+
+    def cut_revoked(self) -> None:
+        """Hang up on peers whose certificates were revoked since they connected."""
+        for party in self.parties.values():
+            for connection in list(party.connections.values()):
+                shown = connection.certificate
+                serial = x509.load_der_x509_certificate(shown).serial_number if shown else 0
+                if serial and self.identity.crl.get_revoked_certificate_by_serial_number(serial) is not None:
+                    connection.hang_up("its certificate was revoked")
+
+    @property
+    def renewal_due(self) -> bool:
+        """Whether the certificate is to be renewed now."""
+        begins, ends = self.identity.certificate.not_valid_before_utc, self.identity.certificate.not_valid_after_utc
+        ahead = min(self.file.renew * 86_400, (ends - begins).total_seconds() / 3)
+        return (ends - utc_now()).total_seconds() < ahead
+
+    def request(self, *, new_key: bool | None = None) -> bytes:
+        """Ask for a new certificate: for the same key while in a run, else for a new one where the key is old."""
+        age = utc_now().timestamp() - (self.identity.folder / KEY).stat().st_mtime
+        wanted = age > self.file.key_days * 86_400 if new_key is None else new_key
+        if new_key and self.busy:
+            raise ConfigError("a new key is drawn between runs: this member is in one, whose parties know its key.")
+        return self.identity.request(new_key=wanted and not self.busy)
+
+    def renewed(self, certificate: bytes) -> None:
+        """Take a new certificate; connections that stand go on, the next ones show it."""
+        self.identity = self.identity.renewed(certificate, utc_now())
+        load_pair(self.identity, *self.contexts)
+        self.log("renewed", until=self.identity.certificate.not_valid_after_utc.isoformat())
+
+
+def _run_of(signed: Signed) -> str:
+    with suppress(PosseError):
+        return signed.proposal.run
+    return "?"

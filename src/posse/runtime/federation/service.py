@@ -1,0 +1,278 @@
+"""`posse serve`: one process that is a member of a federation, and at the founder its queue, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from posse.core.errors import ConfigError, PosseError, ProtocolError
+from posse.runtime.certificates.authority import Desk
+from posse.runtime.certificates.enrolment import EnrolmentServer
+from posse.runtime.federation.founder import Founder, open_founder
+from posse.runtime.federation.listener import Control, Listener
+from posse.runtime.federation.member import Member, Systems
+from posse.runtime.federation.talk import Leave, Left, Renew, Renewed, Report, Sheet, Told
+from posse.runtime.journal import Disk
+from posse.runtime.network import operate
+from posse.runtime.network.deployment import address
+from posse.runtime.network.health import SHOWN
+from posse.runtime.network.health import status as status_of
+from posse.version import __version__
+
+TICK = 1.0
+"""Seconds between two looks at the revocation list and the certificate."""
+
+
+class Living:
+    """A service: its member, at the founder the queue, and the connections between them."""
+
+    def __init__(
+        self, path: Path, systems: Systems, log: Callable[..., None], passphrase: Callable[[], bytes] | None = None
+    ) -> None:
+        self.log = log
+        self.member = Member(path, systems, log)
+        file = self.member.file
+        if (file.authority is None) == (file.home is None):
+            raise ConfigError(
+                f"{path.name} needs home, where the founder's service listens; or, at the founder, authority. Give one."
+            )
+        if file.authority is not None and file.listen is None:
+            raise ConfigError("members call the founder: give listen, such as 0.0.0.0:7400.")
+        self.founder: Founder | None = None
+        if file.authority is not None:
+            self.founder = open_founder(self.member, passphrase, self._tell)
+        self.control = Control(
+            self.member.identity.run, self.member.name, self.member.check, self._take, self._connected, log
+        )
+        self.member.changed = self._awake  # type: ignore[method-assign]
+        self._sheet: Sheet | None = None
+        self._wake, self._over = asyncio.Event(), asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+        self._renewal = self._left = ""
+
+    async def run(self) -> None:
+        """Serve until it is stopped; raises what stopped it otherwise."""
+        member, file = self.member, self.member.file
+        lock = Disk().take(member.runs)
+        socket = operate.Control(member.runs, self._commands())
+        await socket.start()
+        listener = Listener(
+            member.contexts[0], member.check, None if self.founder is None else self.control, member.parties,
+            member.absent, self.log,
+        )  # fmt: skip
+        desk = None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._over.set)
+        try:
+            if file.listen is not None:
+                host, port = await listener.open(*address(file.listen))
+                self.log("listening", address=f"{host}:{port}")
+            if self.founder is not None and file.enrol is not None:
+                desk = EnrolmentServer(Desk(self.founder.authority))
+                await desk.start(*address(file.enrol))
+            if file.home is not None:
+                self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1]))
+            for part in member.parts.values():
+                if part.began and part.state == "started":
+                    member.launch(part)
+            for work in (self.control.keep_alive(), self._follow(), self._look()):
+                self._begin(work)
+            self._awake()
+            await self._over.wait()
+        finally:
+            socket.close()
+            await listener.close()
+            if desk is not None:
+                await desk.close()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self.control.close()
+            await member.stop()
+            os.close(lock)
+        if self._failed is not None:
+            raise self._failed
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed = self._failed or error
+            self._over.set()
+
+    # Sheets and reports -----------------------------------------------------------------------------------------------
+
+    def _awake(self) -> None:
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        """Do what the newest sheet says, whenever it or this member's part has changed."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            founder, member = self.founder, self.member
+            sheet = self._sheet if founder is None else founder.sheet(member.name)
+            if sheet is None:
+                continue
+            try:
+                report = await member.take(sheet)
+            except (PosseError, OSError) as error:
+                self.log("sheet refused", why=str(error))
+                continue
+            if founder is None:
+                self.control.send(member.file.founder, report)
+            else:
+                founder.take(member.name, report)
+
+    def _tell(self, name: str) -> None:
+        """Send a member its sheet; the founder's own member reads it by itself."""
+        assert self.founder is not None
+        if name == self.member.name:
+            self._awake()
+        elif name in self.control.connections:
+            self.control.send(name, self.founder.sheet(name))
+
+    def _connected(self, peer: str) -> None:
+        if self.founder is not None and (connection := self.control.connections.get(peer)) is not None:
+            with suppress(PosseError):
+                self.founder.revoke_older(peer, connection.certificate or b"")
+            self._tell(peer)
+
+    def _take(self, peer: str, message: Told) -> None:
+        """Take what comes on a control connection."""
+        if self.founder is not None and isinstance(message, Report):
+            self.founder.take(peer, message)
+        elif self.founder is not None and isinstance(message, Renew):
+            self.control.send(peer, self._renewed(peer, message.csr))
+        elif self.founder is not None and isinstance(message, Leave):
+            try:
+                self.founder.leave(peer)
+                self.control.send(peer, Left())
+            except PosseError as error:
+                self.control.send(peer, Left(error.text))
+        elif self.founder is None and isinstance(message, Sheet):
+            self._sheet = message
+            self._awake()
+        elif self.founder is None and isinstance(message, Renewed):
+            self._renewal = message.reason or "renewed"
+            if not message.reason:
+                self.member.renewed(message.certificate)
+        elif self.founder is None and isinstance(message, Left):
+            self._left = message.reason or "left"
+            if not message.reason:
+                self._over.set()
+        else:
+            raise ProtocolError(f"{type(message).__name__} does not come from '{peer}'.")
+
+    def _renewed(self, peer: str, csr: bytes) -> Renewed:
+        assert self.founder is not None
+        try:
+            shown = self.control.connections[peer].certificate or b""
+            return Renewed(self.founder.renew(peer, shown, csr))
+        except PosseError as error:
+            return Renewed(b"", error.text)
+
+    async def _look(self) -> None:
+        """Follow the revocation list, and renew the certificate when it is time."""
+        seconds = 0
+        while True:
+            if self.founder is not None and self.founder.list_changed():
+                await asyncio.to_thread(self._adopt)
+                self.member.cut_revoked()
+                self.founder.advance()
+                present = self.founder.members()
+                for name in list(self.control.connections):
+                    if name in present:
+                        self._tell(name)
+                    else:
+                        self.control.connections[name].hang_up("it is no member any more")
+            if seconds % 60 == 0 and self.member.renewal_due:
+                self._renew(None)
+            seconds += 1
+            await asyncio.sleep(TICK)
+
+    def _adopt(self) -> None:
+        assert self.founder is not None
+        self.member.adopt(self.founder.authority.current_crl().public_bytes(Encoding.DER))
+
+    def _renew(self, new_key: bool | None) -> str:
+        """Ask for a new certificate, or sign it here."""
+        member = self.member
+        csr = member.request(new_key=new_key)
+        self._renewal = "asked"
+        if self.founder is not None:
+            shown = member.identity.certificate.public_bytes(Encoding.DER)
+            member.renewed(self.founder.renew(member.name, shown, csr))
+            self._renewal = "renewed"
+        elif not self.control.send(member.file.founder, Renew(csr)):
+            self._renewal = f"the founder is not connected: {self.control.trouble}"
+        return self._renewal
+
+    # What an operator asks --------------------------------------------------------------------------------------------
+
+    def _commands(self) -> dict[str, Callable[[str], object]]:
+        commands: dict[str, Callable[[str], object]] = {
+            "status": lambda _: self.status(),
+            "stop": lambda _: asyncio.get_running_loop().call_soon(self._over.set) and None,
+            "renew": lambda text: self._renew(True if text == "new" else None),
+            "leave": lambda _: self._leave(),
+        }
+        if (founder := self.founder) is not None:
+            commands |= {
+                "submit": lambda text: self._shown(founder.submit(json.loads(text)).run),
+                "follow": self._shown,
+                "cancel": founder.cancel,
+                "expel": founder.expel,
+            }
+        return commands
+
+    def _leave(self) -> str:
+        if self.founder is not None:
+            raise ConfigError("the founder cannot leave: the others would have no authority.")
+        if self._left != "left":
+            sent = self.control.send(self.member.file.founder, Leave())
+            self._left = "asked" if sent else f"the founder is not connected: {self.control.trouble}"
+        return self._left
+
+    def _shown(self, run: str) -> dict[str, Any]:
+        """Return how far a run is at the founder, as its queue and its own party say."""
+        assert self.founder is not None
+        item = self.founder.find(run)
+        party = self.member.parties.get(run)
+        state = {} if party is None else status_of(party)
+        progress = {key: state[key] for key in (*SHOWN, "waiting", "digest") if state.get(key)}
+        shown = self.founder.shown(item, self.control.connections)
+        waiting = {**progress.pop("waiting", {}), **shown.pop("waiting")}
+        journal = self.member.runs / run / "journal" if self.member.name in item.members else None
+        return {**shown, **progress, "waiting": waiting, "journal": journal and str(journal)}
+
+    def status(self) -> dict[str, Any]:
+        """Return how the service is."""
+        member, connected = self.member, self.control.connections
+        identity = member.identity
+        home: dict[str, Any] = {}
+        if self.founder is None:
+            home = {"home": "connected" if member.file.founder in connected else self.control.trouble}
+        queue = {} if self.founder is None else self.founder.overview(connected)
+        return {
+            "service": member.name, "role": identity.role, "federation": identity.run, "pid": os.getpid(),
+            "version": __version__, "until": identity.certificate.not_valid_after_utc.isoformat(),
+            "serial": f"{identity.certificate.serial_number:x}", "renewal": self._renewal, **home,
+            "parts": {part.run: {"state": part.state, "text": part.text} for part in member.parts.values()},
+            "spent": asdict(member.ledger.spent), **queue,
+        }  # fmt: skip

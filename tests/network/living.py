@@ -1,0 +1,140 @@
+"""A living federation of real processes on loopback, whose services are killed with kill -9 and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from posse.core.errors import LinkError
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.enrolment import complete, prepare
+from posse.runtime.local import AUTHORITY, write_party
+from posse.runtime.network.operate import ask
+from tests.network.federations import free_port
+
+PATIENCE = 300.0
+"""Seconds without an end after which a test gives up."""
+FEDERATION = "hospitals"
+CONSENT = {"systems": ["samba"], "budget": 5000, "budget_in_all": 50_000}
+
+
+class LivingFederation:
+    """Services of a founder (the customer) and members, each a process; all are stopped at the end."""
+
+    def __init__(self, folder: Path, members: dict[str, str], *, seed: int = 1, **founder: Any) -> None:
+        self.folder, self.rng = folder, random.Random(seed)
+        self.home = f"127.0.0.1:{free_port()}"
+        self.authority = Authority.init(folder / AUTHORITY, "customer", FEDERATION)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.kills: Counter[str] = Counter()
+        self._deadline = time.monotonic() + PATIENCE
+        self.enrol("customer", "customer", {"authority": AUTHORITY, "listen": self.home, **founder})
+        for name, role in members.items():
+            self.join(name, role)
+
+    def enrol(self, name: str, role: str, values: dict[str, Any]) -> None:
+        """Let a party enrol, and write the file of its service."""
+        token, now = self.authority.token(role, name), self.authority.now()
+        answer = Desk(self.authority).answer(prepare(token, self.folder / name, now))
+        complete(token, self.folder / name, answer.data, now)
+        write_party(self.folder / f"{name}.toml", {"identity": name, "runs": f"{name}-runs", "sync": False, **values})
+
+    def join(self, name: str, role: str, **values: Any) -> None:
+        """Let a member enrol; a controller listens."""
+        reach = {"listen": f"127.0.0.1:{free_port()}"} if role in ("controller", "agent", "party") else {}
+        self.enrol(name, role, {"home": self.home, "consent": CONSENT, **reach, **values})
+
+    def file(self, name: str) -> Path:
+        return self.folder / f"{name}.toml"
+
+    def runs(self, name: str) -> Path:
+        return self.folder / f"{name}-runs"
+
+    def __enter__(self) -> LivingFederation:
+        for path in sorted(self.folder.glob("*.toml")):
+            self.start(path.stem)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self, name: str) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        with self.file(name).with_suffix(".log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "posse", "serve", str(self.file(name))], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, env=environment, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self, name: str) -> None:
+        """Kill a service and start it again."""
+        process = self.running[name]
+        assert process.poll() is None, f"'{name}' ended with {process.returncode}: {self.tail(name)}"
+        process.kill()
+        process.wait()
+        self.kills[name] += 1
+        self.start(name)
+
+    def ask(self, name: str, command: str) -> Any:
+        """Ask a service; one that is starting is waited for."""
+        while True:
+            try:
+                return asyncio.run(ask(self.runs(name), command))
+            except LinkError as error:
+                if "answers: " in error.text:
+                    raise
+                self.tick(f"'{name}' to answer")
+
+    def submit(self, run: str, owners: list[str], **values: Any) -> None:
+        """Propose a run in a simulated world."""
+        given = {
+            "protocol": "samba", "run": run, "level": "standard", "policy": "ucb", "budget": 60, "owners": owners,
+            "paillier_bits": 2048, "world": {"seed": 7, "owners": len(owners)}, **values,
+        }  # fmt: skip
+        self.ask("customer", f"submit {json.dumps(given)}")
+
+    def phase(self, run: str) -> dict[str, Any]:
+        shown: dict[str, Any] = self.ask("customer", f"follow {run}")
+        return shown
+
+    def until(self, run: str, phase: str) -> dict[str, Any]:
+        """Wait until a run is in a phase; a run that is dropped instead fails the test."""
+        while True:
+            shown = self.phase(run)
+            if shown["phase"] == phase:
+                return shown
+            assert shown["phase"] != "dropped", f"{shown}; {self.tail('customer')}"
+            self.tick(f"run {run} to be {phase}, which is {shown}")
+
+    def total(self, run: str) -> float:
+        """The total that the customer's part wrote."""
+        return float(json.loads((self.runs("customer") / run / "journal" / "result.json").read_text())["total"])
+
+    def tick(self, wanted: str) -> None:
+        time.sleep(0.05)
+        if time.monotonic() > self._deadline:
+            tails = {name: self.tail(name) for name in self.running}
+            raise AssertionError(f"waited {PATIENCE:g} s for {wanted}; kills {dict(self.kills)}; logs {tails}")
+
+    def extend(self) -> None:
+        """Begin the patience anew: something has come to its end."""
+        self._deadline = time.monotonic() + PATIENCE
+
+    def tail(self, name: str) -> str:
+        path = self.file(name).with_suffix(".log")
+        return path.read_text(errors="replace")[-1500:] if path.exists() else ""
