@@ -20,7 +20,7 @@ from posse.runtime.local import AUTHORITY, write_party
 from posse.runtime.network.operate import ask
 from tests.network.federations import free_port
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds without an end after which a test gives up."""
 FEDERATION = "hospitals"
 CONSENT = {"systems": ["samba"], "budget": 5000, "budget_in_all": 50_000}
@@ -45,7 +45,7 @@ class LivingFederation:
         token, now = self.authority.token(role, name), self.authority.now()
         answer = Desk(self.authority).answer(prepare(token, self.folder / name, now))
         complete(token, self.folder / name, answer.data, now)
-        write_party(self.folder / f"{name}.toml", {"identity": name, "runs": f"{name}-runs", "sync": False, **values})
+        write_party(self.folder / f"{name}.toml", {"identity": name, "runs": f"{name}-runs", **values})
 
     def join(self, name: str, role: str, **values: Any) -> None:
         """Let a member enrol; a controller listens."""
@@ -120,6 +120,22 @@ class LivingFederation:
                 return shown
             assert shown["phase"] != "dropped", f"{shown}; {self.tail('customer')}"
             self.tick(f"run {run} to be {phase}, which is {shown}")
+
+    def hold(self, name: str, run: str) -> None:
+        """Wait until a party has begun a run, and hold it there: whatever comes now comes in the run."""
+        journal = self.runs(name) / run / "journal"
+        while True:
+            try:
+                if asyncio.run(ask(journal, "status"))["begun"]:
+                    asyncio.run(ask(journal, "pause"))
+                    break
+            except LinkError:
+                pass
+            self.tick(f"'{name}' to begin run {run}")
+        assert not asyncio.run(ask(journal, "status"))["finished"]
+
+    def resume(self, name: str, run: str) -> None:
+        asyncio.run(ask(self.runs(name) / run / "journal", "resume"))
 
     def total(self, run: str) -> float:
         """The total that the customer's part wrote."""

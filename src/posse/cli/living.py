@@ -177,11 +177,11 @@ def queue(file: File, cancel: Cancelled = "", json: flags.Json = False) -> None:
     if "members" in shown:
         members = [(name, one["role"], "yes" if one["connected"] else "no") for name, one in shown["members"].items()]
         table(("member", "role", "connected"), members)
-        rows = []
+        runs = []
         for one in shown["runs"]:
             waiting = ", ".join(f"waiting for {name}: {why}" for name, why in one["waiting"].items())
-            rows.append((one["run"], one["system"], one["phase"], one["text"] or waiting))
-        table(("run", "system", "state", "why"), rows)
+            runs.append((one["run"], one["system"], one["phase"], one["text"] or waiting))
+        table(("run", "system", "state", "why"), runs)
     else:
         table(("run", "state", "why"), [(run, one["state"], one["text"]) for run, one in shown["parts"].items()])
 

@@ -1,6 +1,7 @@
 """What the founder's service does beside its own part: the queue of runs, renewals, the revocation list.
 
-    queue/<number>-<run>.json   a proposal, how far it is, and what every member said of it
+    queue/run-<number>.json     a proposal, how far it is, and what every member said of it
+    queue/addresses.json        where members listen, as they said last
 
 A run waits until it is its turn, is proposed to everyone it names, and starts when all have agreed. One that a member
 refuses, or that fails at one, is dropped for all, with the reason. It is over when the parts of all are.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +40,7 @@ from posse.runtime.federation.talk import (
     Signed,
 )
 
-QUEUE = "queue"
+QUEUE, ADDRESSES = "queue", "addresses.json"
 QUEUED = "queued"
 _FINAL = (OVER, DROPPED)
 
@@ -79,13 +81,13 @@ class Founder:
         self.folder = member.runs.parent / QUEUE
         files.make_folder(self.folder)
         self.items: list[Item] = []
-        self.addresses: dict[str, str] = {member.name: member.address}
+        self.addresses: dict[str, str] = {}
         """Where members listen, as they said last."""
         self._list_read = 0
         self._read()
 
     def _read(self) -> None:
-        for path in sorted(self.folder.glob("*.json")):
+        for path in sorted(self.folder.glob("run-*.json")):
             try:
                 kept = json.loads(path.read_text())
                 kept["signed"] = Signed.read(kept["signed"])
@@ -94,10 +96,13 @@ class Founder:
                 self.items.append(Item(**kept))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+        with suppress(OSError, ValueError):
+            self.addresses = json.loads((self.folder / ADDRESSES).read_text())
+        self.addresses[self.member.name] = self.member.address
 
     def _keep(self, item: Item) -> None:
         document = {**vars(item), "signed": item.signed.word}
-        path = self.folder / f"{item.number:06d}-{item.run}.json"
+        path = self.folder / f"run-{item.number:06d}.json"
         files.write_whole(path, json.dumps(document).encode(), mode=files.PRIVATE)
 
     # The queue --------------------------------------------------------------------------------------------------------
@@ -212,8 +217,13 @@ class Founder:
 
     def take(self, name: str, report: Report) -> None:
         """Take what a member says."""
-        if report.address:
+        if report.address and self.addresses.get(name) != report.address:
             self.addresses[name] = report.address
+            files.write_whole(self.folder / ADDRESSES, json.dumps(self.addresses).encode())
+            for item in self.items:
+                if item.phase == STARTED and name in item.listeners:
+                    for other in item.members:
+                        self._tell(other)
         for entry in report.entries:
             for item in self.items:
                 if item.signed.digest == entry.digest and name in item.members:

@@ -319,7 +319,8 @@ class Member:
             "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
         }  # fmt: skip
         folder, text = self.runs / proposal.run, to_toml(values).encode()
-        if (folder / FILE).exists() and (folder / FILE).read_bytes() == text:
+        unknown = set(mine["connect"]) - set(known)  # the founder has just started, and its members have not called yet
+        if (folder / FILE).exists() and ((folder / FILE).read_bytes() == text or unknown):
             return False
         proposer = line.signed.check(self.identity, utc_now())[1] if not part.began else ""
         if proposer:
