@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import tempfile
 from pathlib import Path
@@ -54,10 +55,8 @@ class Proposals(RuleBasedStateMachine):
             self._reserve(f"{number % len(self.proposed):032x}", proposer)
 
     def _reserve(self, digest: str, proposer: str) -> None:
-        try:
+        with contextlib.suppress(BudgetError):
             self.ledger.reserve(digest, self.proposed[digest], CONSENT, proposer, "customer")
-        except BudgetError:
-            pass
 
     @rule(number=st.integers(0, 20))
     def start(self, number: int) -> None:
