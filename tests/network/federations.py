@@ -46,7 +46,7 @@ def journalled_secrets(path: Path) -> Secrets:
     """The secrets that a party, which is stopped, has had since it began its journal."""
     place = open_place(path)
     journal = Journal(place.journal)
-    nonce = journalled_nonce(journal)
+    nonce = journalled_nonce(journal.first)
     journal.close()
     assert nonce
     return secrets_of(root_of(place), nonce)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, ca, catalogue, demo, federation, living, runs, studio, systems
+from posse.cli import actions, audit, ca, catalogue, demo, federation, living, operations, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
@@ -39,7 +39,7 @@ FRAMED = 70
 ORDER = (
     "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
     "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
-    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor",
+    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore",
 )  # fmt: skip
 
 CLOSED = 141
@@ -192,6 +192,8 @@ for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"
     app.command(operation)(getattr(living, operation))
 for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor"):
     app.command(operation)(getattr(federation, operation))
+for operation in ("backup", "restore"):
+    app.command(operation)(getattr(operations, operation))
 
 
 def command() -> Any:

@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from posse.core import files
-from posse.core.errors import ConfigError, DataError, ProtocolError, StoreError
+from posse.core.errors import ConfigError, DataError, JournalError, ProtocolError, StoreError
 from posse.core.settings import read_toml
 from posse.protocols.base import Parties, System
 from posse.protocols.registry import names, system, systems
+from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
 from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
 from posse.runtime.network.party import Party
+from posse.runtime.network.vouching import backup_time
 
 if TYPE_CHECKING:
     from posse.runtime.federation.member import Systems
@@ -175,8 +177,10 @@ class Keeper:
         self._lock, self._over, self._refused = threading.Lock(), False, False
         self._beating: asyncio.Task[None] | None = None
         self._known = Known("")
+        self._marks = default_path().parent / "marks" / f"{self._whose['id']}.json"
 
     async def __aenter__(self) -> None:
+        _check_newest(self._marks, self._party, self._place)
         if not self._made.role.finished:  # one whose part was over has its record
             self._beating = asyncio.create_task(self._follow(self._record("running")))
 
@@ -210,7 +214,9 @@ class Keeper:
         while handle is not None:
             state = self._made.role.state()
             done, whole = (value if isinstance(value, int) else 0 for value in map(state.get, ("step", "horizon")))
+            durable = {peer: link.durable for peer, link in self._party.engine.links.items()}
             await asyncio.to_thread(handle.beat, done, whole)
+            await asyncio.to_thread(_mark, self._marks, {"journal": self._party.engine.journal_id, "durable": durable})
             await asyncio.sleep(BEAT)
 
     def _begin(self, head: Record) -> RunHandle | None:
@@ -237,6 +243,29 @@ class Keeper:
                     self._remark(f"this run goes on and leaves no record: {error.text}")
                 self._refused = True
         return None
+
+
+def _mark(path: Path, mark: Mapping[str, Any]) -> None:
+    """Note beside the store how many messages of each peer are in a journal: one set back by itself then shows."""
+    with suppress(OSError, DataError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.write_whole(path, json.dumps(mark).encode(), mode=files.PRIVATE)
+
+
+def _check_newest(path: Path, party: Party, place: Place) -> None:
+    """Refuse a journal that holds less than was noted of it, unless it was restored and its peers are yet to vouch."""
+    noted: dict[str, int] = {}
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        mark = json.loads(path.read_text())
+        noted = dict(mark["durable"]) if mark["journal"] == party.engine.journal_id else {}
+    links = party.engine.links
+    behind = next((peer for peer, link in links.items() if link.received < noted.get(peer, 0)), None)
+    if behind is not None and not backup_time(place.journal):
+        raise JournalError(
+            f"the journal in {place.journal} is an older copy: it holds {links[behind].received} messages of "
+            f"'{behind}', and this machine's store noted {noted[behind]} ({path}). Put the newest one back; where it "
+            "is lost, 'posse restore' a backup: the party then asks its peers whether the run has gone on."
+        )
 
 
 def _identity(path: Path) -> dict[str, str]:

@@ -259,6 +259,45 @@ def look(folder: Path) -> Condition:
     return Condition(sum(not record.startswith(_MARK) for record in records), size + whole, len(data) - whole)
 
 
+@dataclass(frozen=True)
+class Copy:
+    """The files of a journal as they were at one moment."""
+
+    files: dict[str, bytes]
+    generation: int
+    size: int
+    """Bytes of records since the snapshot: of two copies of one journal, the newer has more, or a later generation."""
+    first: bytes | None
+    """As `Journal.first`."""
+
+
+def copy(folder: Path) -> Copy:
+    """Read a journal that another process may have open and write to; nothing is locked or written."""
+    while True:
+        with _disk_errors(folder):
+            names = os.listdir(folder) if folder.is_dir() else []
+            newest = max((name for name in names if _SNAPSHOT.fullmatch(name)), default="")
+            generation = int(newest[9:]) if newest else 0
+            log = f"journal-{generation:08}.log"
+            try:
+                snapshot = (folder / newest).read_bytes() if newest else b""
+                data = (folder / log).read_bytes() if newest or log in names else b""
+            except FileNotFoundError:
+                continue  # a newer snapshot took its place
+        records, whole = _split(data)
+        _check_damage(folder / log, data, whole)
+        kept = _split(snapshot)[0] if newest else []
+        if newest:
+            _check_snapshot(folder / newest, kept, sum(map(len, kept)) + _HEAD.size == len(snapshot))
+        files = {log: data[:whole]} | ({newest: snapshot} if newest else {})
+        return Copy(files, generation, whole, next(iter([*kept, *records]), None))
+
+
+def first_of(data: bytes) -> bytes:
+    """Return the first record of a file of a journal; empty of one that holds none."""
+    return next(iter(_split(data)[0]), b"")
+
+
 def _check_snapshot(path: Path, records: list[bytes], whole: bool) -> None:
     if len(records) != 1 or not whole:
         raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")

@@ -35,6 +35,7 @@ from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
+from posse.runtime.network.vouching import vouch
 
 ROOT = "root.key"
 """Beside a journal: the root of the party's secrets."""
@@ -287,7 +288,7 @@ def make_party(
     """
     journal = Journal(place.journal, disk)
     try:
-        root, nonce = root_of(place), journalled_nonce(journal)
+        root, nonce = root_of(place), journalled_nonce(journal.first)
         nonce = os.urandom(32) if nonce is None else nonce
         made = build(replace(place, secrets=secrets_of(root, nonce)))
         file = place.file
@@ -383,6 +384,7 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
         service.began(party, made)
     try:
         async with beside(party, made):
+            await vouch(party, place.journal)
             await party.run()
     finally:
         control.close()

@@ -20,6 +20,7 @@ from posse.runtime.certificates.identity import crl_number, ssl_contexts
 from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
+from posse.runtime.network.vouching import backup_time
 from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, Refused, agreed, check_versions
 from posse.version import PROTOCOL_VERSION, __version__
 
@@ -90,7 +91,9 @@ def _journal(place: Place) -> Iterator[Finding]:
     else:
         torn = f", a torn end of {found.torn} bytes that a start cuts off" if found.torn else ""
         begun = f"begun, {found.size:,} bytes" if place.begun else "not begun yet"
-        yield Finding("journal", True, f"{place.journal}, {begun}{torn}")
+        made = backup_time(place.journal)
+        restored = f"; of a backup of {made}: it goes on when all peers say that the run has not" if made else ""
+        yield Finding("journal", True, f"{place.journal}, {begun}{torn}{restored}")
     where = next(each for each in (place.journal, *place.journal.parents) if each.exists())
     free = shutil.disk_usage(where).free
     if not os.access(where, os.W_OK):

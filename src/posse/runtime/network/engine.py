@@ -14,6 +14,7 @@ them leaves (`sync_answers`); messages can, so their sender keeps them until the
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,12 +89,10 @@ class _Snapshot(msgspec.Struct, array_like=True):
     seconds: float
 
 
-def journalled_nonce(journal: Journal) -> bytes | None:
-    """Return the nonce of a journal; None of one that holds nothing, empty of one that this version does not read."""
-    if journal.first is None:
-        return None
-    begun = _begun(journal.first)
-    return b"" if begun is None else begun.nonce
+def journalled_nonce(first: bytes | None) -> bytes | None:
+    """Return the nonce of a journal by what it begins with (`Journal.first`); empty if it is of another version."""
+    begun = None if first is None else _begun(first)
+    return None if first is None else b"" if begun is None else begun.nonce
 
 
 def _begun(record: bytes) -> _Begin | None:
@@ -130,6 +129,7 @@ class Engine:
         self.role, self.run = role, run
         self.terms = dict(terms or {})
         self._bound, self._nonce = _Bound(self.terms, dict(inputs or {})), nonce
+        self.journal_id = hashlib.sha256(b"posse journal id" + nonce).hexdigest()[:16]
         self.links = {peer: Link(peer) for peer in peers}
         self.asks: dict[int, Ask] = {}
         """What the world has not answered yet, by number."""

@@ -1,0 +1,193 @@
+"""A backup of one party, and what may be made of it.
+
+A backup holds the party's file, its identity and its journal with `root.key`; it is as secret as they are. It can be
+made while the party runs. Restoring never lets a party use its randomness twice:
+
+| the run | what is restored |
+|---|---|
+| over for this party | everything: nothing that it sends depends on anything new |
+| begun | everything, with a mark: the party goes on if all peers say that it went no further (`network.vouching`) |
+| begun, and a journal that is as new or newer is there | nothing: it is refused |
+| another one (`journal=False`) | file and identity only: the party's next journal draws secrets of its own |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from posse.core import files
+from posse.core.errors import DataError, JournalError
+from posse.runtime import journal as journals
+from posse.runtime.certificates.identity import KEY, PartyIdentity
+from posse.runtime.network.deployment import PartyFile, open_place
+from posse.runtime.network.engine import journalled_nonce
+from posse.runtime.network.operate import SOCKET
+from posse.runtime.network.vouching import RESTORED
+from posse.version import __version__
+
+FORMAT = 1
+FINISHED = "result.json"
+"""In a journal whose party's part is over."""
+_INDEX = "backup.json"
+_RECORDS = re.compile(r"journal-\d+\.log|snapshot-\d+")
+_LEFT_OUT = {"lock", "snapshot.new", SOCKET, RESTORED}
+LARGEST = 2 << 30
+"""Bytes of a backup that is read."""
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a backup says of itself."""
+
+    party: str
+    role: str
+    run: str
+    made: str
+    posse: str
+    finished: bool
+    """Whether the party's part was over."""
+    begun: bool
+
+
+def make(file: Path, out: Path) -> Backup:
+    """Write a backup of a party, which may run meanwhile."""
+    place = open_place(file)
+    # The journal is read last: a part that was over by then was over in what is read before.
+    held = {"party.toml": file.read_bytes(), **_read(place.identity.folder, "identity", place.journal)}
+    held |= _read(place.journal, "journal")
+    copy = journals.copy(place.journal)
+    held |= {f"journal/{name}": data for name, data in copy.files.items()}
+    backup = Backup(
+        place.identity.name, place.identity.role, place.identity.run, datetime.now(UTC).isoformat(timespec="seconds"),
+        __version__, f"journal/{FINISHED}" in held, copy.first is not None,
+    )  # fmt: skip
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}
+    index = json.dumps({"format": FORMAT, **vars(backup), "files": digests}, indent=1).encode()
+    with files.whole(out, mode=files.PRIVATE) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, data in {_INDEX: index, **held}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), files.PRIVATE
+            archive.addfile(entry, io.BytesIO(data))
+    return backup
+
+
+def _read(folder: Path, under: str, but: Path | None = None) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        name, inside = path.relative_to(folder), but is not None and path.is_relative_to(but)
+        passing = path.name in _LEFT_OUT or path.suffix == ".part" or _RECORDS.fullmatch(path.name)
+        if path.is_file() and not path.is_symlink() and not passing and not inside:
+            found[f"{under}/{name.as_posix()}"] = path.read_bytes()
+    return found
+
+
+def read(archive: Path) -> tuple[Backup, dict[str, bytes]]:
+    """Read a backup and check that it is whole."""
+    held: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive, "r:gz") as opened:
+            for entry in opened:
+                stream = opened.extractfile(entry) if entry.isreg() else None
+                parts = PurePosixPath(entry.name).parts
+                if stream is None or ".." in parts or entry.name.startswith("/") or entry.size > LARGEST:
+                    raise DataError(f"{archive} holds '{entry.name[:80]}', which no backup does. Use another one.")
+                held[entry.name] = stream.read()
+        index: dict[str, Any] = json.loads(held.pop(_INDEX))
+        digests = index.pop("files")
+        if index.pop("format") != FORMAT:
+            raise DataError(f"{archive} is a backup of another version (posse {index.get('posse')}). Restore it there.")
+        backup = Backup(**index)
+    except (OSError, EOFError, tarfile.TarError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{archive} is no backup, or a damaged one: {error}. Use another one.") from error
+    if digests != {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}:
+        raise DataError(f"{archive} is damaged: its files are not those it lists. Use another one.")
+    return backup, held
+
+
+def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
+    """Put a party back where its file says; the file itself, and parts of the identity, only where they are missing."""
+    backup, held = read(archive)
+    settings = PartyFile.make(file=file) if file.exists() else _file(held, file)
+    folder = file.resolve().parent
+    identity = folder / settings.identity
+    _check_identity(backup, identity)
+    at = folder / settings.journal
+    if journal:
+        _check_older(backup, held, at)
+    if not file.exists():
+        files.write_whole(file, held["party.toml"])
+    for name, data in held.items():
+        under, _, rest = name.partition("/")
+        if under == "identity":
+            _put(identity / rest, data, keep=True)
+        elif under == "journal" and journal:
+            _put(at / rest, data)
+    if journal and backup.begun and not backup.finished:
+        mark = json.dumps({"made": backup.made, "posse": backup.posse}).encode()
+        files.write_whole(at / RESTORED, mark, mode=files.PRIVATE)
+    elif journal:
+        (at / RESTORED).unlink(missing_ok=True)
+    return backup
+
+
+def _file(held: dict[str, bytes], file: Path) -> PartyFile:
+    import tomllib
+
+    return PartyFile.make(tomllib.loads(held["party.toml"].decode()))
+
+
+def _check_identity(backup: Backup, folder: Path) -> None:
+    if (folder / KEY).exists():
+        found = PartyIdentity.load(folder)
+        if (found.name, found.role, found.run) != (backup.party, backup.role, backup.run):
+            raise DataError(
+                f"the backup is of {backup.role} '{backup.party}' in {backup.run}, and {folder} is the identity of "
+                f"{found.role} '{found.name}' in {found.run}. Give the file of the party it is of."
+            )
+
+
+def _check_older(backup: Backup, held: dict[str, bytes], folder: Path) -> None:
+    """Refuse where a process has the journal open, or it is as new as the backup; remove an older or damaged one."""
+    if pid := journals.holder(folder):
+        raise JournalError(f"process {pid} has the journal in {folder} open: a party that runs needs none. Stop it.")
+    try:
+        there = journals.copy(folder)
+    except JournalError:
+        _clear(folder)  # damaged: it cannot go on
+        return
+    if there.first is None:
+        return
+    names = [name.partition("/")[2] for name in held if name.startswith("journal/")]
+    generation = max((int(name[9:]) for name in names if name.startswith("snapshot-")), default=0)
+    log = held.get(f"journal/journal-{generation:08}.log", b"")
+    first = held.get(f"journal/snapshot-{generation:08}", log)
+    other = not first or journalled_nonce(journals.first_of(first)) != journalled_nonce(there.first)
+    if other or (generation, len(log)) <= (there.generation, there.size):
+        why = "of another beginning" if other else "as new as the backup, or newer"
+        raise JournalError(
+            f"a journal that is {why} is in {folder}: nothing was restored. Start the party with it; to have the "
+            "backup all the same, move that folder away, and the party asks its peers whether the run has gone on."
+        )
+    _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if _RECORDS.fullmatch(path.name):
+            path.unlink()
+
+
+def _put(path: Path, data: bytes, *, keep: bool = False) -> None:
+    if keep and path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    public = path.suffix in (".crt", ".pem")
+    files.write_whole(path, data, mode=files.PUBLIC if public else files.PRIVATE)
