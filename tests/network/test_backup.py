@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from posse.cli.app import app
 from posse.core.errors import DataError, JournalError
 from posse.core.settings import read_toml
+from posse.privacy.sharing import dealing
 from posse.protocols.parties import deployed, parties_of, run_and_record
 from posse.runtime import backup, journal
 from posse.runtime.local import write_party
@@ -30,7 +31,7 @@ from tests.network.test_inputs import close, finish, market_of_their_own, opened
 SYSTEMS = {
     "samba": lambda folder: laid_out(folder, budget=60),
     "samba strict": lambda folder: laid_out(folder, budget=40, level="strict", sync=True),
-    "mpc-contextual": lambda folder: mpc.laid_out(folder, steps=12),
+    "mpc-contextual": lambda folder: mpc.laid_out(folder, steps=24),
     "dp-combinatorial": lambda folder: market_of_their_own(folder, rounds=30),
 }
 ROLES = {
@@ -40,6 +41,12 @@ ROLES = {
     "dp-combinatorial": ("agent",),
 }
 EACH = [(name, role) for name, roles in ROLES.items() for role in roles]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """A dealer deals one pass at a time, so that it has its part until the end."""
+    monkeypatch.setattr(dealing, "_CHUNK", 1)
 
 
 def test_every_role_of_every_system_is_here(tmp_path):

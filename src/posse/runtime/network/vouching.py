@@ -1,12 +1,12 @@
 """A party whose journal came from a backup goes on only if its peers say that it went no further than that.
 
 What a party sends is hidden by randomness that its journal gives, so a party that was set back and learnt other things
-than the first time would use it twice. Before it takes or sends anything it therefore greets every peer as *restored*:
+than the first time would use it twice. Before it takes or sends anything it therefore greets its peers as *restored*:
 
 * a peer that remembers a message which the copy has not sent, or that the copy had more of its own on the disk, has
   gone on: the party refuses to;
 * a peer that is restored itself vouches for nobody, for the two may have gone on together;
-* when all others have vouched, nobody has seen anything that the copy has not, and the party goes on.
+* when all have vouched without which it cannot finish, nobody has seen anything that the copy has not: it goes on.
 
 It relies on the peers' word, as they are honest but curious. Peers of wire version 2 cannot be restored in this way.
 """
@@ -40,6 +40,7 @@ class Vouching(Party):
     def __init__(self, party: Party) -> None:
         super().__init__(
             party.engine, party.wiring, party._admit, timing=party.timing, log=party._log, give_up=party._give_up,
+            needs=party._needs,
         )  # fmt: skip
         self._vouched: set[str] = set()
 
@@ -88,8 +89,8 @@ class Vouching(Party):
 
     @property
     def complete(self) -> bool:
-        """Whether all peers have vouched."""
-        return self._vouched >= self.wiring.peers.keys()
+        """Whether all peers have vouched that are needed to finish; one that is not may have left for good."""
+        return self._vouched >= set(self.needed)
 
 
 def backup_time(journal: Path) -> str:
