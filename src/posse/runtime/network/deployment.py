@@ -35,7 +35,7 @@ from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
-from posse.runtime.network.vouching import vouch
+from posse.runtime.network.vouching import backup_time, vouch
 
 ROOT = "root.key"
 """Beside a journal: the root of the party's secrets."""
@@ -364,6 +364,8 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
 
     The party of a `service` is stopped by it, and has no metrics of its own.
     """
+    if service is not None and backup_time(place.journal):
+        raise JournalError(f"{place.journal} was restored: let its peers vouch for it with 'posse party' and its file.")
     log = json_log(place.identity.name, least=place.file.log) if service is None else service.log
     party, made = make_party(place, build, log=log, service=service)
     control = Control(place.journal, party_commands(party, made.commands))
