@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from hypothesis import settings as hypothesis_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+# Tests compile many small programs and run each for a moment: quick compiling costs a quarter, and gives the same bits
+# (equivalence/test_runs.py). A flag that a version of jaxlib does not know would end every process.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 # What JAX compiles is kept on disk, as numba's code is: workers and the processes that tests start share it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(REPOSITORY / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

@@ -187,11 +187,8 @@ def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flag
     return started.returncode, out, err
 
 
-def test_ctrl_c_while_compiling_ends_in_one_line(
-    process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_compiling_ends_in_one_line(process: Callable[..., subprocess.Popen[str]]) -> None:
     """The header of a kept run is written just before compiling begins."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/run.json"), "--no-save")
     assert (code, out) == (INTERRUPTED, "")
     assert "Traceback" not in err
@@ -199,9 +196,8 @@ def test_ctrl_c_while_compiling_ends_in_one_line(
 
 
 def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
-    process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    process: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     code, out, err = interrupted(process, Path("kept/seed-0.npz"), "--no-save", "--json")
     (record,) = json.loads(out)["records"]
     assert (code, record["status"]) == (INTERRUPTED, "interrupted")
@@ -210,10 +206,7 @@ def test_ctrl_c_without_the_store_says_where_the_run_is_kept_and_gives_json(
     assert "nothing was saved" not in err
 
 
-def test_ctrl_c_keeps_what_was_done(
-    process: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]]) -> None:
     code, out, err = interrupted(process, Path("kept/seed-0.npz"))
     assert (code, out) == (INTERRUPTED, "")
     record = Store().get("last")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,16 @@ from posse.runtime.network.party import Party
 QUICK = Timing(heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0)
 
 
+_RESERVED: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody else gets while these tests run: it stays bound, and whoever listens may take it over."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _RESERVED.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
@@ -50,6 +56,28 @@ def journalled_secrets(path: Path) -> Secrets:
     journal.close()
     assert nonce
     return secrets_of(root_of(place), nonce)
+
+
+async def until(condition: Callable[[], object], every: float = 0.005) -> None:
+    """Wait for something that must come."""
+    async with asyncio.timeout(240):
+        while not condition():
+            await asyncio.sleep(every)
+
+
+async def settled(parties: Sequence[Party]) -> None:
+    """Wait until nothing is on its way between these parties, nor asked of the world: none of them moves by itself."""
+    by_name = {party.engine.role.name: party for party in parties}
+    links = [
+        (link, by_name[peer].engine.links[name])
+        for name, party in by_name.items() for peer, link in party.engine.links.items() if peer in by_name
+    ]  # fmt: skip
+
+    def rests() -> bool:
+        busy = any(party._flushing or party._asking or party.engine.touched for party in parties)
+        return not busy and all(here.sent == there.received for here, there in links)
+
+    await until(rests)
 
 
 async def run_all(parties: list[Party], seconds: float = 240) -> None:

@@ -21,7 +21,7 @@ from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.network.operate import json_log
-from tests.network.federations import laid_out, opened, run_all
+from tests.network.federations import laid_out, opened, run_all, until
 
 BUDGET = 40
 DAY = timedelta(days=1)
@@ -136,7 +136,7 @@ def test_certificates_of_today_wait_where_the_clock_goes_back(tmp_path, monkeypa
 
     async def wait(parties):
         before = parties[0].engine.role.state()["step"]
-        await asyncio.sleep(0.5)
+        await until(lambda: sum(party.counts["refused certificate"] for party in parties) >= 5)
         seen.append((before, parties[0].engine.role.state()["step"]))
         clock.by = timedelta()
 

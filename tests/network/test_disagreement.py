@@ -22,10 +22,10 @@ from posse.protocols.parties import deployed, parties_of
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.party import Party
 from tests.network import mpc, test_mesh
-from tests.network.federations import QUICK, free_port, laid_out, run_all
+from tests.network.federations import QUICK, free_port, laid_out, run_all, until
 from tests.protocols.toy.system import LISTENER, TELLER, Toy
 
-SECONDS = 60
+SECONDS = 240
 BOUND = (
     r"agreed to other terms in this run than its file has now: .* is .* when it agreed and .* in its file now.*Put its "
     r"file back; .* begin a new run"
@@ -50,6 +50,8 @@ class Federation:
     """How the difference is said, without who has which value."""
     roles: tuple[str, ...]
     """One party of every role."""
+    holds: str
+    """A party without which the run does not end, other than the first of these roles."""
     ended: Callable[[list[Path], dict[str, Party], list[Note], str], None]
     """Checks an ended run against the one in memory, given the line that all files have."""
 
@@ -82,21 +84,23 @@ def mpc_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], l
 FEDERATIONS = {
     "samba": Federation(
         lambda folder: laid_out(folder, budget=40), 'policy = "ucb"', 'policy = "thompson"',
-        'policy.name is {"thompson"|"ucb"}', ("clinic-2", "controller", "comp", "customer"), samba_ended,
+        'policy.name is {"thompson"|"ucb"}', ("clinic-2", "controller", "comp", "customer"), "controller",
+        samba_ended,
     ),
     "samba, strict": Federation(
         lambda folder: laid_out(folder, budget=40, level="strict", sync=True), 'policy = "ucb"', 'policy = "thompson"',
-        'policy.name is {"thompson"|"ucb"}', ("dealer", "clinic-2"), samba_ended,
+        'policy.name is {"thompson"|"ucb"}', ("dealer", "clinic-2"), "controller", samba_ended,
     ),
     "mpc-contextual": Federation(
         mpc.laid_out, "steps = 30", "steps = 20", "steps is {20|30}", ("clinic-2", "puller", "payee", "dealer"),
-        mpc_ended,
+        "puller", mpc_ended,
     ),
     "dp-combinatorial": Federation(
-        test_mesh.federation, "horizon = 120", "horizon = 60", "horizon is {60|120}", ("agent-3",), market_ended
+        test_mesh.federation, "horizon = 120", "horizon = 60", "horizon is {60|120}", ("agent-3",), "agent-1",
+        market_ended,
     ),
     "toy": Federation(
-        toy, "horizon = 30", "horizon = 20", "horizon is {20|30}", (LISTENER, TELLER), toy_ended
+        toy, "horizon = 30", "horizon = 20", "horizon is {20|30}", (LISTENER, TELLER), TELLER, toy_ended
     ),
 }  # fmt: skip
 
@@ -207,8 +211,7 @@ def test_a_party_that_comes_late_stops_too(tmp_path: Path, name: str) -> None:
         parties = {path.stem: opened(path) for path in paths if path != late}
         early = asyncio.create_task(ends_of(parties))
         if len(parties) > 1:
-            while not all(party._disagreement for party in parties.values()):
-                await asyncio.sleep(0.01)
+            await until(lambda: all(party._disagreement for party in parties.values()))
         return await ends_of({late.stem: opened(late)}) | await early
 
     one_line(asyncio.run(go()), odd)
@@ -225,10 +228,12 @@ def test_who_has_journalled_something_is_refused_with_another_file_and_goes_on_w
     async def go() -> dict[str, Party]:
         parties = {path.stem: opened(path, notes) for path in paths}
         running = {party: asyncio.create_task(each.run()) for party, each in parties.items()}
-        while not (parties[odd].engine.bound and parties[odd].engine.durable):
-            await asyncio.sleep(0)
+        await until(lambda: parties[odd].engine.bound, every=0)
+        parties[federation.holds].pause(True)  # so that the run is not over before the disk has what came in
+        await until(lambda: parties[odd].engine.durable)
         parties[odd].stop()
         await running[odd]
+        parties[federation.holds].pause(False)
         parties[odd].engine.close()
         edit(file, federation.right, federation.wrong)
         with pytest.raises(JournalError, match=BOUND):
@@ -253,8 +258,7 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
     async def go() -> None:
         parties = {path.stem: opened(path) for path in paths}
         running = {party: asyncio.create_task(each.run()) for party, each in parties.items()}
-        while not all(party.engine.bound for party in parties.values()):
-            await asyncio.sleep(0)
+        await until(lambda: all(party.engine.bound for party in parties.values()), every=0)
         others = [task for party, task in running.items() if party != odd]
         parties[odd].stop()
         await running[odd]

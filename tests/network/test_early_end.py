@@ -16,7 +16,7 @@ from posse.protocols.samba.deploy import VOCABULARY, build
 from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.messages import Agreed, Close, End, Sum, Total
 from posse.runtime.network.deployment import make_party, open_place
-from tests.network.federations import laid_out, opened
+from tests.network.federations import laid_out, opened, settled
 from tests.network.seam import Network
 from tests.network.test_samba_seam import FAULTS, key  # noqa: F401
 
@@ -46,8 +46,8 @@ def ended(folder, gone, ends, owners=4):
             await running.pop(name)
         for present in ends:
             parties["customer"].instruct(End(present))
-            await asyncio.sleep(0.5)
             if present != ends[-1]:
+                await settled([parties[name] for name in running])
                 assert not customer._settled
                 assert not controller._sums
         await asyncio.wait_for(asyncio.gather(*running.values()), 240)

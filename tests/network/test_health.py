@@ -30,16 +30,10 @@ from posse.runtime.network.health import at_rest, not_answering, status, words
 from posse.runtime.network.operate import ask, metrics, serve_metrics
 from posse.runtime.network.wire import Data, Kept, pack
 from tests.network import mpc
-from tests.network.federations import QUICK, free_port, laid_out, opened, run_all
+from tests.network.federations import QUICK, free_port, laid_out, opened, run_all, until
 from tests.network.test_inputs import SYSTEMS, close, finish
 from tests.network.test_party import encoded, greeted, party_of
 from tests.network.toy_roles import Done
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def over(folder, check, **how):
@@ -52,7 +46,7 @@ def over(folder, check, **how):
         connection, _ = greeted(party)
         await until(lambda: party.engine.started)
         try:
-            await asyncio.wait_for(check(party, connection, running), 20)
+            await asyncio.wait_for(check(party, connection, running), 240)
         finally:
             party.stop()
             await asyncio.gather(running, return_exceptions=True)
@@ -214,14 +208,14 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
 
         payee._source = last_is_slow
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
-        await asyncio.wait_for(running.pop("dealer"), 60)
+        await asyncio.wait_for(running.pop("dealer"), 240)
         await until(lambda: all("dealer" not in party.connections for party in parties.values()))
         seen = {name: status(party) for name, party in parties.items() if name != "dealer"}
         for party in parties.values():
             party.left.clear()  # as after a start
         later = {name: status(party) for name, party in parties.items() if name != "dealer"}
         hold.set()
-        await asyncio.wait_for(asyncio.gather(*running.values()), 60)
+        await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         close(*parties.values())
         return seen, later
 
@@ -345,7 +339,7 @@ def test_the_status_of_a_party_that_has_finished_is_no_error(tmp_path, monkeypat
     async def go():
         others = [opened(path) for name, path in paths.items() if name != "customer"]
         own = run_and_record(open_place(paths["customer"]), lambda place, made: made, lambda text: None)
-        await asyncio.wait_for(asyncio.gather(own, run_all(others)), 60)
+        await asyncio.wait_for(asyncio.gather(own, run_all(others)), 240)
 
     asyncio.run(go())
     said = runner.invoke(app, ["status", file])

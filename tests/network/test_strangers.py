@@ -14,7 +14,7 @@ from posse.runtime import door as door_module
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.door import RESERVE, Door, Limits
 from posse.runtime.network import connection as connection_module
-from tests.network.federations import laid_out, opened, run_all
+from tests.network.federations import laid_out, opened, run_all, until
 
 SMALL = Limits(waiting=16, waiting_each=8, served=6, served_each=3, rate=40, burst=60, silence=30)
 
@@ -22,13 +22,6 @@ SMALL = Limits(waiting=16, waiting_each=8, served=6, served_each=3, rate=40, bur
 def connected(port, at="127.0.0.1"):
     """A connection of a stranger's, from an address of its own."""
     return socket.create_connection(("127.0.0.1", port), source_address=(at, 0))
-
-
-async def until(condition):
-    """Wait for something that must come."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Besieged:
