@@ -75,6 +75,10 @@ class Serving(ABC):
         """Take the reward of an open choice; None gives it up."""
 
     @abstractmethod
+    def learn(self) -> None:
+        """Learn from what came since the last time, where learning goes in rounds; others have learnt already."""
+
+    @abstractmethod
     def finish(self) -> None:
         """Do what a protocol does at its end; open choices are given up before."""
 
@@ -179,6 +183,10 @@ class Bandit:
         self._serving.reward(self._open[id], None)
         del self._open[id]
         return True
+
+    def learn(self) -> None:
+        """End a round, where a system learns in rounds; each does so by itself after some decisions."""
+        self._serving.learn()
 
     def finish(self) -> Record:
         """Give up what is open, end the protocol and return the record."""

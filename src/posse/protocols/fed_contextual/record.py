@@ -81,7 +81,7 @@ def record_of(
         more["resume"] = f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
     return Record(
         kind=system.name,
-        config=_config(settings, setup),
+        config=config_of(settings, setup),
         problem={**plain_dict(setup.population.describe(), "problem"), "names": list(setup.population.arms),
                  "words": dict(system.words)},
         level=system.level_of(settings),
@@ -92,7 +92,7 @@ def record_of(
         total=tuple(float(outcome.column("reward").sum()) for outcome in outcomes),
         pulls=_pulls(outcomes),
         status=status,
-        privacy=_privacy(settings, setup, done),
+        privacy=privacy_of(settings, setup, done),
         seconds=seconds,
         summary=summary,
         show=system.show(settings, sections_of(summary, len(outcomes)), **more),
@@ -145,7 +145,7 @@ def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
     return np.array(known) if known and len(known) == len(counts) else np.zeros((len(outcomes), 0), np.int64)
 
 
-def _privacy(settings: FedContextual, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
+def privacy_of(settings: FedContextual, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
     """Return what the rounds of a run prove: by the ledger's accountant, and by RDP where that is another."""
     made = setup.mechanism
     if made is None or not done:
@@ -155,7 +155,7 @@ def _privacy(settings: FedContextual, setup: Setup, done: int) -> tuple[Mapping[
     return tuple(plain_dict(entry, "guarantee") for entry in entries)
 
 
-def _config(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
+def config_of(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
     """Every setting with the value that was used."""
     chosen = settings.exploration()
     parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))

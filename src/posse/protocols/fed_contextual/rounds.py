@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.problems.populations.population import Bag, Population
-from posse.protocols.fed_contextual.client import Contribution, client_round, rows, studied
+from posse.protocols.fed_contextual.client import Contribution, Log, client_round, learnt, rows, studied
 from posse.protocols.fed_contextual.models import Contexts, add, leaves_of
 from posse.protocols.fed_contextual.server import Measured, State, advance, floats, with_noise
 from posse.protocols.fed_contextual.tasks import Draws, Rates, Task
@@ -166,6 +166,21 @@ def bandit_round(
             task, rates, state.params, state.deployed, state.limit, contexts, labels, mask, draws, alone=alone
         )
         return given, ((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32)
+
+    return _round(task, rates, state, cohort, seed, client, jnp.zeros(arms.shape, jnp.int32))
+
+
+def logged_round(
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
+) -> tuple[State, Measured]:
+    """Let clients learn from logs that were written before: a cohort's labels are arms, rewards and probabilities."""
+    alone, arms = _lanes(task, cohort) == 1, jnp.arange(_arms(task, state, cohort))
+
+    def client(contexts: Contexts, logged: Any, mask: jax.Array, draws: Draws) -> tuple[Contribution, jax.Array]:
+        chosen, rewards, probabilities = logged
+        log = Log(contexts, chosen, rewards, probabilities, mask)
+        pulls = ((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32)
+        return learnt(task, rates, state.params, log, state.limit, draws, alone=alone), pulls
 
     return _round(task, rates, state, cohort, seed, client, jnp.zeros(arms.shape, jnp.int32))
 

@@ -17,6 +17,7 @@ from posse.results.sections import Section
 if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.fed_contextual.settings import FedContextual
+    from posse.protocols.live import Serving
     from posse.results.record import Record
 
 _BESIDE = (
@@ -117,6 +118,16 @@ class FedContextualSystem(System):
         with held():  # jax does not bear a Ctrl-C while it is imported
             from posse.protocols.fed_contextual.run import FedRun
         return FedRun(self, settings, seeds, **options)
+
+    def serve(
+        self, settings: FedContextual, arms: tuple[str, ...] | None, horizon: int | None, **options: Any
+    ) -> Serving:
+        """Serve decisions of devices, which a server learns from in rounds; `every` so many decisions (the cohort)."""
+        from posse.core.interrupts import held
+
+        with held():
+            from posse.protocols.fed_contextual.live import serve
+        return serve(self, settings, arms, **options)
 
     def twin(self, settings: FedContextual) -> FedContextual:
         """Return the settings without noise and rounding: the same rounds, and the same cohorts."""

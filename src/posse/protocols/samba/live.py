@@ -403,6 +403,9 @@ class SambaServing(Serving):
             self._roles.answer(self._asks[arm, number], value)
             del self._asks[arm, number]
 
+    def learn(self) -> None:
+        """Every reward is learnt from when it comes."""
+
     def finish(self) -> None:
         """Let the customer have its total, which must be what the owners earned."""
         if self._roles is not None:
@@ -446,9 +449,12 @@ class SambaServing(Serving):
 
 
 def serve(
-    system: System, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, key: PrivateKey | None = None
-) -> SambaServing:
+    system: System, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, *,
+    key: PrivateKey | None = None, features: int | None = None,
+) -> SambaServing:  # fmt: skip
     """Serve decisions among named arms, or among those of the settings' data."""
+    if features is not None:
+        raise ConfigError(f"samba decides without context, got features {features}. Leave them out.")
     if settings.walk is not None:
         raise ConfigError(f"a worked example is no bandit in use, got walk '{settings.walk}'. Leave it out.")
     if arms is not None:
