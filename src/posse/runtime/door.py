@@ -171,14 +171,24 @@ class Door:
         return bool(self._served)
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, on every address that the host name has; port 0 takes a free one. Returns where."""
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        """Listen, on every address that the host name has; port 0 takes a free one. Returns where.
+
+        `*` and `::` are all addresses of both families, as far as this machine has them.
+        """
+        loop, both = asyncio.get_running_loop(), host in ("*", "::")
+        name = None if both else host
+        found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self._highest = _descriptors(self._expected + self._limits.waiting + self._limits.served) - RESERVE
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 where = (str(address[0]), port or (self._listening[0].getsockname()[1] if self._listening else 0))
-                self._listening.append(socket.create_server(where, family=family, backlog=BACKLOG))
+                try:
+                    self._listening.append(socket.create_server(where, family=family, backlog=BACKLOG))
+                except OSError as error:
+                    if not both or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                        raise
+            if not self._listening:
+                raise OSError(errno.EADDRNOTAVAIL, "this machine has no address to listen on")
         except OSError:
             self.close()
             raise

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -26,6 +26,9 @@ from posse.runtime.network.wire import (
     agreed,
     pack,
 )
+
+if TYPE_CHECKING:
+    from posse.runtime.network.calling import Proxy
 
 GREETING = 5.0
 """Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
@@ -72,6 +75,8 @@ class Wiring:
     listen: tuple[str, int] | None = None
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
+    proxy: Proxy | None = None
+    """Through which peers are called."""
     limits: Limits | None = None
     """What strangers may take of the listener; by the number of peers if not given."""
 

@@ -31,6 +31,7 @@ from posse.privacy.crypto.keys import Secrets, commitment, hkdf
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.certificates.names import check_name
 from posse.runtime.journal import Disk, Journal
+from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
@@ -64,9 +65,11 @@ class PartyFile(Settings):
     run: str | None = None
     """Name of the run in a federation that has many; without it the run has the name in the certificate."""
     listen: str | None = None
-    """host:port where peers call, such as 0.0.0.0:7400."""
+    """host:port where peers call, such as *:7400 for all addresses of both families."""
     connect: dict[str, str] = Field(default_factory=dict)
     """Peers that this party calls, by name: host:port."""
+    proxy: str | None = None
+    """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with user:password@."""
     metrics: str | None = None
     """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
     log: Literal["info", "warning", "error"] = "info"
@@ -208,6 +211,8 @@ def open_place(path: Path) -> Place:
         )
     if file.run is not None:
         check_name(run=file.run)
+    if file.proxy is not None and Proxy.parse(file.proxy).password:
+        files.check_private(path)
     return Place(file, folder, identity, Secrets.fresh(), folder / file.journal)
 
 
@@ -312,6 +317,7 @@ def make_party(
     wiring = Wiring(
         file.protocol, made.peers, {name: address(text) for name, text in file.connect.items()},
         None if file.listen is None or service is not None else address(file.listen), server, client,
+        None if file.proxy is None else Proxy.parse(file.proxy),
     )  # fmt: skip
     clock = now or (lambda: datetime.now(UTC))
     checker = Checker(place.identity, clock)

@@ -17,6 +17,7 @@ from posse.core.errors import LinkError, PosseError
 from posse.runtime import journal
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import crl_number, ssl_contexts
+from posse.runtime.network.calling import Proxy, opened
 from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
@@ -142,7 +143,7 @@ def _way(place: Place, name: str, text: str) -> Finding:
     what = f"way to {name}"
     try:
         host, port = address(text)
-        with socket.create_connection((host, port), timeout=PATIENCE) as raw:
+        with _opened(host, port, place.file.proxy) as raw:
             raw.settimeout(PATIENCE)
             with ssl_contexts(place.identity)[1].wrap_socket(raw, server_hostname=None) as tls:
                 peer = place.identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
@@ -158,6 +159,12 @@ def _way(place: Place, name: str, text: str) -> Finding:
     except OSError as error:
         why = error.strerror or str(error) or "no answer"
         return Finding(what, False, f"{text}: {why}. Check address and firewall, and that it is started.")
+
+
+def _opened(host: str, port: int, proxy: str | None) -> socket.socket:
+    if proxy is None:
+        return socket.create_connection((host, port), timeout=PATIENCE)
+    return asyncio.run(asyncio.wait_for(opened(host, port, Proxy.parse(proxy)), PATIENCE))
 
 
 def _first_words(what: str, text: str, tls: ssl.SSLSocket, protocol: str) -> Finding:
@@ -184,7 +191,7 @@ def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+            probe.bind(("" if host == "*" else host, port))
     except PosseError as error:
         return Finding(what, False, error.text)
     except OSError as error:

@@ -20,7 +20,8 @@ from posse.core.errors import BudgetError, DisagreementError, PosseError, Protoc
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.connection import SHUTTING, Admit, Connection, Timing, Wiring, greet
+from posse.runtime.network.calling import call
+from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
 from posse.version import PROTOCOL_VERSION, __version__
@@ -375,14 +376,9 @@ class Party:
         while not self._over.is_set():  # a cancellation can be lost in wait_for
             began = loop.time()
             try:
-                _, connection = await asyncio.wait_for(
-                    loop.create_connection(
-                        lambda: Connection(self, dialled=peer), host, port, ssl=self.wiring.client, server_hostname=""
-                        if self.wiring.client is not None else None,
-                        ssl_shutdown_timeout=SHUTTING if self.wiring.client is not None else None,
-                    ),
-                    self.timing.patience,
-                )  # fmt: skip
+                make = partial(Connection, self, dialled=peer)
+                calling = call(make, host, port, self.wiring.client, self.wiring.proxy)
+                connection = await asyncio.wait_for(calling, self.timing.patience)
                 await connection.closed
                 if connection.ready and loop.time() - began > self.timing.longest_wait:
                     wait = self.timing.first_wait
