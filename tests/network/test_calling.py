@@ -173,7 +173,7 @@ def test_something_else_that_answers_is_no_proxy():
         (b"", "http"), (b"HTTP/1.1 200", "http"), (b"SSH-2.0-x\r\n\r\n", "http"), (b"x" * 20_000, "http"),
         (b"", "socks5"), (b"\x04\x00", "socks5"), (b"\x05\x00\x05\x01", "socks5"),
     ):  # fmt: skip
-        with pytest.raises(OSError):  # noqa: PT011
+        with pytest.raises(OSError):
             asyncio.run(go(said, kind))
 
 

@@ -16,7 +16,8 @@ from functools import partial
 from posse.core.errors import ProtocolError
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.federation.talk import FEDERATION, Told, decode, encode
-from posse.runtime.network.connection import SHUTTING, Admit, Connection, Timing, greet
+from posse.runtime.network.calling import Proxy, call
+from posse.runtime.network.connection import Admit, Connection, Timing, greet
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
 from posse.version import PROTOCOL_VERSION, __version__
@@ -138,19 +139,16 @@ class Control:
                 if loop.time() - connection.last_frame > self.timing.patience:
                     connection.hang_up(f"no sign of life for {self.timing.patience:g} s")
 
-    async def dial(self, founder: str, host: str, port: int, context: ssl.SSLContext) -> None:
+    async def dial(
+        self, founder: str, host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
+    ) -> None:
         """Keep a connection to the founder."""
         loop, wait = asyncio.get_running_loop(), self.timing.first_wait
         while True:
             began = loop.time()
             try:
-                _, connection = await asyncio.wait_for(
-                    loop.create_connection(
-                        lambda: Connection(self, dialled=founder), host, port, ssl=context, server_hostname="",
-                        ssl_shutdown_timeout=SHUTTING,
-                    ),
-                    self.timing.patience,
-                )  # fmt: skip
+                calling = call(partial(Connection, self, dialled=founder), host, port, context, proxy)
+                connection = await asyncio.wait_for(calling, self.timing.patience)
                 await connection.closed
                 if connection.ready and loop.time() - began > self.timing.longest_wait:
                     wait = self.timing.first_wait

@@ -82,6 +82,8 @@ class ServiceFile(Settings):
     """host:port where tokens are used; at the founder, in place of 'posse ca serve'."""
     at_once: int = 1
     """Runs that go on at the same time, at the founder; the others wait in its queue."""
+    proxy: str | None = None
+    """Through which the founder and peers are called: http://host:port or socks5://host:port."""
     listen: str | None = None
     """host:port where others call: the founder, and members that listen in their runs."""
     address: str | None = None
@@ -314,7 +316,7 @@ class Member:
         values = {
             "protocol": proposal.system, "identity": str((self.folder / self.file.identity).resolve()),
             "role": mine["role"], "run": proposal.run, "journal": "journal", "sync": self.file.sync,
-            "listen": self.file.listen if mine["listens"] else None,
+            "listen": self.file.listen if mine["listens"] else None, "proxy": self.file.proxy,
             "options": {**options, **own}, "source": None if invitation.simulated else self._absolute(self.file.source),
             "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
         }  # fmt: skip

@@ -23,6 +23,7 @@ from posse.runtime.federation.member import Member, Systems
 from posse.runtime.federation.talk import Leave, Left, Renew, Renewed, Report, Sheet, Told
 from posse.runtime.journal import Disk
 from posse.runtime.network import operate
+from posse.runtime.network.calling import Proxy
 from posse.runtime.network.deployment import address
 from posse.runtime.network.health import SHOWN
 from posse.runtime.network.health import status as status_of
@@ -82,7 +83,8 @@ class Living:
                 desk = EnrolmentServer(Desk(self.founder.authority))
                 await desk.start(*address(file.enrol))
             if file.home is not None:
-                self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1]))
+                proxy = None if file.proxy is None else Proxy.parse(file.proxy)
+                self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1], proxy))
             for part in member.parts.values():
                 if part.began and part.state == "started":
                     member.launch(part)
