@@ -39,7 +39,7 @@ FRAMED = 70
 ORDER = (
     "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
     "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
-    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore",
+    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
 )  # fmt: skip
 
 CLOSED = 141
@@ -192,7 +192,7 @@ for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"
     app.command(operation)(getattr(living, operation))
 for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor"):
     app.command(operation)(getattr(federation, operation))
-for operation in ("backup", "restore"):
+for operation in ("backup", "restore", "units"):
     app.command(operation)(getattr(operations, operation))
 
 

@@ -1,4 +1,4 @@
-"""`posse backup` and `posse restore`: what an operator keeps of a party."""
+"""`posse backup`, `posse restore` and `posse units`: what an operator keeps of a party, and how a machine runs it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from posse.cli.screen import remark, say
+from posse.core.settings import read_toml
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Archive = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 Out = Annotated[Path | None, typer.Option(help="Where the backup goes; beside the party's file if not given.")]
+User = Annotated[str, typer.Option(help="The user that runs it; one for each party.")]
+Serve = Annotated[bool, typer.Option("--serve", help="The file is a service's ('posse serve').")]
+UnitOut = Annotated[Path | None, typer.Option("--out", help="Where the unit goes; stdout if not given.")]
 WithoutJournal = Annotated[
     bool, typer.Option("--without-journal", help="Restore file and identity only, for the party's next run.")
 ]
@@ -41,3 +45,74 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
     elif made.begun and not made.finished:
         remark("started, it asks every peer whether the run has gone on since, and goes on only if none says so.")
     remark(f"check it with: posse doctor {file}")
+
+
+def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = None) -> None:
+    """Write a systemd unit for a party's file, or a service's, with limits and as few rights as it needs."""
+    import sys
+
+    from posse.core import files
+    from posse.results.database import default_path
+
+    program = Path(sys.executable).with_name("posse")
+    text = unit(file, user, "serve" if serve else "party", program, default_path().parent)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    files.write_whole(out, text.encode(), replace=False)
+    say(f"{out}; check it with 'systemd-analyze verify {out}', then: systemctl enable --now {out.name}")
+
+
+def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
+    """Render a unit: what the party writes is its journal, its identity and its store, and nothing else."""
+    from posse.runtime.network.deployment import address
+
+    values, folder = read_toml(file), file.resolve().parent
+    listen = values.get("listen")
+    low = isinstance(listen, str) and address(listen)[1] < 1024
+    if command == "serve":
+        values = {"runs": "runs", **values}
+    written = [folder / str(values[name]) for name in ("identity", "journal", "runs", "authority") if name in values]
+    lines = {
+        "Unit": [f"Description=Posse {command} {_plain(file.stem)}", "Wants=network-online.target",
+                 "After=network-online.target time-sync.target", "StartLimitIntervalSec=0"],
+        "Service": [
+            f"User={_plain(user)}",
+            f"ExecStart={_quoted(program)} {command} {_quoted(file.resolve()).replace('$', '$$')}",
+            f"WorkingDirectory={_plain(str(folder))}", f"Environment={_quoted(f'POSSE_HOME={home}')}",
+            "Environment=OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1",
+            "Restart=on-failure", "RestartSec=10", "TimeoutStopSec=20",
+            f"ReadWritePaths={' '.join(_quoted(path, '-') for path in (*written, home))}",
+            *(["AmbientCapabilities=CAP_NET_BIND_SERVICE"] if low else []),
+            f"CapabilityBoundingSet={'CAP_NET_BIND_SERVICE' if low else ''}", *_HARDENED,
+        ],
+        "Install": ["WantedBy=multi-user.target"],
+    }  # fmt: skip
+    return "\n".join("\n".join([f"[{name}]", *rows, ""]) for name, rows in lines.items())
+
+
+_HARDENED = (
+    "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=read-only", "PrivateTmp=yes", "PrivateDevices=yes",
+    "ProtectProc=invisible", "ProtectClock=yes", "ProtectHostname=yes", "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes", "RestrictNamespaces=yes",
+    "RestrictRealtime=yes", "RestrictSUIDSGID=yes", "RemoveIPC=yes", "LockPersonality=yes", "UMask=0077",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM",
+    "LimitNOFILE=4096", "LimitCORE=0", "TasksMax=64", "MemoryMax=1G",
+)  # fmt: skip
+"""No MemoryDenyWriteExecute: compiled functions are written to memory and run there."""
+
+
+def _plain(text: str) -> str:
+    """Text of a unit: `%` begins a specifier there, and a line ends it."""
+    return " ".join(text.split()).replace("%", "%%")
+
+
+def _quoted(path: Path | str, prefix: str = "") -> str:
+    r"""Quote one word of a unit.
+
+    >>> print(_quoted("/srv/a b/50%"))
+    "/srv/a b/50%%"
+    """
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{prefix}{text}"'

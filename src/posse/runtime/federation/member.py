@@ -329,7 +329,7 @@ class Member:
             files.make_folder(folder / proposer)
             pem = x509.load_der_x509_certificate(line.signed.certificate).public_bytes(Encoding.PEM)
             files.write_whole(folder / proposer / CERTIFICATE, pem)
-        files.write_whole(folder / FILE, text)
+        files.write_whole(folder / FILE, text, mode=files.PRIVATE)
         return True
 
     def _absolute(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
