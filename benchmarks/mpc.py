@@ -26,8 +26,9 @@ import numpy as np
 from benchmarks.measure import cpu
 from benchmarks.network import cpu_of, disk, forked, free_port
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, lay_out
+from posse.protocols.mpc_contextual.deploy import build
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
+from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime.memory import MemoryRun

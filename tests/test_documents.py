@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from posse.cli.app import app
 from posse.protocols import registry
-from posse.protocols.mpc_contextual.deploy import ContextualFederation
+from posse.protocols.mpc_contextual.layout import ContextualFederation
 from posse.protocols.samba.deploy import SambaOptions
 from posse.protocols.samba.layout import FederationFile
 from posse.runtime.network.deployment import PartyFile

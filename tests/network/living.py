@@ -29,14 +29,17 @@ CONSENT = {"systems": ["samba"], "budget": 5000, "budget_in_all": 50_000}
 class LivingFederation:
     """Services of a founder (the customer) and members, each a process; all are stopped at the end."""
 
-    def __init__(self, folder: Path, members: dict[str, str], *, seed: int = 1, **founder: Any) -> None:
+    def __init__(
+        self, folder: Path, members: dict[str, str], *, seed: int = 1, founder: tuple[str, str] = ("customer",) * 2
+    ) -> None:
+        """Let all enrol, with their roles by name; the founder is a name and a role."""
         self.folder, self.rng = folder, random.Random(seed)
         self.home = f"127.0.0.1:{free_port()}"
-        self.authority = Authority.init(folder / AUTHORITY, "customer", FEDERATION)
+        self.authority, self.founder = Authority.init(folder / AUTHORITY, founder[0], FEDERATION), founder[0]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.kills: Counter[str] = Counter()
         self._deadline = time.monotonic() + PATIENCE
-        self.enrol("customer", "customer", {"authority": AUTHORITY, "listen": self.home, **founder})
+        self.enrol(*founder, {"authority": AUTHORITY, "listen": self.home})
         for name, role in members.items():
             self.join(name, role)
 
@@ -45,7 +48,8 @@ class LivingFederation:
         token, now = self.authority.token(role, name), self.authority.now()
         answer = Desk(self.authority).answer(prepare(token, self.folder / name, now))
         complete(token, self.folder / name, answer.data, now)
-        write_party(self.folder / f"{name}.toml", {"identity": name, "runs": f"{name}-runs", **values})
+        own = {"identity": name, "runs": f"{name}-runs", "founder": self.founder}
+        write_party(self.folder / f"{name}.toml", {**own, **values})
 
     def join(self, name: str, role: str, **values: Any) -> None:
         """Let a member enrol; a controller listens."""

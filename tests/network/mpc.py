@@ -15,7 +15,8 @@ from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, features_of, lay_out
+from posse.protocols.mpc_contextual.deploy import build, features_of
+from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
 from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.party import Party as PartyRole
 from posse.protocols.mpc_contextual.program import plan

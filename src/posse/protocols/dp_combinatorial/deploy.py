@@ -31,6 +31,8 @@ from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
 from posse.runtime.certificates.names import check_name
+from posse.runtime.federation.consent import Demand
+from posse.runtime.federation.talk import Invitation
 from posse.runtime.local import AUTHORITY, Layout, beside, check_member, data_beside, each, enrol_all, write_party
 from posse.runtime.network.deployment import Deployment, Known, Place, address
 from posse.runtime.network.engine import Vocabulary
@@ -275,3 +277,37 @@ def lay_out(federation: MarketFederation, folder: Path) -> list[Path]:
         }  # fmt: skip
         paths.append(write_party(folder / f"{member.name}.toml", values))
     return paths
+
+
+def invite(values: dict[str, Any], here: Path) -> Invitation:
+    """Read the settings of a run in a federation that lives: the terms, which are the same for all agents."""
+    if "own" in values:
+        raise ConfigError("own belongs to the file of a member, not to that of a run. Remove it.")
+    settings = AgentOptions.make(values)
+    simulated = not settings.suppliers
+    if simulated:
+        setup = settings.load()
+        agents, plan = setup.market.agents, setup.plan
+    else:
+        agents = settings.roster
+        plan, _ = settings.plan_and_terms(agents, settings.suppliers)
+    if len(agents) < 2:
+        raise ConfigError(f"a run needs at least 2 agents, got {len(agents)}. Give roster.")
+    for name in agents:
+        check_member(name, agents, "agent", (AUTHORITY,))
+    options = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    files = {
+        name: {"role": "agent", "options": options, "listens": number + 1 < len(agents), "connect": agents[:number]}
+        for number, name in enumerate(agents)
+    }
+
+    def demand() -> Demand:
+        asked = "dp-combinatorial", settings.level, settings.policy, settings.horizon
+        if settings.policy in ("alone", "placebo"):  # which send nothing that depends on what they bought
+            return Demand(*asked, 0.0)
+        if plan is None:
+            return Demand(*asked)
+        proved = plan.guarantee()
+        return Demand(*asked, proved.epsilon, proved.delta)
+
+    return Invitation(settings, files, demand, simulated=simulated)

@@ -1,25 +1,18 @@
-"""A contextual bandit between organisations: a role from its file, and a whole federation on one machine (`posse up`).
-
-Everybody talks to everybody: each role listens and calls those before it in the roster, which is the parties, the
-puller, the payee and the dealer; so the dealer listens nowhere.
-"""
+"""A contextual bandit between organisations: what a role's file says, and the role it makes of it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from posse.core import check, files
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.roles import Note, Role
-from posse.core.settings import Settings
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
@@ -32,10 +25,9 @@ from posse.protocols.mpc_contextual.program import Layout as ModelLayout
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, check_parties, leaks
-from posse.runtime.certificates.names import check_name
-from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, world_beside, write_party
-from posse.runtime.network.deployment import Deployment, Known, Place, address
+from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, leaks
+from posse.runtime.local import world_beside
+from posse.runtime.network.deployment import Deployment, Known, Place
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
@@ -55,9 +47,6 @@ ARMS = "arms.csv"
 """Beside the puller's journal, for its own eyes: the arm of every step, written at the end."""
 _HEAD = 1024
 """Bytes of a message beside its data, at most."""
-
-
-# One role -----------------------------------------------------------------------------------------------------------
 
 
 def build(place: Place) -> Deployment:
@@ -275,165 +264,3 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
         elif isinstance(role, Puller):
             lines = [f"{step},{arm}\n" for step, arm in enumerate(role.arms.tolist())]
             files.write_whole(place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE)
-
-
-# A federation's file -------------------------------------------------------------------------------------------------
-
-
-class PartyEntry(Settings):
-    """One party of a federation file."""
-
-    name: str
-    features: Path
-    """CSV file of its own features."""
-    bound: float | None = None
-    """Largest norm of its part of a row; by its share of the features if left out."""
-    scale: bool = False
-    """Scale longer rows down to the bound, instead of refusing them."""
-
-
-class OutsideEntry(Settings):
-    """The puller or the payee of a federation file."""
-
-    source: dict[str, Any]
-
-
-class ContextualFederation(ContextualOptions):
-    """A whole federation on one machine (`posse up`): a simulated [world], or parties with files of their own."""
-
-    protocol: Literal["mpc-contextual"] = "mpc-contextual"
-    run: str
-    """Name of the run."""
-    listen: str = "127.0.0.1:7500"
-    """Where the first of the roster listens; the next ones listen at the ports behind it."""
-    addresses: dict[str, str] = Field(default_factory=dict)
-    """Where some roles listen instead, by name."""
-    sync: bool = True
-    """Wait for the disk before anything that follows from a pull or a reward leaves."""
-    give_up: float = 60.0
-    """Seconds after which a role stops that misses another one; 0 to wait for ever."""
-    members: tuple[PartyEntry, ...] = Field(default=(), alias="party")
-    """The parties ([[party]] with a name and features)."""
-    puller: OutsideEntry | None = None
-    """Where arms go ([puller.source]); not in a simulated world."""
-    payee: OutsideEntry | None = None
-    """Where rewards come from ([payee.source]); not in a simulated world."""
-
-
-def layout(values: dict[str, Any], here: Path) -> Layout:
-    """Read a federation's file and say what is wrong with it, before anything is written."""
-    values = each(values, "party", lambda party: beside(party, here, "features"))
-    for name in (PULLER, PAYEE):
-        if isinstance(values.get(name), dict):
-            values = {**values, name: source_beside(values[name], here)}
-    values = world_beside(values, here)
-    federation = ContextualFederation.make(values)
-    options = check_federation(federation)
-    return Layout(
-        federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, ("party", *OUTSIDE),
-        lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
-        arm_figures(options, options.terms(federation.run)),
-    )  # fmt: skip
-
-
-def check_federation(federation: ContextualFederation) -> ContextualOptions:
-    """Say what is wrong with a federation's file before anything is written; return the terms for everyone."""
-    check_name(run=federation.run)
-    if federation.give_up:
-        check.positive(give_up=federation.give_up)
-    for name in ("parties", "columns", "bounds", "rows", "features", "scale"):
-        if name in federation.model_fields_set:
-            raise ConfigError(f"a federation's file has {name} from its parties. Give [[party]], or [world].")
-    made = _common(federation)
-    terms = made.terms(federation.run)
-    for name in terms.parties:
-        check_name(name=name)
-        if name == AUTHORITY:
-            raise ConfigError(f"a party cannot be called '{name}', which is taken. Choose another name.")
-    unknown = sorted(set(federation.addresses) - {*terms.parties, *OUTSIDE})
-    if unknown:
-        raise ConfigError(f"addresses names '{unknown[0]}', which has no part here.")
-    for text in _addresses(federation, terms).values():
-        address(text)
-    checked_plan(terms)
-    return made
-
-
-def _common(federation: ContextualFederation) -> ContextualOptions:
-    values = {name: getattr(federation, name) for name in ContextualOptions.model_fields}
-    if federation.world is not None:
-        for name in ("members", "puller", "payee", "arms"):
-            if name in federation.model_fields_set:
-                given = {"members": "[[party]]"}.get(name, name)
-                raise ConfigError(f"a simulated world has {given} of its own. Leave {given} out, or [world].")
-        return ContextualOptions(**values).of_world()
-    members = federation.members
-    check_parties([member.name for member in members])
-    _check_source(PULLER, federation.puller, ActSettings)
-    _check_source(PAYEE, federation.payee, SourceSettings)
-    blocks = [read_block(member.features, 1.0, scale=True) for member in members]
-    sizes = tuple(len(block.names) for block in blocks)
-    bounds = tuple(
-        math.sqrt(size / sum(sizes)) if member.bound is None else member.bound
-        for member, size in zip(members, sizes, strict=True)
-    )
-    for member, bound, size in zip(members, bounds, sizes, strict=True):
-        block = read_block(member.features, bound, scale=member.scale)
-        check_block(block, blocks[0].ids_digest, size, federation.steps)
-    names = tuple(member.name for member in members)
-    own = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
-    return ContextualOptions(**{**values, **own})
-
-
-def _check_source(name: str, entry: OutsideEntry | None, kind: type[Settings]) -> None:
-    if entry is None:
-        raise ConfigError(f"the {name} has no source. Give [{name}.source] with a kind, or give [world].")
-    try:
-        kind.make(entry.source)
-    except ConfigError as error:
-        raise ConfigError(f"source of the {name}: {str(error).removeprefix(f'[{error.code}] ')}") from None
-
-
-def _addresses(federation: ContextualFederation, terms: Terms) -> dict[str, str]:
-    """Say where everyone but the dealer listens."""
-    host, port = address(federation.listen)
-    shown = f"[{host}]" if ":" in host else host
-    roster = [*terms.parties, PULLER, PAYEE]
-    return {name: federation.addresses.get(name, f"{shown}:{port + number}") for number, name in enumerate(roster)}
-
-
-def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
-    """Make identities and files for all roles; what exists is kept, so that a run can go on."""
-    common = check_federation(federation)
-    terms = common.terms(federation.run)
-    members = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
-    enrol_all(folder, federation.run, members)
-    listens = _addresses(federation, terms)
-    shared = common.model_dump(mode="json", exclude_none=True, exclude={"features", "scale", "world"})
-    paths = []
-    for number, name in enumerate(members):
-        values = {
-            "protocol": "mpc-contextual", "identity": name, "role": members[name],
-            "journal": f"{name}/journal", "sync": federation.sync,
-            "give_up": federation.give_up or None, "listen": listens.get(name),
-            "connect": {other: listens[other] for other in list(members)[:number]},
-            "options": {**shared, **dict(_own(federation, name))},
-            "source": _source_of(federation, name),
-        }  # fmt: skip
-        paths.append(write_party(folder / f"{name}.toml", values))
-    return paths
-
-
-def _own(federation: ContextualFederation, name: str) -> Iterator[tuple[str, Any]]:
-    """Give what only this role's file says."""
-    if federation.world is not None and name != DEALER:
-        yield "world", federation.world.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-    for member in federation.members:
-        if member.name == name:
-            yield "features", str(member.features.resolve())
-            yield "scale", member.scale
-
-
-def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | None:
-    entry = {PULLER: federation.puller, PAYEE: federation.payee}.get(name)
-    return None if entry is None else entry.source

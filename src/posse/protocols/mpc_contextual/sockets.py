@@ -77,7 +77,8 @@ class Tap:
 
 def recorded(seed: int, slower: float) -> tuple[Tap, Ints]:
     """Run a federation of two parties whose rewards take longer by arm; return what the first saw, and the arms."""
-    from posse.protocols.mpc_contextual.deploy import ContextualFederation, build, lay_out
+    from posse.protocols.mpc_contextual.deploy import build
+    from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
     from posse.runtime.network.connection import Timing
     from posse.runtime.network.deployment import make_party, open_place
 

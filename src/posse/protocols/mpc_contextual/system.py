@@ -165,9 +165,10 @@ class MpcContextualSystem(System):
     @property
     def deployment(self) -> Parties:
         """Parties over the network."""
-        from posse.protocols.mpc_contextual.deploy import build, layout
+        from posse.protocols.mpc_contextual.deploy import build
+        from posse.protocols.mpc_contextual.layout import invite, layout
 
-        return Parties(build, layout)
+        return Parties(build, layout, invite)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

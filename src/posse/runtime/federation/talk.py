@@ -29,7 +29,7 @@ from posse.runtime.network.wire import WireError
 FEDERATION = "federation"
 """What a hello on a control connection has in place of a system's name."""
 _PURPOSE = b"proposal of a run"
-_PATH = re.compile(r"[/\\~]|\.\.")
+_PATH, _FRACTION = re.compile(r"[/\\~]|\.\."), re.compile(r" *[0-9]+ */ *([0-9]+|[nNtT]) *")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def check_portable(value: object, name: str = "") -> None:
             raise ConfigError(
                 f"{name} names code, '{value[:80]}', which no member imports for another. Take a policy that ships."
             )
-        if _PATH.search(value):
+        if _PATH.search(value) and not _FRACTION.fullmatch(value):
             raise ConfigError(f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded data.")
 
 

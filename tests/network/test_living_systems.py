@@ -1,0 +1,174 @@
+"""Members of a living federation in one process: other systems, new keys, members that leave, what operators read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posse.core.errors import ConfigError, LinkError, PosseError
+from posse.protocols import registry
+from posse.protocols.dp_combinatorial.settings import DpCombinatorial
+from posse.protocols.parties import invite, serving
+from posse.runtime.certificates import making
+from posse.runtime.federation.service import Living
+from posse.runtime.federation.talk import Proposal
+from posse.runtime.network.operate import ask
+from tests.network.living import LivingFederation
+
+MARKET = {"agents": 4, "producers": 8, "horizon": 120, "start": 20, "seed": 5}
+DEADLINE = 600.0
+
+
+class Together:
+    """Services of one federation in one loop."""
+
+    def __init__(
+        self, folder: Path, members: dict[str, str], founder: tuple[str, str] = ("customer", "customer")
+    ) -> None:
+        self.laid = LivingFederation(folder, members, founder=founder)
+        self.names = [founder[0], *members]
+        self.services: dict[str, Living] = {}
+
+    async def ask(self, name: str, command: str) -> Any:
+        return await ask(self.laid.runs(name), command)
+
+    async def until(self, wanted: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not await wanted():
+                await asyncio.sleep(0.02)
+
+    async def phase(self, run: str) -> dict[str, Any]:
+        shown: dict[str, Any] = await self.ask(self.names[0], f"follow {run}")
+        return shown
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        """Run all services while a story is told."""
+
+        async def all_of_them() -> None:
+            tasks = []
+            for name in self.names:
+                self.services[name] = Living(self.laid.file(name), serving(lambda text: None), lambda *_, **__: None)
+                tasks.append(asyncio.create_task(self.services[name].run()))
+            try:
+                await self.until(self._all_here)
+                await story()
+            finally:
+                for service in self.services.values():
+                    service._over.set()
+                await asyncio.gather(*tasks)
+
+        asyncio.run(all_of_them())
+
+    async def _all_here(self) -> bool:
+        return len(self.services[self.names[0]].control.connections) == len(self.names) - 1
+
+
+def test_agents_of_a_market_buy_together_and_the_ledger_adds_up(tmp_path: Path) -> None:
+    agents = registry.system("dp-combinatorial").Settings(**MARKET).load().market.agents
+    together = Together(tmp_path, dict.fromkeys(agents[1:], "agent"), (agents[0], "agent"))
+    consent = {"systems": ["dp-combinatorial"], "epsilon": 1.0, "epsilon_in_all": 1.5}
+    for name in agents[1:]:
+        with together.laid.file(name).open() as file:
+            text = file.read().partition("[consent]")[0]
+        lines = [f"{key} = {json.dumps(value)}" for key, value in consent.items()]
+        together.laid.file(name).write_text("\n".join([text, "[consent]", *lines, ""]))
+    earned: dict[str, float] = {}
+    spent: dict[str, Any] = {}
+
+    async def story() -> None:
+        for run in ("one", "two"):
+            await together.ask(
+                agents[0], f"submit {json.dumps({'protocol': 'dp-combinatorial', 'run': run, **MARKET})}"
+            )
+        await together.until(lambda: is_in("one", "over"))
+        for name in agents:
+            result = json.loads((together.laid.runs(name) / "one" / "journal" / "result.json").read_text())
+            earned[name] = result["total"]
+        await together.until(lambda: is_in("two", "dropped"))
+        assert "epsilons would be 2; epsilon_in_all is 1.5" in (await together.phase("two"))["text"]
+        spent.update((await together.ask(agents[1], "status"))["spent"])
+
+    async def is_in(run: str, phase: str) -> bool:
+        return bool((await together.phase(run))["phase"] == phase)
+
+    together.play(story)
+    record = registry.run(DpCombinatorial(**MARKET))
+    assert sum(earned.values()) == pytest.approx(record.total[0], rel=1e-12)
+    assert spent["runs"] == 1
+    assert 0.99 < spent["epsilon"] <= 1.0
+    assert spent["delta"] == 0.01
+
+
+def test_a_new_key_between_runs_and_a_member_that_leaves(tmp_path: Path) -> None:
+    together = Together(tmp_path, {"controller": "controller", "comp": "comp", "clinic-1": "owner"})
+    founder = "customer"
+
+    async def story() -> None:
+        service = together.services["clinic-1"]
+        before = service.member.identity
+        await together.ask("clinic-1", "renew new")
+        await together.until(lambda: renewed(service, before.certificate.serial_number))
+        after = service.member.identity
+        assert making.fingerprint(after.key.public_key()) != making.fingerprint(before.key.public_key())
+        assert after.peer == before.peer
+        # When it shows the new key, the old one counts no more, and all members know.
+        service.control.connections[founder].hang_up("to call again")
+        await together.until(lambda: revoked(before.certificate.serial_number))
+        with pytest.raises(LinkError, match="the founder cannot leave"):
+            await together.ask(founder, "leave")
+        await together.ask("clinic-1", "leave")
+        await together.until(gone)
+
+    async def renewed(service: Living, serial: int) -> bool:
+        return service.member.identity.certificate.serial_number != serial
+
+    async def revoked(serial: int) -> bool:
+        lists = [together.services[name].member.identity.crl for name in ("controller", "comp")]
+        return all(each.get_revoked_certificate_by_serial_number(serial) is not None for each in lists)
+
+    async def gone() -> bool:
+        return "clinic-1" not in (await together.ask(founder, "status"))["members"]
+
+    together.play(story)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"protocol": "samba", "run": "x", "policy": "mine.py:Best"}, "policy names code"),
+        ({"protocol": "samba", "run": "x", "world": {"data": "/etc/passwd"}}, "world.data names a file"),
+        ({"protocol": "samba", "run": "x", "source": {"kind": "python"}}, "source belongs to the file of a member"),
+        ({"protocol": "samba", "run": "x", "level": "standard", "budget": 50, "owners": ["a"]}, "at least 2 owners"),
+        ({"protocol": "nothing", "run": "x"}, "nothing"),
+        ({"run": "x"}, "Give protocol and run"),
+        ({"protocol": "mpc-contextual", "run": "x", "world": {"seed": 1}}, "Use 'posse up'"),
+        ({"protocol": "dp-combinatorial", "run": "x", "own": "prices.csv"}, "own belongs to the file of a member"),
+    ],
+)
+def test_a_run_that_is_not_proposed(values: dict[str, Any], words: str) -> None:
+    def propose() -> None:
+        proposal = Proposal.make("hospitals", values)
+        invite(proposal.system, proposal.values)
+
+    with pytest.raises(PosseError, match=words):
+        propose()
+
+
+def test_what_a_contextual_run_asks_of_everyone() -> None:
+    values = {
+        "parties": ["bank", "shop"], "columns": [2, 3], "arms": 3, "steps": 50, "epsilon": "1/3", "rows": "ab" * 32,
+    }  # fmt: skip
+    made = invite("mpc-contextual", values)
+    assert made.members == {"bank": "party", "shop": "party", "puller": "puller", "payee": "payee", "dealer": "dealer"}
+    assert made.files["puller"]["connect"] == ("bank", "shop")
+    assert [name for name, part in made.files.items() if not part["listens"]] == ["dealer"]
+    demand = made.demand()
+    assert demand.decisions == 50
+    assert 0 < demand.epsilon < 50 * 3
+    with pytest.raises(ConfigError, match="rows"):
+        invite("mpc-contextual", {key: value for key, value in values.items() if key != "rows"})
