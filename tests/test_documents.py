@@ -16,8 +16,11 @@ from typer.main import get_command
 from posse.cli.app import app
 from posse.protocols import registry
 from posse.protocols.mpc_contextual.layout import ContextualFederation
+from posse.protocols.parties import invite
 from posse.protocols.samba.deploy import SambaOptions
 from posse.protocols.samba.layout import FederationFile
+from posse.runtime.federation.member import ServiceFile
+from posse.runtime.federation.talk import Proposal
 from posse.runtime.network.deployment import PartyFile
 from posse.runtime.sources import SourceSettings
 
@@ -102,6 +105,23 @@ def test_the_files_of_the_tutorial_are_read() -> None:
         SambaOptions.make(made.options)
         if made.source is not None:
             SourceSettings.make(made.source)
+
+
+def test_the_files_of_a_federation_that_lives_are_read() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
+    service, run = (tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL))
+    made = ServiceFile.make(service)
+    assert made.consent is not None
+    SourceSettings.make(made.source)
+    proposal = Proposal.make("hospitals", run)
+    demand = invite(proposal.system, proposal.values).demand()
+    made.consent.check(demand, made.founder, made.founder)
+    for words in commands_of(chapter):
+        below = get_command(app).get_command(typer.Context(get_command(app)), words[1])
+        while hasattr(below, "get_command"):
+            below, words = below.get_command(typer.Context(below), words[2]), words[1:]
+        below.make_context(words[0], list(words[2:]), resilient_parsing=False)
 
 
 def test_make_targets_exist() -> None:
