@@ -78,7 +78,8 @@ class LivingFederation:
                 process.wait()
 
     def start(self, name: str) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        own = {"POSSE_HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        environment = {**os.environ, **own}
         with self.file(name).with_suffix(".log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-m", "posse", "serve", str(self.file(name))], stdin=subprocess.DEVNULL, stdout=log,
@@ -98,7 +99,7 @@ class LivingFederation:
         """Ask a service; one that is starting is waited for."""
         while True:
             try:
-                return asyncio.run(ask(self.runs(name), command))
+                return asyncio.run(ask(self.runs(name), command, patience=60))
             except LinkError as error:
                 if "answers: " in error.text:
                     raise

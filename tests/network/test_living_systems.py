@@ -24,6 +24,12 @@ MARKET = {"agents": 4, "producers": 8, "horizon": 120, "start": 20, "seed": 5}
 DEADLINE = 600.0
 
 
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep records in a store of the test's own."""
+    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
+
+
 class Together:
     """Services of one federation in one loop."""
 
@@ -35,7 +41,7 @@ class Together:
         self.services: dict[str, Living] = {}
 
     async def ask(self, name: str, command: str) -> Any:
-        return await ask(self.laid.runs(name), command)
+        return await ask(self.laid.runs(name), command, patience=60)
 
     async def until(self, wanted: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(DEADLINE):

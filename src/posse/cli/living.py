@@ -36,6 +36,8 @@ Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the autho
 PassphraseFile = Annotated[Path | None, typer.Option(help="File with the passphrase of the authority's key.")]
 EVERY, PATIENCE = 0.3, 20.0
 """Seconds between two looks at a run, and until an answer of the founder must be here."""
+ANSWER = 60.0
+"""Seconds in which a service answers: to read a run's settings it may have to load a system and its data."""
 
 
 def found(
@@ -239,7 +241,7 @@ def _ask(path: Path, command: str) -> Any:
         raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
     folder = path.resolve().parent / _file(path).runs
     try:
-        return asyncio.run(ask(folder, command))
+        return asyncio.run(ask(folder, command, patience=ANSWER))
     except LinkError as error:
         if "answers: " in error.text:
             raise PosseError(error.text.partition("answers: ")[2]) from None

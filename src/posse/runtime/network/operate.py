@@ -120,14 +120,14 @@ def party_commands(
     return commands
 
 
-async def ask(folder: Path, command: str) -> Any:
-    """Ask a party on this machine, by its folder."""
+async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
+    """Ask a party on this machine, by its folder; it answers within `patience` seconds, or counts as frozen."""
     try:
         with _socket(folder) as path:
             reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
         try:
             writer.write(command.encode() + b"\n")
-            answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
+            answer = json.loads(await asyncio.wait_for(reader.readline(), patience))
         finally:
             writer.close()
             await writer.wait_closed()
