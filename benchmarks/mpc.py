@@ -2,7 +2,8 @@
 
 Parties, puller, payee and dealer are processes of their own, on two cores. Contexts are synthetic unit vectors; the
 puller's and the payee's own systems answer at once. Steps are those between two readings; starting is not counted.
-`--long` runs 60,000 steps and looks at memory.
+`--long` runs 60,000 steps and looks at memory; `--only delay` puts so many milliseconds between all roles, and compares
+the ways to need fewer rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import cpu
-from benchmarks.network import cpu_of, disk, forked, free_port
+from benchmarks.network import cpu_of, delayed, disk, forked, free_port
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.deploy import build
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
@@ -202,8 +203,13 @@ class Processes:
 
 
 @contextmanager
-def processes(arms: int, parties: int, steps: int, *, sync: bool = True, journals: bool = True) -> Iterator[Processes]:
-    """Start a federation with files of features; it is killed at the end."""
+def processes(
+    arms: int, parties: int, steps: int, *, sync: bool = True, journals: bool = True, delay: float = 0.0, **terms: Any
+) -> Iterator[Processes]:
+    """Start a federation with files of features, of which every message takes `delay` seconds; it is killed at the end.
+
+    Further terms, such as `overlap`, stand in the file as they are.
+    """
     with tempfile.TemporaryDirectory(dir=".") as made:
         folder = Path(made).resolve()
         entries = []
@@ -218,16 +224,28 @@ def processes(arms: int, parties: int, steps: int, *, sync: bool = True, journal
             "puller": {"source": {"kind": "python", "function": "bench_systems:pull"}},
             "payee": {"source": {"kind": "python", "function": "bench_systems:reward"}},
             "addresses": {name: f"127.0.0.1:{free_port()}" for name in (*names(parties), PULLER, PAYEE)},
+            **terms,
         }  # fmt: skip
         paths = lay_out(ContextualFederation.make(values), folder)
+        relays = [_relay(paths, text, delay) for text in values["addresses"].values()] if delay else []
         children = {path.stem: forked(lambda path=path: role(path, journals)) for path in paths}  # type: ignore[misc]
         try:
             yield Processes(paths, children)
         finally:
-            for pid in children.values():
+            for pid in (*children.values(), *relays):
                 with suppress(ProcessLookupError, ChildProcessError):  # one may have ended by itself
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
+
+
+def _relay(paths: list[Path], listens: str, delay: float) -> int:
+    """Stand between a role that listens and all that call it; returns the relay's process."""
+    port, target = free_port(), int(listens.rpartition(":")[2])
+    for path in paths:
+        lines = path.read_text().splitlines()
+        called = [line if line.startswith("listen") else line.replace(listens, f"127.0.0.1:{port}") for line in lines]
+        path.write_text("\n".join([*called, ""]))
+    return forked(lambda: asyncio.run(delayed(port, target, delay)))
 
 
 @dataclass
@@ -245,9 +263,9 @@ class Reading:
     memory: dict[str, float]
 
 
-def measured(arms: int, parties: int, seconds: float, **how: bool) -> Reading:
+def measured(arms: int, parties: int, seconds: float, **how: Any) -> Reading:
     """Run a federation for a while."""
-    with processes(arms, parties, 20_000, **how) as running:
+    with processes(arms, parties, 15_000, **how) as running:
         first = running.until(WARM)
         before, talked = running.spent(), {name: running.told(name) for name in names(parties)}
         time.sleep(seconds)
@@ -324,6 +342,27 @@ def growth(seconds: float) -> None:
         )
 
 
+def far_apart(seconds: float) -> None:
+    """One way between any two roles takes so long: rounds, and time a step."""
+    ways: dict[str, dict[str, Any]] = {
+        "one by one": {}, "overlap": {"overlap": True}, "batches of 8": {"batch": 8}, "linucb": {"policy": "linucb"},
+        "linucb, overlap": {"policy": "linucb", "overlap": True},
+    }  # fmt: skip
+    print("\none way ms   way                rounds a step   ms a step   of rounds x one way   steps/s")
+    for delay in (0.005, 0.02, 0.05):
+        for name, how in ways.items():
+            bonus = {"bonus": "ucb"} if "linucb" in name else {}
+            terms = {key: value for key, value in how.items() if key != "policy"}
+            made = Terms("bench", names(2), even(2), ARMS, 15_000, (1, 10), **terms, **bonus)
+            each = len(plan(made).rounds) / made.batch
+            one = measured(ARMS, 2, seconds, delay=delay, **how)
+            least = each * delay * 1e3
+            print(
+                f"  {delay * 1e3:>8.0f}   {name:18}{each:>10.2f}{one.ms:>15.1f}{one.ms / least:>15.2f}"
+                f"{1e3 / one.ms:>18.1f}", flush=True,
+            )  # fmt: skip
+
+
 def long_run(steps: int = 60_000) -> None:
     print(f"\n{steps:,} steps over the network: resident MiB")
     began = time.monotonic()
@@ -341,7 +380,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seconds", type=float, nargs="?", default=12.0, help="of each measurement")
     parser.add_argument("--long", action="store_true", help="60,000 steps, and memory on the way")
-    parser.add_argument("--only", choices=("headline", "growth", "long"), help="one part")
+    parser.add_argument("--only", choices=("headline", "growth", "long", "delay"), help="one part")
     given = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
@@ -353,6 +392,8 @@ def main() -> None:
         headline(given.seconds)
     if given.only in (None, "growth"):
         growth(min(given.seconds, 8.0))
+    if given.only in (None, "delay"):
+        far_apart(min(given.seconds, 8.0))
     if given.long or given.only == "long":
         long_run()
 

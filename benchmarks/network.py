@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -172,8 +173,9 @@ async def delayed(port: int, target: int, seconds: float) -> None:
     loop = asyncio.get_running_loop()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            loop.call_later(seconds, writer.write, data)
+        with suppress(ConnectionError):  # who is killed at the end hangs up in the middle
+            while data := await reader.read(1 << 16):
+                loop.call_later(seconds, writer.write, data)
         loop.call_later(seconds, writer.close)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
 import random
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import count, pairwise
 
 import msgspec
 import numpy as np
 import pytest
 
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Role
+from posse.core.roles import WORLD, Action, Ask, Message, Role
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
+from posse.protocols.mpc_contextual.messages import Act
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
 from posse.protocols.mpc_contextual.terms import WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import FixedRun, coins_of, run_fixed
+from posse.protocols.mpc_contextual.twin import FixedRun, FixedTwin, coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
 
 SEED = 5
@@ -39,6 +42,12 @@ CASES = {
     "a tournament": {"problem": "clusters", "arms": 57, "steps": 12, "components": 4},
     "linucb": {"policy": "linucb", "width": 0.7},
     "thompson": {"policy": "thompson", "width": 0.3, "parties": 3, "steps": 60},
+    "overlap": {"overlap": True},
+    "overlap, few bits, 5 parties": {"overlap": True, "bits": 12, "parties": 5, "steps": 60},
+    "overlap of one step": {"overlap": True, "steps": 1},
+    "overlap and linucb": {"overlap": True, "policy": "linucb", "width": 0.7, "steps": 100},
+    "overlap and thompson": {"overlap": True, "policy": "thompson", "width": 0.3, "parties": 3, "steps": 60},
+    "overlap and tournament": {"overlap": True, "problem": "clusters", "arms": 45, "steps": 12, "components": 3},
     "batch of 2": {"batch": 2, "steps": 80},
     "batch of 8": {"batch": 8, "steps": 160},
     "batch of 5, thompson, 3 parties": {"batch": 5, "steps": 60, "policy": "thompson", "parties": 3},
@@ -85,14 +94,96 @@ def test_private_run_is_the_fixed_point_twin(case: str) -> None:
     check_same(run, setup.terms, twin_of(setup))
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_where_bits_do_not_allow_it_scores_are_truncated_before_they_are_compared(overlap: bool) -> None:
+    """The first steps of a run that is too long for its bits, and of one that is not: the same, but for rounds."""
+    revealed = {}
+    for steps in (15_000, 16_000):
+        setup = settings_of(steps=steps, overlap=overlap).load()
+        terms, rows = setup.terms, setup.order(SEED)
+        assert terms.early == (steps == 15_000)
+        rounds = plan(terms).rounds
+        revealed[steps] = [number for number, one in enumerate(rounds, 1) if one.reveals]
+        twin = FixedTwin(terms, plan(terms), setup.encoded(rows), setup.units(SEED, rows), coins_of(terms, SEED), SEED)
+        twin.advance(30)
+        run = MemoryRun(roles_of(setup), world_of(setup))
+        payee, puller = run.roles["payee"], run.roles["puller"]
+        while payee.step < 30:  # type: ignore[attr-defined]
+            assert run.deliver() is not None
+        np.testing.assert_array_equal(puller.arms[:30], twin.arms[:30])  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(payee.rewards[:30], twin.outcome.rewards)  # type: ignore[attr-defined]
+    assert revealed == {15_000: [6], 16_000: [7]}
+
+
+@pytest.mark.parametrize(
+    ("how", "hops"),
+    [({}, 11), ({"overlap": True}, 7), ({"policy": "linucb"}, 12), ({"policy": "linucb", "overlap": True}, 8)],
+)
+def test_so_many_messages_follow_one_another_a_step(how: dict[str, object], hops: int) -> None:
+    """Every message arrives one unit of time later, and nothing else takes time: from one arm to the next."""
+    setup = settings_of(steps=12, components=4, **how).load()
+    roles, world = {role.name: role for role in roles_of(setup)}, world_of(setup)
+    moving: list[tuple[int, int, str, str, Message]] = []
+    pulled: list[int] = []
+
+    def send(now: int, name: str, actions: Sequence[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Act):
+                pulled.append(now)
+            if isinstance(action, Ask):
+                heapq.heappush(moving, (now, next(order), WORLD, name, world(action)))
+            elif isinstance(action, tuple):
+                heapq.heappush(moving, (now + 1, next(order), *action))
+
+    order = count()
+    for role in roles.values():
+        send(0, role.name, role.start())
+    while moving:
+        now, _, sender, to, message = heapq.heappop(moving)
+        send(now, to, roles[to].receive(sender, message))
+    assert {b - a for a, b in pairwise(pulled[3:])} == {hops}
+
+
+def test_overlap_decides_without_the_reward_just_before_and_with_all_others() -> None:
+    """Another reward of step t changes no arm up to t + 1; learnt from it is at t + 2."""
+    setup = settings_of(steps=60, overlap=True, epsilon=0, without_guarantee=True).load()
+    terms, rows = setup.terms, setup.order(SEED)
+    units, coins = setup.units(SEED, rows), coins_of(terms, SEED)
+    first = run_fixed(terms, plan(terms), setup.encoded(rows), units, coins, SEED)
+    changed = []
+    for t in range(0, 50, 5):
+        other = units.copy()
+        other[t] = REWARD_ONE - other[t]
+        again = run_fixed(terms, plan(terms), setup.encoded(rows), other, coins, SEED)
+        differs = np.flatnonzero(again.arms != first.arms)
+        assert not len(differs) or differs[0] >= t + 2
+        changed.append(len(differs) and differs[0] == t + 2)
+    assert any(changed)
+
+
+@pytest.mark.parametrize("bits", [20, 26])
+def test_with_overlap_the_float_twin_is_as_near(bits: int) -> None:
+    setup = settings_of(steps=1000, bits=bits, overlap=True).load()
+    twin = twin_of(setup)
+    free = floats.run(
+        setup.features(setup.order(SEED)), setup.units(SEED, setup.order(SEED)) / REWARD_ONE,
+        coins_of(setup.terms, SEED), lift=setup.terms.lift, overlap=True,
+    )  # fmt: skip
+    along = replay(setup, twin)
+    weights = twin.model[:, -setup.terms.dimension :] / 2.0**bits
+    assert np.abs(weights - along.weights).max() < {20: 2e-4, 26: 1e-5}[bits]
+    assert (along.greedy != twin.greedy).mean() < 0.005
+    assert abs(free.rewards.mean() - twin.rewards.mean() / REWARD_ONE) < 0.02
+
+
 def test_other_secrets_give_other_shares_and_coins() -> None:
     setup = settings_of(steps=100).load()
     assert (twin_of(setup, 1).arms != twin_of(setup, 2).arms).any()
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_a_role_saved_at_any_message_goes_on_as_if_it_never_stopped(batch: int) -> None:
-    setup = settings_of(steps=24, components=6, batch=batch).load()
+@pytest.mark.parametrize("how", [{"batch": 1}, {"batch": 4}, {"overlap": True}])
+def test_a_role_saved_at_any_message_goes_on_as_if_it_never_stopped(how: dict[str, object]) -> None:
+    setup = settings_of(steps=24, components=6, **how).load()
     twin, draw = twin_of(setup), random.Random(3)
     run = MemoryRun(roles_of(setup), world_of(setup))
     restored = 0
@@ -114,6 +205,7 @@ def replay(setup: Setup, twin: FixedRun, seed: int = SEED) -> floats.Run:
     return floats.replay(
         setup.features(setup.order(seed)), twin.arms, twin.rewards / REWARD_ONE, coins_of(terms, seed).ties,
         batch=terms.batch, exploration="greedy", width=terms.width / 2**WIDTH_BITS, lift=terms.lift,
+        overlap=terms.overlap,
     )  # fmt: skip
 
 

@@ -27,11 +27,11 @@ Floats = NDArray[np.float64]
 
 def terms_of(
     parties: int, arms: int, steps: int, *, explore: tuple[int, int] = (1, 4), each: int = 2, batch: int = 1,
-    bonus: str = "",
+    bonus: str = "", overlap: bool = False,
 ) -> Terms:  # fmt: skip
     """Return terms for parties that hold `each` features."""
     names = tuple(f"party-{number}" for number in range(1, parties + 1))
-    return Terms("views", names, (each,) * parties, arms, steps, explore, batch=batch, bonus=bonus)
+    return Terms("views", names, (each,) * parties, arms, steps, explore, batch=batch, bonus=bonus, overlap=overlap)
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ def dealer_keys(terms: Terms, seed: int = SEED) -> DealerKeys:
 def turns_of(terms: Terms, seed: int = SEED) -> NDArray[np.int64]:
     """Return where the parties read the coins in a run: known to all parties."""
     parts = {party: part_of(seeded(seed, party), terms) for party in terms.parties}
-    return PartyCoins(terms, common_key(terms, parts)).at(0, terms.steps)
+    return PartyCoins(terms, common_key(terms, parts)).at(0, terms.passes * terms.batch)
 
 
 def coins_from(terms: Terms, key: bytes) -> Dealt:
     """Return what the dealer draws with a key of coins."""
-    return DealerCoins(terms, key).at(0, terms.steps)
+    return DealerCoins(terms, key).at(0, terms.passes * terms.batch)
 
 
 class Played:
@@ -149,10 +149,11 @@ def check_plain(played: Played, tolerance: float = 1e-5) -> None:
     inverses = np.tile(np.eye(terms.dimension), (terms.arms, 1, 1))
     weights = np.zeros((terms.arms, terms.dimension))
     assert len(played.arms) == terms.steps
+    used = before = weights.copy(), inverses.copy()
     for step, (x, arm) in enumerate(zip(played.data.contexts, played.arms, strict=True)):
-        if step % terms.batch == 0:  # a batch is chosen for with one model
-            used = weights.copy(), inverses.copy()
-        assert arm in _right_arms(terms, coins, step, x, *used)
+        if step % terms.batch == 0:  # a batch is chosen for with one model, with overlap with that of the step before
+            used, before = (weights.copy(), inverses.copy()), used
+        assert arm in _right_arms(terms, coins, step, x, *(before if terms.overlap else used))
         units = played.data.pay(step, arm)
         assert played.rewards[step] == units
         gain = inverses[arm] @ x / (1 + x @ inverses[arm] @ x)

@@ -83,9 +83,11 @@ def check_once(meter: Meter, terms: Terms, plan: Plan, keys: DealerKeys) -> None
     assert Counter((key, number) for key, number, _ in meter.tapes) == Counter(
         (key, number) for key in keys.tapes.values() for number in passes
     )
-    sizes = dict(zip((*terms.parties, PULLER, PAYEE), (*terms.features, terms.arms, 1), strict=True))
+    contexts = [(terms.batch + terms.lag) * size for size in terms.features]
+    outside = [terms.batch * terms.arms, terms.batch]
+    sizes = dict(zip((*terms.parties, PULLER, PAYEE), (*contexts, *outside), strict=True))
     assert Counter((key, number, len(words)) for key, number, words in meter.inputs) == Counter(
-        (keys.inputs[owner], number, terms.batch * size) for owner, size in sizes.items() for number in passes
+        (keys.inputs[owner], number, size) for owner, size in sizes.items() for number in passes
     )
     for _, number, tape in meter.tapes:
         _check_tape(meter.items[id(tape)], plan, number)

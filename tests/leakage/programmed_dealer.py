@@ -27,9 +27,9 @@ from posse.privacy.crypto.streams import keystream
 from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import LIMIT, Words
-from posse.privacy.sharing.session import Lookup, Raw, Rounds, Rows, Session, Tabulated
+from posse.privacy.sharing.session import Rounds, Rows, Session
 from posse.privacy.sharing.tape import TRACKS, Deal, Shape
-from posse.privacy.sharing.values import Bits, Masked, Shared
+from posse.privacy.sharing.values import Bits, Interpolated, Lookup, Masked, Raw, Shared, Tabulated
 from posse.protocols.mpc_contextual import program as mpc_program
 from posse.protocols.mpc_contextual.coins import Dealt as DealtCoins
 from posse.protocols.mpc_contextual.messages import Choice, Dealt, Opening, Payoff
@@ -140,6 +140,10 @@ class SumSession(Session):
         self.tape.solved = self._seen(np.uint64, x.shape) - (x + (1 << LIMIT)).share
         return super().tabulate(x, bits, width, rows, label)
 
+    def interpolate(self, x: Shared, *how: Any) -> Interpolated:
+        self.tape.solved = self._seen(np.uint64, x.shape) - (x + (1 << LIMIT)).share
+        return super().interpolate(x, *how)
+
     def look_up(self, x: Bits, rows: Callable[[NDArray[np.uint16]], NDArray[np.uint8]], width: int) -> Lookup:
         kind = np.uint8 if x.width <= 8 else np.uint16
         solved = self._seen(kind, x.share.shape, xor=True) ^ x.share.astype(kind)
@@ -186,15 +190,19 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
     made = Programme({}, [], layout.start(terms.arms, terms.bits))
     tapes = _Tapes(played, plan, honest)
     programmed = [name for name in (honest, PULLER, PAYEE) if name not in outside]
+    nothing = np.zeros((1, words.shape[1]), np.uint64)
+    around = np.concatenate([nothing, words, nothing])
+    pulled = {PULLER: np.zeros((1, terms.arms), np.uint64), PAYEE: np.zeros(1, np.uint64)} if terms.overlap else {}
     for number in range(terms.passes):
         rows = slice(number * terms.batch, (number + 1) * terms.batch)
-        clear = {party: words[rows, block_of(terms, party)] for party in terms.parties}
+        met = around[[number + 1, number]] if terms.overlap else words[rows]
+        clear = {**{party: met[:, block_of(terms, party)] for party in terms.parties}, **pulled}
         session = SumSession(said, number, clear.__getitem__)
         row = DealtCoins(dealt.explore[number], dealt.arms[number], dealt.ties[number], dealt.normals[number])
         hand, model = Hand(np.zeros(0, np.uint64), turns[rows]), Shared(session, made.model)
         with _choosing(session):
             running = step(session, terms, layout, model, hand, Deals(row, _never))
-            made.model = _played(session, running, terms, data, clear, made.arms)
+            made.model = _played(session, running, terms, data, pulled if terms.overlap else clear, made.arms)
         made.streams[keys.tapes[honest], number << sharing_dealing._PASS] = tapes.left_over(number, session.tape)
         for owner, masks in session.input_masks.items():
             if owner in programmed:
@@ -209,7 +217,7 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
 def _played(
     session: SumSession, running: Rounds[Shared], terms: Terms, data: Data, clear: dict[str, Words], arms: list[int]
 ) -> Words:
-    """Run one pass on sums; returns the new model."""
+    """Run one pass on sums; returns the new model. `clear` takes the arm and the reward, for this pass or the next."""
     while True:
         try:
             next(running)
@@ -217,7 +225,7 @@ def _played(
             model: Words = end.value.share
             return model
         revealed = session.outgoing().reveals.get(PULLER)
-        if revealed is not None:
+        if revealed is not None and len(arms) < terms.steps:
             hot = np.frombuffer(revealed, np.uint8).astype(np.uint64).reshape(terms.batch, terms.arms)
             assert (hot.sum(axis=1) == 1).all()
             paid = [data.pay(step_, arm) for step_, arm in enumerate(hot.argmax(axis=1).tolist(), len(arms))]

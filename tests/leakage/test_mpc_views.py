@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -137,6 +137,13 @@ def test_nor_with_batches_and_bonuses(parties: int, arms: int, steps: int, hones
     check_same_view(pair(terms_of(parties, arms, steps, batch=batch, bonus=bonus), honest))
 
 
+@pytest.mark.parametrize("bonus", ["", "ucb"])
+@pytest.mark.parametrize(("parties", "arms", "steps", "honest"), every_party((2, 3, 6), (3, 5, 9)))
+@pytest.mark.usefixtures("turns")
+def test_nor_with_overlap(parties: int, arms: int, steps: int, honest: str, bonus: str) -> None:
+    check_same_view(pair(terms_of(parties, arms, steps, overlap=True, bonus=bonus), honest))
+
+
 def check_same_view(found: Pair) -> None:
     """Check that the coalition cannot tell two runs, although they differ in everything that it is not to know."""
     first, second = found.views
@@ -228,13 +235,13 @@ def _mask_but_one_direction(s: Session, shape: tuple[int, ...]) -> Words:
 
 @pytest.mark.parametrize("chunk", [1, 256 << 10])
 @pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("how", [{"batch": 1}, {"batch": 3}, {"overlap": True}], ids=str)
 @pytest.mark.parametrize("bonus", ["", "thompson"])
 def test_everything_dealt_is_used_once(
-    parties: int, chunk: int, batch: int, bonus: str, monkeypatch: pytest.MonkeyPatch
+    parties: int, chunk: int, how: dict[str, Any], bonus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing_dealing, "_CHUNK", chunk)
-    terms = terms_of(parties, 5, 9, batch=batch, bonus=bonus)
+    terms = terms_of(parties, 5, 9, bonus=bonus, **how)
     meter = Meter(monkeypatch)
     Played(terms, drawn(terms, 1))
     check_once(meter, terms, plan(terms), dealer_keys(terms))

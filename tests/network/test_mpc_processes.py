@@ -27,8 +27,9 @@ def check(federation):
     return outcome
 
 
-def test_three_parties_over_loopback_are_the_run_in_memory(tmp_path):
-    paths = laid_out(tmp_path, parties=3)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_three_parties_over_loopback_are_the_run_in_memory(tmp_path, overlap):
+    paths = laid_out(tmp_path, parties=3, overlap=overlap)
     run(paths)
     outcome = found(paths)
     assert outcome == twin(paths)
@@ -85,8 +86,9 @@ def check_shares(folder, outcome, steps):
         read_shares(folder)
 
 
-def test_every_role_is_killed(tmp_path):
-    with MpcTorment(tmp_path, 2, steps=150) as federation:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_every_role_is_killed(tmp_path, overlap):
+    with MpcTorment(tmp_path, 2, steps=150, overlap=overlap) as federation:
         federation.go(5, ROLES, again=0)
     assert sum(federation.kills.values()) >= 4
     check_files(federation, check(federation), 150)
@@ -98,7 +100,8 @@ def test_forty_kills_over_all_roles(tmp_path):
     while (sum(kills.values()) < 60 or min(kills[name] for name in ROLES) < 6) and number < 20:
         folder = tmp_path / f"{number}"
         folder.mkdir()
-        with MpcTorment(folder, 300 + number, steps=400, sync=bool(number % 2)) as federation:
+        how = {"sync": bool(number % 2), "overlap": number % 4 > 1}
+        with MpcTorment(folder, 300 + number, steps=400, **how) as federation:
             federation.go(10, ROLES, at_once=1 + number % 3)
         check(federation)
         kills, early, number = kills + federation.kills, early + federation.early_kills, number + 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Rounds, Session
-from posse.privacy.sharing.values import Masked, Shared
+from posse.privacy.sharing.values import Interpolated, Masked, Shared
 
 START = (0.98989899, -0.80808081, 0.32323232)
 """Quadratic in q with the least relative error, 1/99: 2.12121212 - 1.45454545 d + 0.32323232 d^2 with d = 1 + q."""
@@ -42,6 +45,39 @@ def reciprocal(s: Session, q: Shared, bits: int, steps: int = 2) -> Rounds[Maske
         unit = bits
         yield
     return y << (bits - unit)
+
+
+LINE_GRID = 10
+"""Bits of q that choose the line of a reciprocal."""
+
+
+def line_bits(bits: int) -> tuple[int, int]:
+    """Return the bits of q, and of slopes, in a reciprocal by lines: their sum is cut to `bits` by at most 31."""
+    rest = min(30, 2 * bits)
+    return rest, min(26, 31 + bits - rest)
+
+
+@lru_cache(maxsize=16)
+def lines(bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return values and slopes of the lines at every place; places above 3/4 stand for q a little below 0.
+
+    At q + d with |d| < h = 2^-10 the line is 1 / (1 + q) - d / (1 + q)^2, and half of its largest error above it.
+    """
+    rest, slope = line_bits(bits)
+    places = np.arange(2 << LINE_GRID)
+    q = np.where(places >= 3 << (LINE_GRID - 1), places - (2 << LINE_GRID), places) / float(1 << LINE_GRID)
+    y = 1 / (1 + np.minimum(q, 1.0))
+    above = y**3 * 2.0 ** (-2 * LINE_GRID - 1)
+    return np.rint((y + above) * 2.0 ** (rest + slope)).astype(np.int64), np.rint(-(y**2) * 2.0**slope).astype(np.int64)
+
+
+def reciprocal_lines(s: Session, q: Shared, bits: int) -> Interpolated:
+    """Return 1 / (1 + q) from q in units of 2^(-2 bits), 0 <= q <= 1, in units of 2^-(sum of line_bits(bits)): 1 round.
+
+    The error is below 5e-7. Opened: 8 bytes a number; dealt: 33 kB a number, so it serves for few.
+    """
+    low = 2 * bits - line_bits(bits)[0]
+    return s.interpolate(q, 2 * bits - LINE_GRID, LINE_GRID + 1, low, lines(bits), "q")
 
 
 def first_guess(size: int) -> tuple[int, int, int]:

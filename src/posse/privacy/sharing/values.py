@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posse.privacy.sharing.session import Session
 
 Public = int | Words
+Raw = NDArray[np.unsignedinteger]
 
 
 def words_of(number: Public) -> Words:
@@ -181,3 +182,75 @@ class Bits:
     def join(self, other: Bits) -> Bits:
         """Put another one behind it along the last axis."""
         return Bits(self.session, np.concatenate([self.share, other.share], axis=-1), self.width)
+
+
+class Lookup:
+    """The result of `look_up`; there after the round."""
+
+    __slots__ = ("_places", "_session", "_tables", "_width")
+
+    def __init__(self, session: Session, tables: NDArray[np.uint8], width: int) -> None:
+        self._session, self._tables, self._width = session, tables, width
+        self._places: Raw | None = None
+
+    def opened(self, places: Raw) -> None:
+        """Take the places to read at."""
+        self._places = places
+
+    @property
+    def bits(self) -> Bits:
+        """The function's value, shared."""
+        if self._session.deals:
+            return self._session.unknown_bits(self._tables.shape[len(self._session.lead) : -1], self._width)
+        if self._places is None:
+            raise RuntimeError("it is not looked up before the round is over: yield first")
+        return self._session.read(self._tables, self._places, self._width)
+
+
+class Tabulated:
+    """The result of `tabulate`; there after the round."""
+
+    __slots__ = ("_places", "_session", "_tables")
+
+    def __init__(self, session: Session, tables: Words) -> None:
+        self._session, self._tables = session, tables
+        self._places: Raw | None = None
+
+    def opened(self, places: Raw) -> None:
+        """Take the places to read at."""
+        self._places = places
+
+    @property
+    def shared(self) -> Shared:
+        """The function's value times 2^32, shared."""
+        if self._session.deals:
+            return Shared(self._session, self._session.nothing(self._tables.shape[:-1]))
+        if self._places is None:
+            raise RuntimeError("it is not looked up before the round is over: yield first")
+        found = np.take_along_axis(self._tables, self._places[..., None].astype(np.int64), axis=-1)[..., 0]
+        return Shared(self._session, found << np.uint64(32))
+
+
+class Interpolated:
+    """The result of `interpolate`; there after the round."""
+
+    __slots__ = ("_constants", "_places", "_rest", "_session", "_slopes")
+
+    def __init__(self, session: Session, constants: Words, slopes: Words) -> None:
+        self._session, self._constants, self._slopes = session, constants, slopes
+        self._places: Raw | None = None
+
+    def opened(self, places: Raw, rest: Words) -> None:
+        """Take the places to read at, and what is left of the number there."""
+        self._places, self._rest = places, rest
+
+    @property
+    def shared(self) -> Shared:
+        """The function's value, shared."""
+        if self._session.deals:
+            return Shared(self._session, self._session.nothing(self._constants.shape[:-1]))
+        if self._places is None:
+            raise RuntimeError("it is not looked up before the round is over: yield first")
+        at = self._places[..., None].astype(np.int64)
+        constant, slope = (np.take_along_axis(table, at, axis=-1)[..., 0] for table in (self._constants, self._slopes))
+        return Shared(self._session, constant + self._rest * slope)

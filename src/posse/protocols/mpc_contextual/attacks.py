@@ -70,7 +70,7 @@ def unmask(view: View, seed: int) -> Floats:
         if isinstance(entry.message, Opening) and entry.message.round == 0
     }
     rows: list[Words] = []
-    for number in range(terms.passes):
+    for number in range(terms.choices):
         blocks = []
         for party, size in zip(terms.parties, terms.features, strict=True):
             data = opened.get((number, party))
@@ -265,7 +265,7 @@ def opened_words(view: View, honest: str) -> Words:
             place = (message.round if isinstance(message, Opening) else -1, entry.sender)
             passes.setdefault(message.step, {})[place] = message.data
     rows = []
-    for number in range(terms.passes):
+    for number in range(terms.choices):
         said = passes.get(number, {})
         columns = []
         for (round_, sender), data in sorted(said.items()):
@@ -356,11 +356,12 @@ def guess_by_size(view: View, seed: int) -> Ints:
     for entry in view.entries:
         step = getattr(entry.message, "step", None)
         if isinstance(entry.message, Opening | Choice | Payoff | Reveal) and isinstance(step, int):
-            sizes.setdefault(step, []).append((entry.sender, entry.receiver, entry.size - _number_bytes(entry)))
-    if set(sizes) != set(range(terms.passes)):
+            chosen = step - (terms.lag if isinstance(entry.message, Choice | Payoff) else 0)
+            sizes.setdefault(chosen, []).append((entry.sender, entry.receiver, entry.size - _number_bytes(entry)))
+    if not set(sizes) >= set(range(terms.choices)):
         raise DataError(f"the view holds {len(sizes)} of {terms.passes} passes: it is cut off.")
     patterns = {pattern: at for at, pattern in enumerate(sorted({tuple(sorted(one)) for one in sizes.values()}))}
-    found = [patterns[tuple(sorted(sizes[number]))] for number in range(terms.passes)]
+    found = [patterns[tuple(sorted(sizes[number]))] for number in range(terms.choices)]
     return np.array(found) % terms.arms
 
 
@@ -384,9 +385,11 @@ def _score_arms(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> S
 def _longer_for_later_arms(evidence: Evidence, seed: int) -> Evidence:
     """Plant: what the puller sends is a byte longer for every arm."""
     view, terms = evidence.seen, _terms(evidence.seen)
-    arms = _first_arms(evidence.truth["arms"], terms.passes)
+    arms = _first_arms(evidence.truth["arms"], terms.choices)
     entries = [
-        entry._replace(size=entry.size + int(arms[entry.message.step])) if isinstance(entry.message, Choice) else entry
+        entry._replace(size=entry.size + int(arms[entry.message.step - terms.lag]))
+        if isinstance(entry.message, Choice)
+        else entry
         for entry in view.entries
     ]
     return replace(evidence, seen=replace(view, entries=entries))

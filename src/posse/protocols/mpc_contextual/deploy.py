@@ -88,7 +88,8 @@ def _agreed(options: ContextualOptions, terms: Terms) -> dict[str, Any]:
     return {
         "parties": terms.parties, "columns": terms.features, "arms": terms.arms, "steps": terms.steps,
         "epsilon": "/".join(map(str, terms.explore)), "policy": options.policy, "width": options.width,
-        "batch": terms.batch, "bits": terms.bits, "newton": terms.newton, "rows": options.rows,
+        "batch": terms.batch, "overlap": terms.overlap, "bits": terms.bits, "newton": terms.newton,
+        "compared": "scores" if terms.early else "truncated scores", "rows": options.rows,
         "bounds": options.norms() if options.rows else (), **world,
     }  # fmt: skip
 
@@ -99,7 +100,7 @@ def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
     config = {
         "run": terms.run, "policy": options.described(terms), "horizon": terms.steps,
         "parties": len(terms.parties), "arms": terms.arms, "bits": terms.bits, "newton": terms.newton,
-        "batch": terms.batch,
+        "batch": terms.batch, "overlap": terms.overlap,
     }  # fmt: skip
     outcome = f"the part of {role.name} is over; the {PAYEE} has the total"
     total, pulls = None, {}
@@ -244,7 +245,7 @@ def _needs(role: Role, plan: Plan) -> set[str]:
     if role.finished:
         return {*terms.parties, PAYEE} - {role.name}
     names = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
-    if isinstance(role, Payee) and role.pulled == terms.passes:
+    if isinstance(role, Payee) and role.pulled == terms.choices:
         names.discard(PULLER)
     # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
     ahead = (role.step // terms.batch + 1) // plan.passes + messages.AHEAD

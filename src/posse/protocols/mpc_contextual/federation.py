@@ -194,8 +194,8 @@ class ContextualRun(RolesRun):
             "path": settings.path, "steps_done": steps, "rounds_a_step": one.rounds,
             "bytes_a_step_sent_by_a_party": one.sent, "bytes_a_step_dealt_to_a_party": one.dealt,
         }  # fmt: skip
-        if terms.batch > 1:
-            summary["model_frozen_for_steps"] = terms.batch
+        if terms.batch > 1 or terms.overlap:
+            summary["model_frozen_for_steps"] = max(terms.batch, 1 + terms.lag)
         if settings.latency is not None and steps:
             slowest = seconds["party"] / len(terms.parties) / steps
             summary["latency_ms"] = settings.latency
@@ -213,6 +213,8 @@ def costs_section(
     rows = [("rounds", words.number(summary["rounds_a_step"], 3))]
     if terms.batch > 1:
         rows.append(("steps that share rounds and a model", str(terms.batch)))
+    if terms.overlap:
+        rows.append(("rewards that a decision does without", "the one before it"))
     rows.append(("bytes that a party sends", words.size(int(summary["bytes_a_step_sent_by_a_party"]))))
     rows.append(("bytes that a party is dealt", words.size(int(summary["bytes_a_step_dealt_to_a_party"]))))
     for role, spent in seconds.items():
@@ -252,6 +254,7 @@ class TwinRun(Run):
         return FloatTwin(
             setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
             width=terms.width / 2**WIDTH_BITS, normals=coins.normals, lift=terms.lift,
+            overlap=terms.overlap,
         )  # fmt: skip
 
     @property

@@ -150,11 +150,12 @@ def _copy(rows: Floats, out: Floats) -> None:
 @loops
 def _simulate(
     first: int, last: int, features: Floats, rewards: Floats, coins: Coins, followed: Wholes, rule: Rule, batch: int,
-    points: Wholes, run: Run,
+    lag: int, points: Wholes, run: Run,
 ) -> None:  # fmt: skip
     """Run steps `first` to `last` - 1, or follow the arms of `followed` where it has any: `rewards` has one column.
 
-    A step between two batches goes on from what `run` holds.
+    A step between two batches goes on from what `run` holds. With a `lag` of 1 the model learns from step t - 1 after
+    it has met step t.
     """
     steps, size = features.shape
     given = followed.shape[0] > 0
@@ -174,7 +175,7 @@ def _simulate(
             run.rewards[t] = rewards[t, 0 if given else arm]
             run.margins[t] = _margin(scores, best)
             run.gaps[t] = scores[best] - scores[arm]
-        for t in range(start, end):
+        for t in range(max(start - lag, 0), end - lag if end < steps else end):
             arm = run.arms[t]
             learn(run.weights[arm], run.inverses[arm], features[t], run.rewards[t], k, rule.lift)
     if last == steps:
@@ -195,14 +196,14 @@ class FloatTwin:
     def __init__(
         self, features: Floats, rewards: Floats, coins: Coins, *, batch: int = 1, exploration: str = "greedy",
         width: float = 1.0, normals: Floats | None = None, checkpoints: Sequence[int] = (),
-        followed: Wholes | None = None,
-        lift: float = 0.0,
+        followed: Wholes | None = None, lift: float = 0.0, overlap: bool = False,
     ) -> None:  # fmt: skip
         """Take (steps, features) contexts in their order; `rewards` (steps, arms) are drawn already.
 
         The model stands still for `batch` contexts and then learns from them one after the other. `normals` (steps,
         arms) belong to `thompson`. A checkpoint c holds the weights that meet context c, counted from 0. Where arms
-        are `followed`, `rewards` (steps, 1) are theirs.
+        are `followed`, `rewards` (steps, 1) are theirs. With `overlap`, for batches of one, the model learns from every
+        context after it has chosen for the next.
         """
         steps, arms, size = check_inputs(features, rewards, coins, one_column=followed is not None)
         check.at_least(1, batch=batch)
@@ -210,7 +211,9 @@ class FloatTwin:
         if points.size and not 0 <= points[0] <= points[-1] <= steps:
             raise ConfigError(f"checkpoints must be in [0, {steps}], got {points[0]} to {points[-1]}.")
         rule = _rule(exploration, width, normals, steps, arms)._replace(lift=lift)
-        self.time, self._steps, self._batch = 0, steps, batch
+        if overlap:
+            check.between(1, 1, batch=batch)
+        self.time, self._steps, self._batch, self._lag = 0, steps, batch, int(overlap)
         self._fixed = (plain(features), plain(rewards), tidy(coins), FREE if followed is None else followed, rule)
         self._points = points
         self.run = Run(
@@ -226,7 +229,7 @@ class FloatTwin:
     def advance(self, steps: int) -> None:
         """Take so many contexts more, up to the end of a batch."""
         first, self.time = self.time, min(self._steps, self.time - (-steps // self._batch) * self._batch)
-        _simulate(first, self.time, *self._fixed, self._batch, self._points, self.run)
+        _simulate(first, self.time, *self._fixed, self._batch, self._lag, self._points, self.run)
 
 
 def replay(features: Floats, arms: Wholes, rewards: Floats, ties: Wholes, **options: Any) -> Run:

@@ -135,7 +135,7 @@ class Party:
     def state(self) -> dict[str, object]:
         """Return how far it is."""
         rounds = 0 if self._session is None else self._session.rounds
-        return {"step": self.step * self.terms.batch, "horizon": self.terms.steps, "unit": "step", "rounds": rounds}
+        return {"step": self.terms.learnt(self.step), "horizon": self.terms.steps, "unit": "step", "rounds": rounds}
 
     @property
     def model(self) -> Words:
@@ -233,13 +233,22 @@ class Party:
             return False
         tape = supply.open(self.step)
         batch, first = self.terms.batch, self.step * self.terms.batch
-        features = self._features[first : first + batch]
+        features = self._contexts(first)
         masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(features.shape)
         self._session = Session(self.name, self.terms.parties, tape)
         pad = self._coins.pad(self.terms.parties.index(self.name), first, batch)
         hand = Hand(masked, self._coins.at(first, batch), pad)
         self._program = step(self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None)
         return True
+
+    def _contexts(self, first: int) -> Words:
+        """Return this party's features of a pass; with overlap of now and before, 0 beyond the first and last step."""
+        if not self.terms.overlap:
+            return self._features[first : first + self.terms.batch]
+        rows = np.zeros((2, self._features.shape[1]), np.uint64)
+        rows[0] = self._features[first] if first < self.terms.steps else 0
+        rows[1] = self._features[first - 1] if first else 0
+        return rows
 
     def _next_round(self, actions: list[Action]) -> None:
         """Let the program go on to its next round, and send what it asks for."""
@@ -256,7 +265,8 @@ class Party:
         if outgoing.broadcast:
             opening = messages.Opening(self.step, session.rounds, outgoing.broadcast)
             actions.extend((self.name, peer, opening) for peer in self._peers)
-        actions.extend((self.name, to, messages.Reveal(self.step, data)) for to, data in outgoing.reveals.items())
+        if self.step < self.terms.choices:  # what comes after the last step is learnt from, and pulls nothing
+            actions.extend((self.name, to, messages.Reveal(self.step, data)) for to, data in outgoing.reveals.items())
 
     def _end_step(self, model: Words, actions: list[Action]) -> None:
         assert self._session is not None
@@ -265,9 +275,10 @@ class Party:
         tape.finish()
         self._model, self._session, self._program, self._expected = model, None, None, {}
         self.step += 1
-        done = self.step * self.terms.batch
-        actions.append(Note(self.name, STEP_OVER, done))
-        if self._every and done % self._every < self.terms.batch:
+        done = self.terms.learnt(self.step)
+        if done:
+            actions.append(Note(self.name, STEP_OVER, done))
+        if done and self._every and done % self._every < self.terms.batch:
             actions.append(Note(self.name, CHECKPOINT, done, model.tobytes()))
         self._mark()
 

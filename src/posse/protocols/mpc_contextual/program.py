@@ -14,10 +14,24 @@ For every arm the model holds w (weights) and the upper triangle of P (inverse o
 This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w = P b at every step,
 but for a quarter of a unit on the diagonal of P at every pull, which keeps it positive (`largest_steps`).
 
+Scores are compared before they are truncated where all their bits fit (`Terms.early`), in rounds 2 to 5: the puller
+then has the arm after round 6, not 7.
+
 With a bonus, width sqrt(x.k) (LinUCB) or that times a normal number (Thompson), a table gives it before the arg max:
 one round more. A batch of b contexts is chosen for with the same model; what is learnt from them all at once is what
 would be learnt one after the other (Woodbury), with the inverse of I + S, S_ij = x_i.P x_j where both chose the same
 arm and 0 elsewhere, in the place of 1 / (1 + x.k). Arrays have an axis of b contexts in front, of one without a batch.
+
+With `overlap` a pass chooses for one context and learns, beside it, from the context, arm and reward before: 7 rounds.
+The arm to learn from is known when the pass begins, so that its row of the model is picked first:
+
+    1      both contexts, the puller's o and the model are opened under masks
+    2      the row of the model that o picks, under a mask       | arg max for the context of now,
+    3      score s = w.x and direction k = P x of it, truncated  | rounds 2 to 5
+    4      o k under a mask; 1 / (1 + x.k) by a table of lines   |
+    5      that truncated; the payee's reward r comes            |
+    6      gain g truncated; o (r - s) under a mask              | the arm of now is revealed
+    7      P - o k g' + o 2^-(bits + 2) and w + o (r - s) g, truncated
 """
 
 from __future__ import annotations
@@ -33,7 +47,7 @@ from posse.privacy.crypto.streams import keystream
 from posse.privacy.sharing.comparison import argmax
 from posse.privacy.sharing.dealing import Plan, plan_of
 from posse.privacy.sharing.fixed import Words
-from posse.privacy.sharing.reciprocal import inverse, reciprocal
+from posse.privacy.sharing.reciprocal import inverse, line_bits, reciprocal, reciprocal_lines
 from posse.privacy.sharing.session import Rounds, Session, together
 from posse.privacy.sharing.tape import Shape
 from posse.privacy.sharing.values import Bits, Masked, Shared
@@ -50,7 +64,7 @@ class Hand:
     """What a party brings to a step: its masked features, and where to read the coins."""
 
     features: Words
-    """(contexts, own features)"""
+    """(contexts, own features): with overlap those of now, and of the step before"""
     turns: NDArray[np.int64]
     """(contexts, 4)"""
     pad: NDArray[np.uint16] | None = None
@@ -95,16 +109,40 @@ def step(
     s: Session, terms: Terms, layout: Layout, model: Shared, hand: Hand | None, deals: Deals | None
 ) -> Rounds[Shared]:
     """Choose an arm for every context of a batch and learn from their rewards; returns the new model."""
-    f = terms.bits
     x = _context(s, terms, hand, deals)
+    if terms.overlap:
+        o = _choice(s, terms, deals)
+        known = s.mask(model)
+        yield
+        _, learnt = yield from together(
+            _decide(s, terms, layout, known, x[..., :1, :], hand, deals),
+            _learn_before(s, terms, layout, model, known, x[..., 1:, :], o, deals),
+        )
+        return learnt  # type: ignore[no-any-return]
     known = s.mask(model)
     yield
     raw = s.product(known[..., None, :, layout.rows], x[..., None, None, :], contract=True)
-    scored = s.truncate(raw, f, "scores and directions")
-    yield
-    k, score = scored[..., :-1], scored[..., -1]
+    if terms.early:
+        o, (k, score, beside) = yield from together(
+            _select(s, terms, raw[..., -1], None, hand, deals), _truncate_then(s, terms, x, raw)
+        )
+    else:
+        scored = yield from _truncated(s, raw, terms.bits, "scores and directions")
+        k, score = scored[..., :-1], scored[..., -1]
+        variance = _variance(s, x, k) if terms.batch == 1 or terms.bonus else None
+        o, beside = yield from together(
+            _select(s, terms, score.shared, variance, hand, deals), _beside(s, terms, x, k, variance)
+        )
     learn = _learn_one if terms.batch == 1 else _learn_batch
-    pulls, chosen, gain, error = yield from learn(s, terms, x, k, score, hand, deals)
+    chosen, gain, error = yield from learn(s, terms, k, score, o, beside, deals)
+    return (yield from _update(s, terms, layout, model, o, chosen, gain, error))
+
+
+def _update(
+    s: Session, terms: Terms, layout: Layout, model: Shared, o: Masked, chosen: Masked, gain: Masked, error: Masked
+) -> Rounds[Shared]:
+    """Return P - o k g' + o 2^-(bits + 2) and w + o (r - s) g: 1 round."""
+    f, pulls = terms.bits, o.shared.sum(-2)
     chosen, gain = chosen.swap(-3, -2).swap(-2, -1), gain.swap(-2, -1)
     inverse_change = s.product(chosen[..., layout.left, :], gain[..., None, layout.right, :], contract=True)
     weight_change = s.product(error.swap(-2, -1)[..., None, :], gain[..., None, :, :], contract=True)
@@ -114,18 +152,35 @@ def step(
     return learnt.shared
 
 
-Learnt = tuple[Shared, Masked, Masked, Masked]
-"""The sum of o (arms), o k (contexts, arms, features), gains (contexts, features), and o (r - s) (contexts, arms)."""
+def _variance(s: Session, x: Masked, k: Masked) -> Shared:
+    return s.product(x[..., None, :], k, contract=True)
+
+
+def _beside(s: Session, terms: Terms, x: Masked, k: Masked, variance: Shared | None) -> Rounds[Masked]:
+    """Compute what needs no choice: 1 / (1 + x.k) of every arm, or what couples the contexts of a batch."""
+    if terms.batch == 1:
+        assert variance is not None
+        return (yield from reciprocal(s, variance, terms.bits, terms.newton))
+    coupled = s.product(x[..., :, None, None, :], k[..., None, :, :, :], contract=True)
+    return (yield from _truncated(s, coupled, terms.bits, "coupling"))
+
+
+def _truncate_then(s: Session, terms: Terms, x: Masked, raw: Shared) -> Rounds[tuple[Masked, Masked, Masked]]:
+    """Truncate scores and directions, which are chosen by meanwhile, and compute what needs no choice."""
+    scored = yield from _truncated(s, raw, terms.bits, "scores and directions")
+    k = scored[..., :-1]
+    beside = yield from _beside(s, terms, x, k, _variance(s, x, k) if terms.batch == 1 else None)
+    return k, scored[..., -1], beside
+
+
+Learnt = tuple[Masked, Masked, Masked]
+"""o k (contexts, arms, features), gains (contexts, features), and o (r - s) (contexts, arms)."""
 
 
 def _learn_one(
-    s: Session, terms: Terms, x: Masked, k: Masked, score: Masked, hand: Hand | None, deals: Deals | None
+    s: Session, terms: Terms, k: Masked, score: Masked, o: Masked, inverse_: Masked, deals: Deals | None
 ) -> Rounds[Learnt]:
-    """Choose for one context; 1 / (1 + x.k) of every arm is computed beside it."""
-    variance = s.product(x[..., None, :], k, contract=True)
-    o, inverse_ = yield from together(
-        select(s, terms, score, variance, hand, deals), reciprocal(s, variance, terms.bits, terms.newton)
-    )
+    """Learn from one context, given 1 / (1 + x.k) of every arm."""
     chosen = s.mask(s.product(o[..., None], k))
     shrink = s.mask(s.product(o[..., None, :], inverse_[..., None, :], contract=True))
     reward = _reward(s, terms, deals)
@@ -133,19 +188,14 @@ def _learn_one(
     gain = s.truncate(s.product(chosen.sum(-2), shrink), terms.bits, "gain")
     error = s.mask(s.product(o, reward[..., None]) - s.product(o, score))
     yield
-    return o.shared.sum(-2), chosen, gain, error
+    return chosen, gain, error
 
 
 def _learn_batch(
-    s: Session, terms: Terms, x: Masked, k: Masked, score: Masked, hand: Hand | None, deals: Deals | None
+    s: Session, terms: Terms, k: Masked, score: Masked, o: Masked, coupling: Masked, deals: Deals | None
 ) -> Rounds[Learnt]:
-    """Choose for all contexts of a batch, and invert what couples those that chose the same arm."""
+    """Learn from all contexts of a batch: invert what couples those that chose the same arm."""
     f = terms.bits
-    variance = s.product(x[..., None, :], k, contract=True) if terms.bonus else None
-    coupled = s.product(x[..., :, None, None, :], k[..., None, :, :, :], contract=True)
-    o, coupling = yield from together(
-        select(s, terms, score, variance, hand, deals), _truncated(s, coupled, f, "coupling")
-    )
     chosen = s.mask(s.product(o[..., None], k))
     half = s.mask(s.product(o[..., None, :, :], coupling))
     reward = _reward(s, terms, deals)
@@ -157,7 +207,42 @@ def _learn_batch(
     directions = chosen.sum(-2).swap(-1, -2)
     gain = s.truncate(s.product(directions[..., None, :, :], inverted[..., :, None, :], contract=True), f, "gain")
     yield
-    return o.shared.sum(-2), chosen, gain, error
+    return chosen, gain, error
+
+
+def _learn_before(
+    s: Session, terms: Terms, layout: Layout, model: Shared, known: Masked, x: Masked, o: Masked, deals: Deals | None
+) -> Rounds[Shared]:
+    """Learn from the context before, whose arm is known: 6 rounds."""
+    f = terms.bits
+    picked = s.mask(s.product(o[..., 0, None, :], known.swap(-1, -2), contract=True))
+    yield
+    raw = s.product(picked[..., None, layout.rows], x[..., None, :], contract=True)
+    scored = yield from _truncated(s, raw, f, "learnt score and direction")
+    k, score = scored[..., :-1], scored[..., -1]
+    chosen = s.mask(s.product(o[..., None], k[..., None, :]))
+    rough = reciprocal_lines(s, s.product(k, x, contract=True), f)
+    yield
+    inverse_, reward = s.truncate(rough.shared, sum(line_bits(f)) - f, "reciprocal"), _reward(s, terms, deals)
+    yield
+    gain = s.truncate(s.product(k, inverse_[..., None]), f, "gain")
+    error = s.mask(s.product(o, reward[..., None]) - s.product(o, score[..., None]))
+    yield
+    return (yield from _update(s, terms, layout, model, o, chosen, gain, error))
+
+
+def _decide(
+    s: Session, terms: Terms, layout: Layout, known: Masked, x: Masked, hand: Hand | None, deals: Deals | None
+) -> Rounds[None]:
+    """Reveal the arm for the context of now: 5 rounds for up to 11 arms, 1 more where scores are truncated first."""
+    rows = layout.rows if terms.bonus else layout.rows[-1:]
+    raw = s.product(known[..., None, :, rows], x[..., None, None, :], contract=True)
+    if terms.early:
+        yield from _reveal(s, terms, raw[..., -1], None, hand, deals)
+        return
+    scored = yield from _truncated(s, raw, terms.bits, "scores and directions")
+    variance = _variance(s, x, scored[..., :-1]) if terms.bonus else None
+    yield from _reveal(s, terms, scored[..., -1].shared, variance, hand, deals)
 
 
 def _truncated(s: Session, x: Shared, bits: int, label: str) -> Rounds[Masked]:
@@ -166,14 +251,29 @@ def _truncated(s: Session, x: Shared, bits: int, label: str) -> Rounds[Masked]:
     return cut
 
 
-def select(
-    s: Session, terms: Terms, score: Masked, variance: Shared | None, hand: Hand | None, deals: Deals | None
+def _select(
+    s: Session, terms: Terms, score: Shared, variance: Shared | None, hand: Hand | None, deals: Deals | None
 ) -> Rounds[Masked]:
-    """Reveal to the puller the arm with the best score, or the coin's; it returns the one-hot vector under a mask."""
+    """Let the puller pull, and take its one-hot vector in under a mask."""
+    yield from _reveal(s, terms, score, variance, hand, deals)
+    o = _choice(s, terms, deals)
+    yield
+    return o
+
+
+def _choice(s: Session, terms: Terms, deals: Deals | None) -> Masked:
+    shape = (terms.batch, terms.arms)
+    return s.input(PULLER, shape, lambda: _deals(deals).inputs(PULLER, shape))
+
+
+def _reveal(
+    s: Session, terms: Terms, score: Shared, variance: Shared | None, hand: Hand | None, deals: Deals | None
+) -> Rounds[None]:
+    """Reveal to the puller, and nobody else, the arm with the best score, or the coin's."""
     shape = (terms.batch, terms.arms)
     ties = s.dealt(shape, lambda: _deals(deals).coins.ties.astype(np.uint64))
     explores, explored = _coin(s, terms, hand, deals)
-    ranked = (score.shared << terms.tie_bits) + _turned(ties, hand, 2)
+    ranked = (score << terms.tie_bits) + _turned(ties, hand, 2)
     if terms.bonus:
         assert variance is not None
         seen = _turned(variance, hand, 3) if terms.bonus == "thompson" else variance
@@ -188,9 +288,6 @@ def select(
         revealed = Bits(s, revealed.share ^ hand.pad)
     s.reveal(PULLER, revealed)
     yield
-    o = s.input(PULLER, shape, lambda: _deals(deals).inputs(PULLER, shape))
-    yield
-    return o
 
 
 def _turned(numbers: Shared, hand: Hand | None, which: int, *, back: bool = False) -> Shared:
@@ -228,10 +325,10 @@ def _reward(s: Session, terms: Terms, deals: Deals | None) -> Masked:
 
 
 def _context(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> Masked:
-    """Take in every party's features, one behind the other: (contexts, features)."""
+    """Take in every party's features, one behind the other: (contexts, features); with overlap of now and before."""
 
     def block(party: str, size: int) -> Masked:
-        shape = (terms.batch, size)
+        shape = (terms.batch + terms.lag, size)
         own = hand.features if hand is not None and party == s.name else None
         return s.input(party, shape, lambda: _deals(deals).inputs(party, shape), own)
 
@@ -304,12 +401,12 @@ def costs(terms: Terms) -> Costs:
     """
     made, parties, batch = plan(terms), len(terms.parties), terms.batch
     shares = sum(one.shares for one in made.rounds) / batch
-    inputs = 8 * max(terms.features)
+    inputs = 8 * max(terms.features) * (1 + terms.lag)
     outside = 8 * (terms.arms + 1)
     return Costs(
         rounds=len(made.rounds) / batch,
         sent=(parties - 1) * (shares + inputs) + terms.arms,
-        received=(parties - 1) * shares + 8 * terms.dimension + outside,
+        received=(parties - 1) * shares + 8 * terms.dimension * (1 + terms.lag) + outside,
         dealt=made.sizes.dealt_bytes / parties / batch,
     )
 

@@ -49,6 +49,13 @@ class FacesWorld:
             raise ProtocolError("a damaged seed of the dealer's.")
         return True
 
+    def _nothing_before(self, size: int, kind: type[messages.Choice | messages.Payoff]) -> list[Action]:
+        """With overlap, say under a mask that no step comes before the first one."""
+        if not self.terms.overlap:
+            return []
+        nothing = kind(0, self._masked(0, np.zeros(size, np.uint64)))
+        return [(self.name, party, nothing) for party in self.terms.parties]
+
     def _masked(self, number: int, inputs: np.ndarray) -> bytes:
         """Put inputs of a pass under masks that the dealer knows."""
         assert self.seed is not None
@@ -88,7 +95,7 @@ class Puller(FacesWorld):
         if isinstance(message, Seed) and self._first_seed(sender, message):
             self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})
             self.seed = message
-            return self._act()
+            return [*self._nothing_before(self.terms.arms, messages.Choice), *self._act()]
         if isinstance(message, messages.Reveal) and sender in self._shares:
             held = self._shares[sender]
             expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
@@ -132,8 +139,9 @@ class Puller(FacesWorld):
         if self.step % self.terms.batch:
             return [note, messages.Act(self.name, self.step, int(self._arms[self.step]))]
         number, batch = self._passes, self.terms.batch
+        learns = number + self.terms.lag
         hot = (self._arms[self.step - batch : self.step, None] == np.arange(self.terms.arms)).astype(np.uint64).ravel()
-        choice = messages.Choice(number, self._masked(number, hot))
+        choice = messages.Choice(learns, self._masked(learns, hot))
         for held in self._shares.values():
             held.pop(0)
         self._acting, self._passes = False, number + 1
@@ -205,8 +213,8 @@ class Payee(FacesWorld):
         """Take a seed, the puller's word, or what the world paid."""
         if isinstance(message, Seed) and self._first_seed(sender, message):
             self.seed = message
-            return self._ask()
-        if isinstance(message, Pulled) and sender == PULLER and message.step == self.pulled < self.terms.passes:
+            return [*self._nothing_before(1, messages.Payoff), *self._ask()]
+        if isinstance(message, Pulled) and sender == PULLER and message.step == self.pulled < self.terms.choices:
             self.pulled += 1
             return self._ask()
         if isinstance(message, messages.Earned) and sender == WORLD and self._asking and message.step == self.step:
@@ -228,7 +236,7 @@ class Payee(FacesWorld):
         actions: list[Action] = [Note(self.name, "step", self.step)]
         batch = self.terms.batch
         if self.step % batch == 0:
-            number = self.step // batch - 1
+            number = self.step // batch - 1 + self.terms.lag
             rewards = [encode_reward(int(one), self.terms.bits) for one in self._units[self.step - batch : self.step]]
             payoff = messages.Payoff(number, self._masked(number, np.array(rewards, np.uint64)))
             actions += [(self.name, party, payoff) for party in self.terms.parties]

@@ -42,6 +42,12 @@ SCENARIOS = (
         {"data": "digits", "rows": 400, "batch": 8},
     ),
     Scenario(
+        "The next patient does not wait",
+        "Each arm is chosen while the model still learns from the patient before: 7 rounds a step and not 11, and a "
+        "decision does without the reward just before it.",
+        {"data": "digits", "rows": 200, "overlap": True},
+    ),
+    Scenario(
         "Without exploration",
         "With epsilon 0 the arm is always the best one: the shares hide as much as before, and the arm itself has no "
         "differential privacy any more.",
@@ -56,6 +62,7 @@ SCENARIOS = (
 def code(settings: MpcContextual) -> Code:
     """Return the code of each kind of role."""
     batch = "" if settings.batch == 1 else f", for {settings.batch} contexts at once"
+    beside = ", while the step before is learnt from" if settings.overlap else ""
     bonus = {
         "linucb": [("bonus", f"  add {number(settings.width)} sqrt(x·k) to every score, by a shared table")],
         "thompson": [("bonus", f"  add {number(settings.width)} sqrt(x·k) times a normal draw, by a shared table")],
@@ -69,7 +76,7 @@ def code(settings: MpcContextual) -> Code:
             ("context", "  send x − mask and a share of model − mask to the others (round 1)"),
             ("score", "  scores s ← w·x and directions k ← P x, truncated (round 2)"),
             *bonus,
-            ("argmax", "  compare the scores on shares; with chance epsilon a random arm instead"),
+            ("argmax", f"  compare the scores on shares; with chance epsilon a random arm instead{beside}"),
             ("reveal", "  send its share of the arm's one-hot vector to puller"),
             ("choice", "  receive the vector o under a mask from puller"),
             ("reward", "  receive the reward r under a mask from payee"),
@@ -247,8 +254,8 @@ class _Explained:
         where = f"round {at + 1} of {self.rounds}"
         if at == 0:
             says = f"{a} shows {b} its features under a mask, and its share of the model under another ({where})."
-            first, batch = message.step * self.terms.batch, self.terms.batch
-            own = self.roles[self.sender]._features[first : first + batch].view(np.int64) / 2.0**self.terms.bits
+            own = self.roles[self.sender]._contexts(message.step * self.terms.batch).view(np.int64)
+            own = own / 2.0**self.terms.bits
             clear = [["features", several([number(float(one), 3) for one in own[0]], 8)]]
             return "1", "Context", says, clear, {"party": ["loop", "context"]}
         line, what = self._round(at)
@@ -259,8 +266,11 @@ class _Explained:
 
     def _round(self, at: int) -> tuple[str, str]:
         """Say what a round opens: the first, second and last ones are always the same, the arg max lies between."""
-        if at == 1:
-            return "score", "scores and directions"
+        if at == 1 and not self.terms.overlap:
+            compared = " and, untruncated, of what is compared" if self.terms.early else ""
+            return "score", f"scores and directions{compared}"
+        if self.terms.overlap:
+            return self._overlapped(at)
         if at == self.rounds - 1:
             return "model", "the new model"
         if at == self.rounds - 2:
@@ -270,6 +280,20 @@ class _Explained:
         if at == 2 and self.terms.bonus:
             return "bonus", "the places of the bonus in its table"
         return "argmax", "what is compared"
+
+    def _overlapped(self, at: int) -> tuple[str, str]:
+        """Say what a round opens that chooses for one context beside learning from the one before."""
+        learns = {
+            1: ("score", "the row of the model that the arm before picks"),
+            2: ("score", "score and direction of the step before"),
+            3: ("gain", "the place of 1 / (1 + x·k) in its table"),
+            4: ("gain", "1 / (1 + x·k)"),
+            5: ("gain", "the gain of the arm before"),
+            6: ("model", "the new model"),
+        }
+        line, what = learns.get(at, ("argmax", ""))
+        both = [what, "what is compared for this step"] if at < self.rounds - 1 else [what]
+        return line, ", and ".join(one for one in both if one)
 
     def _outside(
         self, message: Any, a: str, b: str
@@ -284,12 +308,12 @@ class _Explained:
         if isinstance(message, said.Choice):
             says = f"{a} returns the arm to {b} under a mask, so that the model learns from it and no party sees it."
             ran = {PULLER: ["choice"], "party": ["choice"]}
-            return "arm", "Choice", says, [["arm", self.arm(message.step)]], ran
+            return "arm", "Choice", says, [["arm", self.arm(message.step - self.terms.lag) or "none yet"]], ran
         if isinstance(message, said.Pulled):
             says = f"{a} tells {b} that an arm was pulled, and not which."
             return "reward", "Pulled", says, [["arm", self.arm(message.step)]], {PULLER: ["pulled"], PAYEE: ["pulled"]}
         assert isinstance(message, said.Payoff)
-        first, batch = message.step * self.terms.batch, self.terms.batch
+        first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.roles[PAYEE]._units[first : first + batch]
         paid = several([number(float(one) / REWARD_ONE, 3) for one in units])
         says = f"{a} sends {b} the reward under a mask: the model learns from it and no party sees it."
@@ -298,7 +322,7 @@ class _Explained:
     def arm(self, step: int) -> str:
         """Return the arms of a pass, once the puller knows them."""
         puller = self.roles[PULLER]
-        if puller._passes + puller._acting <= step:
+        if step < 0 or puller._passes + puller._acting <= step:
             return ""
         first, batch = step * self.terms.batch, self.terms.batch
         return several([self.setup.contexts.arms[int(arm)] for arm in puller._arms[first : first + batch]])
@@ -331,6 +355,6 @@ class _Explained:
         why = "uniform: what all shares together show is under a mask that nobody here knows"
         if self.message.round:
             return [Part("shares under masks", "share", size, (), why)]
-        own = 8 * self.terms.features[self.terms.parties.index(self.sender)] * self.terms.batch
+        own = 8 * self.terms.features[self.terms.parties.index(self.sender)] * (self.terms.batch + self.terms.lag)
         masked = Part("features - mask", "mask", own, (DEALER,), "the dealer knows the mask and never sees these bytes")
         return [masked, Part("share of model - mask", "share", size - own, (), why)]

@@ -28,6 +28,7 @@ from posse.protocols.mpc_contextual.terms import (
     MOST_BITS,
     WIDTH_BITS,
     Terms,
+    check_overlap,
     check_parties,
     check_ranges,
     exploration,
@@ -76,7 +77,7 @@ class MethodSettings(Settings):
 
     panels: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("without_guarantee", "delta", "limit"), PROTECTION),
-        **dict.fromkeys(("policy", "width", "batch"), CHOICE),
+        **dict.fromkeys(("policy", "width", "batch", "overlap"), CHOICE),
     }
 
     without_guarantee: bool = False
@@ -88,6 +89,9 @@ class MethodSettings(Settings):
     """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
     batch: int = 1
     """Contexts that are chosen for with one model, which then learns from all of them at once: fewer rounds each."""
+    overlap: bool = False
+    """Choose for each context while the model learns from the one before: 7 rounds a step and not 11, and every
+    decision is made without the reward just before it."""
     bits: int = 26
     """Fraction bits of everything shared, 12 to 26."""
     newton: int = 2
@@ -150,12 +154,14 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             check.at_least(0, latency=self.latency)
         check.positive(bandwidth=self.bandwidth)
         check.between(1, MOST_BATCH, batch=self.batch)
+        check_overlap(self.overlap, self.batch)
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
         if "width" in self.unused and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         if "newton" in self.unused and "newton" in self.model_fields_set:
-            raise ConfigError(f"newton belongs to runs without a batch, got {self.newton} for {self.batch} together.")
+            with_ = "overlap, whose reciprocal is read from a table" if self.overlap else f"{self.batch} together"
+            raise ConfigError(f"newton belongs to runs without batch and overlap, got {self.newton} for {with_}.")
         check_guarantee(exploration(self.epsilon), self.without_guarantee)
         return self
 
@@ -165,9 +171,9 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Settings that have no effect with this policy or batch."""
+        """Settings that have no effect with this policy, batch or overlap."""
         policy = ("width",) if self.policy == "epsilon-greedy" else ()
-        return (*policy, "newton") if self.batch > 1 else policy
+        return (*policy, "newton") if self.batch > 1 or self.overlap else policy
 
     def load(self) -> Setup:
         """Make contexts and terms, and check what needs them; once."""
@@ -187,6 +193,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             batch=self.batch,
             bonus=BONUS[self.policy],
             width=round(self.width * 2**WIDTH_BITS),
+            overlap=self.overlap,
         )
         check_ranges(terms)
         self.ledger(terms)
@@ -323,7 +330,7 @@ class ContextualOptions(MethodSettings):
         terms = Terms(
             run, given.parties, given.columns, given.arms, given.steps, explore, given.bits, given.newton, given.batch,
             BONUS[given.policy], round(given.width * 2**WIDTH_BITS),
-            f"{given.rows} {given.norms()}" if given.rows else "",
+            f"{given.rows} {given.norms()}" if given.rows else "", given.overlap,
         )  # fmt: skip
         check_ranges(terms)
         return terms

@@ -16,7 +16,7 @@ import msgspec
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.privacy.sharing.fixed import LIMIT
-from posse.privacy.sharing.reciprocal import start_bits
+from posse.privacy.sharing.reciprocal import line_bits, start_bits
 
 DEALER, PULLER, PAYEE = "dealer", "puller", "payee"
 WIDTH_BITS = 16
@@ -55,6 +55,8 @@ class Terms(msgspec.Struct, frozen=True):
     """Factor of the bonus, in units of 2^-16."""
     rows: str = ""
     """Digest of the row identifiers, where parties bring files of their own."""
+    overlap: bool = False
+    """Whether each step is chosen for while the one before it is learnt from, and so without its reward."""
 
     def __post_init__(self) -> None:
         check_parties(self.parties)
@@ -70,6 +72,7 @@ class Terms(msgspec.Struct, frozen=True):
         check.between(1, MOST_BATCH, batch=self.batch)
         check.one_of(BONUSES, bonus=self.bonus)
         check.between(0, 64 << WIDTH_BITS, width=self.width)
+        check_overlap(self.overlap, self.batch)
         if self.steps % self.batch:
             raise ConfigError(
                 f"steps must be a multiple of the batch, got {self.steps} for a batch of {self.batch}. "
@@ -103,8 +106,34 @@ class Terms(msgspec.Struct, frozen=True):
 
     @property
     def passes(self) -> int:
-        """How often the program runs: once a batch."""
+        """How often the program runs: once a batch; with overlap once more, to learn from the last step."""
+        return self.choices + self.lag
+
+    @property
+    def choices(self) -> int:
+        """How often arms are chosen: once a batch."""
         return self.steps // self.batch
+
+    @property
+    def lag(self) -> int:
+        """Passes from the choice of an arm to the one that learns from it."""
+        return 1 if self.overlap else 0
+
+    def learnt(self, passes: int) -> int:
+        """Return how many steps the model has learnt from after so many passes."""
+        return max(0, passes - self.lag) * self.batch
+
+    @property
+    def early(self) -> bool:
+        """Whether scores are compared before they are truncated, one round earlier: all bits must fit below 2^62.
+
+        >>> Terms("r", ("a", "b"), (10, 10), 10, 15_000, (1, 10)).early, \
+        ...     Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10)).early, \
+        ...     Terms("r", ("a", "b"), (10, 10), 10, 60_000, (1, 10), bits=25).early
+        (True, False, True)
+        """
+        largest = math.log2(largest_score(self.steps)) + 2 * self.bits + self.tie_bits
+        return not self.bonus and largest <= LIMIT - 0.01  # a hundredth of a bit for the tie order and what is added
 
     @property
     def rate(self) -> float:
@@ -137,8 +166,20 @@ class Terms(msgspec.Struct, frozen=True):
         return self.bits + self.tie_bits + self.spare_bits - 32
 
     def digest(self) -> bytes:
-        """What everyone must have the same of."""
-        return hashlib.sha256(b"posse mpc-contextual 1" + msgspec.msgpack.encode(self)).digest()
+        """What everyone must have the same of; the seeds of a run depend on it."""
+        said = msgspec.structs.asdict(self)
+        if not self.overlap:
+            del said["overlap"]
+        return hashlib.sha256(b"posse mpc-contextual 1" + msgspec.msgpack.encode(said)).digest()
+
+
+def check_overlap(overlap: bool, batch: int) -> None:
+    """Refuse to overlap the steps of a batch."""
+    if overlap and batch > 1:
+        raise ConfigError(
+            f"overlap belongs to runs without a batch, got a batch of {batch}: its contexts are chosen for without "
+            "each other's rewards already. Leave one of the two out."
+        )
 
 
 def check_parties(parties: Sequence[str]) -> None:
@@ -244,12 +285,13 @@ def ranges(terms: Terms) -> tuple[Range, ...]:
     ('scores', 58.9)
     """
     f, score = terms.bits, largest_score(terms.steps)
-    ranked = f + terms.tie_bits + (terms.spare_bits if terms.bonus else 0)
+    ranked = (2 * f if terms.early else f) + terms.tie_bits + (terms.spare_bits if terms.bonus else 0)
+    between = _overlap(f) if terms.overlap else _one(f) if terms.batch == 1 else _batch(f)
     return (
         Range("scores", score, 2 * f, "|w.x| <= sqrt(steps) / 2 + 1"),
         Range("directions", 1.5, 2 * f, "|P x| <= 1, for P has eigenvalues in (0, 1]"),
         Range("compared scores", score + terms.largest_bonus, ranked, "scores and bonus above their tie order"),
-        *(_one(f) if terms.batch == 1 else _batch(f)),
+        *between,
         Range("gain", 1.25, 2 * f, "|P x| / (1 + q) <= 1"),
         Range("inverse", 1.5, 2 * f, "entries of P, at most 1"),
         Range("weights", score, 2 * f, "|w| <= sqrt(steps) / 2 + 1"),
@@ -262,6 +304,13 @@ def _one(f: int) -> tuple[Range, ...]:
         Range("first guess", 1.25, start_bits(f) + 31, "a quadratic in [1/2, 1]"),
         Range("(1 + q) y", 2.25, 2 * f, "near 1; 1 + q <= 2, y <= 1.01"),
         Range("reciprocal", 1.25, 2 * f, "1 / (1 + q) in [1/2, 1]"),
+    )
+
+
+def _overlap(f: int) -> tuple[Range, ...]:
+    return (
+        Range("variance", 1.25, 2 * f, "0 <= x.P x <= 1"),
+        Range("reciprocal", 1.25, sum(line_bits(f)), "1 / (1 + q) in [1/2, 1]"),
     )
 
 
