@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, ca, catalogue, demo, federation, living, operations, runs, studio, systems
+from posse.cli import actions, audit, ca, catalogue, demo, federation, living, logs, operations, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.screen import complain, remark
 from posse.core.errors import PosseError
@@ -40,6 +40,9 @@ ORDER = (
     "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
     "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
+    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "policies",
+    "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
+    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore",
 )  # fmt: skip
 
 CLOSED = 141
@@ -183,6 +186,8 @@ _of_systems(
     other=audit.stored_audit, takes=audit.STORED_FLAGS,
 )  # fmt: skip
 app.add_typer(runs.app, name="runs")
+app.command("evaluate")(logs.evaluate)
+app.command("predict")(logs.predict)
 app.command("policies")(catalogue.policies)
 app.command("problems")(catalogue.problems)
 app.command("reproduce")(catalogue.reproduce)

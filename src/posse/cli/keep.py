@@ -39,7 +39,7 @@ class Keeper:
         if figure is not None and figure.suffix.lower() not in _PICTURES:
             raise ConfigError(f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.")
         for path in (report, figure):
-            _check_place(path)
+            check_place(path)
         if report or figure:
             require("matplotlib", extra="plot")
         self._listed: dict[str, RunHandle] = {}
@@ -162,7 +162,8 @@ def make_folder(folder: Path) -> None:
         raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
 
 
-def _check_place(path: Path | None) -> None:
+def check_place(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before the work that it is for."""
     if path is None:
         return
     folder = path.expanduser().resolve().parent

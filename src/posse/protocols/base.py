@@ -25,6 +25,7 @@ from posse.results.sections import Section
 from posse.version import __version__
 
 if TYPE_CHECKING:
+    from posse.policies.decisions import Learnt
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.live import Serving
     from posse.protocols.runs import Run
@@ -230,6 +231,10 @@ class System(ABC):
     def serve(self, settings: Any, arms: tuple[str, ...] | None, horizon: int | None, **options: Any) -> Serving:
         """Serve decisions in this process, for `live`; a system that does not says why in `unserved`."""
         raise ConfigError(f"{self.name} does not serve decisions in a process: {self.unserved}")
+
+    def learnt(self, place: Path) -> Learnt | None:
+        """Read a learnt model from a file or folder that a run of this system wrote; None where it is none of its."""
+        return None
 
     @abstractmethod
     def twin(self, settings: Any) -> RunSettings:

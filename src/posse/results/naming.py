@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
 from posse.results.values import JSON, flat
 from posse.results.words import Vocabulary, vocabulary
@@ -83,11 +84,18 @@ class Named:
         return str(self.show.get("title") or self.kind)
 
     @property
-    def policy(self) -> str:
-        """Name of the policy, or the kind of the record where the configuration has none."""
+    def policy(self) -> PolicyName:
+        """Name of the policy, or the kind of the record where the configuration has none; `decide` of what was learnt.
+
+        `show["learnt"]` says that something was: a linear model, or nothing more where it is an arm.
+        """
         policy = self.config.get("policy")
         name = policy.get("name") if isinstance(policy, Mapping) else policy
-        return name if isinstance(name, str) and name else self.kind
+        made = PolicyName(name if isinstance(name, str) and name else self.kind)
+        table, pulls = self.show.get("learnt"), getattr(self, "pulls", None)
+        if isinstance(table, Mapping) and pulls is not None:
+            made.learnt = Learnt.read(table, getattr(self, "arm_names", ()), pulls.sum(axis=0).tolist())
+        return made
 
     @property
     def own_label(self) -> str:

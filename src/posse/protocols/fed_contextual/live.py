@@ -28,7 +28,7 @@ from posse.protocols.base import System
 from posse.protocols.fed_contextual.client import acted
 from posse.protocols.fed_contextual.cohorts import cohort_of
 from posse.protocols.fed_contextual.models import write_model
-from posse.protocols.fed_contextual.record import config_of, privacy_of
+from posse.protocols.fed_contextual.record import config_of, labelled, privacy_of
 from posse.protocols.fed_contextual.rounds import Cohort, logged_round
 from posse.protocols.fed_contextual.server import State, begin, deploy
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
@@ -188,7 +188,7 @@ class FedServing(Serving):
         if any(self._logs.values()):
             self.learn()
         if self.settings.model_out is not None:
-            write_model(self.settings.model_out, self._state.params, self._done)
+            write_model(self.settings.model_out, self._state.params, self._done, *labelled(self._setup.population))
 
     def fields(self) -> dict[str, Any]:
         """Return what was chosen, rounds and privacy."""

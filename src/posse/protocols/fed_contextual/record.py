@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core.errors import DataError
 from posse.policies.contextual.registry import described
+from posse.policies.decisions import Learnt
 from posse.privacy.dp.sampled import Accountant
+from posse.problems.populations.population import Population
 from posse.protocols.base import System
 from posse.protocols.fed_contextual import remarks
 from posse.protocols.fed_contextual.levels import not_covered, proved
+from posse.protocols.fed_contextual.models import Leaves, leaves_of
 from posse.protocols.fed_contextual.server import Measured
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.training import joined
@@ -25,6 +31,37 @@ from posse.results.values import JSON, plain_dict
 
 Floats = NDArray[np.float64]
 Summary = dict[str, str | float | int]
+
+
+MOST_KEPT = 20_000
+"""Numbers of a linear model that a record keeps; larger ones go to `model_out`."""
+
+
+def labelled(population: Population) -> tuple[tuple[str, ...], float]:
+    """Return names of arms, and what contexts are divided by."""
+    return population.arms, 255.0 if getattr(population.inputs, "dtype", None) == np.uint8 else 1.0
+
+
+def _linear(leaves: Leaves, names: tuple[str, ...], scale: float) -> Learnt:
+    """Make a linear model of its arrays: b, then w."""
+    bias, weights = (np.asarray(leaf, np.float64) for leaf in leaves)
+    return Learnt(names, weights, bias, scale)
+
+
+def learnt_in(path: Path) -> Learnt:
+    """Read a linear model from a file of `write_model`."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            leaves = [found[name] for name in sorted(found.files) if name.startswith("leaf")]
+            names = tuple(str(name) for name in found["arms"]) if "arms" in found.files else ()
+            scale = float(found["scale"]) if "scale" in found.files else 1.0
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise DataError(f"the model {path} cannot be read ({why}). Take a file of --model-out.") from None
+    linear = [leaf.ndim for leaf in leaves] == [1, 2] and leaves[1].shape[1:] == leaves[0].shape
+    if not linear or any(leaf.dtype.kind != "f" for leaf in leaves):
+        raise DataError(f"{path} holds {len(leaves)} arrays that are no linear model, which alone is read here.")
+    return _linear(leaves, names or tuple(f"arm {at + 1}" for at in range(len(leaves[0]))), scale)
 
 
 @dataclass
@@ -64,9 +101,12 @@ class Clock:
 
 def record_of(
     system: System, settings: FedContextual, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float,
-    status: str,
+    status: str, params: Any = None,
 ) -> Record:  # fmt: skip
-    """Make the record; of one that is not finished only the runs that came furthest count."""
+    """Make the record; of one that is not finished only the runs that came furthest count.
+
+    `params` are those of the first seed, which the record keeps where they are a linear model of few numbers.
+    """
     kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
     done = max((outcome.rounds for outcome in outcomes), default=0)
     outcomes = [outcome for outcome in outcomes if outcome.rounds == done > 0]
@@ -79,6 +119,8 @@ def record_of(
         more["stopped"] = f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
     if kept:
         more["resume"] = f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
+    if setup.model == "linear" and params is not None and setup.parameters <= MOST_KEPT:
+        more["learnt"] = _linear(leaves_of(params), *labelled(setup.population)).table()
     return Record(
         kind=system.name,
         config=config_of(settings, setup),

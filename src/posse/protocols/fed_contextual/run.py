@@ -26,7 +26,7 @@ from posse.problems.populations.population import Population
 from posse.protocols.base import System
 from posse.protocols.fed_contextual.cohorts import cohort_of
 from posse.protocols.fed_contextual.models import Model, leaves_of, shape_of, write_model
-from posse.protocols.fed_contextual.record import Clock, Outcome, record_of
+from posse.protocols.fed_contextual.record import Clock, Outcome, labelled, record_of
 from posse.protocols.fed_contextual.rounds import Observed, host, observed, with_contexts
 from posse.protocols.fed_contextual.server import State, begin
 from posse.protocols.fed_contextual.settings import FedContextual
@@ -243,7 +243,7 @@ class FedRun(Run):
             if self.settings.evaluate is not None:
                 one.outcome.estimated = estimate(self.simulation, one.state, one.outcome.seed)
             if self.settings.model_out is not None:
-                write_model(self.settings.model_out, one.state.params, one.done)
+                write_model(self.settings.model_out, one.state.params, one.done, *labelled(self.setup.population))
         self._closed = True
 
     def _keep(self) -> None:
@@ -384,7 +384,8 @@ class FedRun(Run):
         """Return the record of what was done; of several seeds, of those that came furthest."""
         outcomes = [one.outcome for one in self._begun]
         status = status or ("finished" if self.done else "running")
-        return record_of(self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status)
+        params = self._begun[0].state.params if self._begun else None
+        return record_of(self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status, params)
 
     # Going back -------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from posse.results import words
 from posse.results.sections import Section
 
 if TYPE_CHECKING:
+    from posse.policies.decisions import Learnt
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.fed_contextual.settings import FedContextual
     from posse.protocols.live import Serving
@@ -128,6 +129,12 @@ class FedContextualSystem(System):
         with held():
             from posse.protocols.fed_contextual.live import serve
         return serve(self, settings, arms, **options)
+
+    def learnt(self, place: Path) -> Learnt | None:
+        """Read a linear model that `model_out`, a kept run or a fleet wrote."""
+        from posse.protocols.fed_contextual.record import learnt_in
+
+        return learnt_in(place) if place.suffix == ".npz" else None
 
     def twin(self, settings: FedContextual) -> FedContextual:
         """Return the settings without noise and rounding: the same rounds, and the same cohorts."""

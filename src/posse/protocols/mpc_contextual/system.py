@@ -20,6 +20,7 @@ from posse.results.sections import Section, up
 from posse.results.statistics import standard_error
 
 if TYPE_CHECKING:
+    from posse.policies.decisions import Learnt
     from posse.privacy.dp.guarantee import Claim, Guarantee
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.mpc_contextual.settings import ArmSettings, MpcContextual
@@ -109,6 +110,20 @@ class MpcContextualSystem(System):
         if settings.path != "parties":
             return TwinRun(self, settings, seeds)
         return ContextualRun(self, settings, seeds=seeds, world=world, transcript=transcript, **options)
+
+    def learnt(self, place: Path) -> Learnt | None:
+        """Bring the shares of all parties together: their files, in folders at any depth."""
+        if not (place.is_dir() and next(place.rglob("model-*.share"), None)):
+            return None
+        import numpy as np
+
+        from posse.policies.decisions import Learnt
+        from posse.protocols.mpc_contextual.outside import read_shares
+
+        model = read_shares(place).check()
+        weights = model.weights.T
+        names = tuple(f"arm {at + 1}" for at in range(weights.shape[1]))
+        return Learnt(names, weights, np.zeros(weights.shape[1]))
 
     def twin(self, settings: MpcContextual) -> MpcContextual:
         """Return the settings of the fixed-point twin; a twin is its own."""

@@ -278,6 +278,7 @@ class SambaRun(RolesRun):
                 protection=settings.protection,
                 off=list(self._setup.switches.off),
                 implied=IMPLIED,
+                learnt={},
             ),
         )
 

@@ -416,7 +416,7 @@ class SambaServing(Serving):
     def fields(self) -> dict[str, Any]:
         """Return pulls and costs."""
         settings, run = self.settings, self._roles
-        show = self._system.show(settings, protection=settings.protection, implied=IMPLIED)
+        show = self._system.show(settings, protection=settings.protection, implied=IMPLIED, learnt={})
         found: dict[str, Any] = {"pulls": [[one.pulls for one in self._arms]], "seeds": (settings.seed,), "show": show}
         if run is not None:
             moved = sorted(run.traffic().items())

@@ -204,7 +204,7 @@ class SambaTwinRun(Run):
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             summary={"twin_of": settings.level},
-            show=self.system.show(settings, protection=settings.protection, implied=IMPLIED),
+            show=self.system.show(settings, protection=settings.protection, implied=IMPLIED, learnt={}),
         )
 
     def save(self) -> Any:

@@ -1,0 +1,106 @@
+"""`posse evaluate` and `posse predict`: what other policies would have earned, and what a learnt model decides."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posse.cli import flags
+from posse.cli.keep import Keeper, check_place
+from posse.cli.screen import print_json, remark
+from posse.cli.tables import section
+from posse.core.errors import ConfigError, DataError
+from posse.core.files import write_whole
+
+if TYPE_CHECKING:
+    from posse.policies.decisions import Learnt
+
+Logs = Annotated[Path, typer.Argument(help="CSV: client, context columns, arm, reward, probability.", metavar="FILE")]
+Model = Annotated[
+    str, typer.Argument(help="A model (.npz), a folder with all parties' shares, or a run's id.", metavar="MODEL")
+]
+With = Annotated[str | None, typer.Option("--model", help="Evaluate this model or run too.", metavar="MODEL")]
+Rows = Annotated[Path, typer.Argument(help="CSV: a column a feature, in the model's order.", metavar="FILE")]
+Picture = Annotated[Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")]
+
+
+def evaluate(logs: Logs, model: With = None, figure: Picture = None, json: flags.Json = False) -> None:
+    """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
+    Keeper(save=False, figure=figure)
+    learnt = None if model is None else _learnt(model)
+    from posse.results.logs import evaluate_logs, figure_of, section_of
+
+    logged, found = evaluate_logs(logs, learnt)
+    made = section_of(logged, found)
+    if figure is not None:
+        drawn = io.BytesIO()
+        figure_of(logged, found).savefig(drawn, format=figure.suffix[1:].lower())
+        write_whole(figure, drawn.getvalue())
+        remark(f"drew {figure}")
+    if json:
+        print_json(made.data)
+    else:
+        section(made)
+
+
+def predict(model: Model, rows: Rows, out: Out = None, json: flags.Json = False) -> None:
+    """Decide by what was learnt: the arm of largest predicted reward for every row."""
+    check_place(out)
+    learnt = _learnt(model)
+    from posse.problems.datasets.columns import other_columns, read_columns
+    from posse.problems.datasets.files import read_document
+
+    document = read_document(rows)
+    delimiter, names = other_columns(document, [])
+    table = read_columns(document, (), names, delimiter=delimiter)
+    contexts = list(zip(*(table.numbers[name].tolist() for name in names), strict=True))
+    if learnt.weights is not None and len(names) != len(learnt.weights):
+        raise DataError(
+            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
+            "columns alone, in the order in which it learnt them."
+        )
+    scores = learnt.scores(contexts).tolist()
+    made = [learnt.decide(context, number) for number, context in enumerate(contexts)]
+    facts = [
+        {"row": one.id + 1, "arm": one.arm, "name": one.name, "predicted": scores[one.id][one.arm]} for one in made
+    ]
+    if json:
+        print_json(facts)
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["row", "arm", "name", "predicted"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(facts)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_whole(out, text.getvalue().encode())
+        remark(f"wrote {len(facts)} decisions to {out}")
+
+
+def _learnt(model: str) -> Learnt:
+    """Read a model by its place, or what a stored run learnt."""
+    from posse.protocols.registry import systems
+
+    place = Path(model).expanduser()
+    if place.exists() or place.suffix or len(place.parts) > 1:
+        for system in systems():
+            found = system.learnt(place)
+            if found is not None:
+                return found
+        there = "is no model that a run wrote" if place.exists() else "does not exist"
+        raise DataError(f"{model} {there}. Take a file of --model-out, or a folder with the shares of all parties.")
+    from posse.results.store import Store
+
+    record = Store().get(model)
+    if record.policy.learnt is None:
+        raise ConfigError(
+            f"run {record.id} keeps no learnt policy: its system has none in the clear, or its model is too large. "
+            "Keep the model in a file with --model-out."
+        )
+    return record.policy.learnt

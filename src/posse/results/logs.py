@@ -1,0 +1,185 @@
+"""What other policies would have earned, from a log of decisions with the probabilities of the chosen arms.
+
+A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one client depend on each
+other, and any further columns of numbers, which are the context. The estimators are those of
+`posse.policies.evaluation.offline`. Doubly robust estimates use a ridge regression of the reward an arm on the context,
+fitted on one half of the clients and used on the other, and so does the policy that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posse.core.errors import DataError
+from posse.policies.decisions import Learnt
+from posse.policies.evaluation.offline import ESTIMATORS, Estimate, Floats, Log, evaluate
+from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.frames import as_frame, read_table
+from posse.results import words
+from posse.results.sections import Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NEEDED = ("arm", "reward", "probability")
+MOST_ARMS = 200
+RIDGE = 1.0
+"""Weight of the squared coefficients beside the squared errors, on standardised contexts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Logged:
+    """A log that was read."""
+
+    name: str
+    log: Log
+    arms: tuple[str, ...]
+    features: tuple[str, ...]
+    contexts: Floats
+    """(rows, features)"""
+
+
+def read_logs(source: Any) -> Logged:
+    """Read a log from a CSV file or a frame.
+
+    >>> rows = [{"arm": a, "reward": r, "probability": 0.5} for a, r in (("tea", 1), ("coffee", 0), ("tea", 0))]
+    >>> read_logs(rows).arms
+    ('coffee', 'tea')
+    """
+    document = read_table(as_frame(source, "log") or Path(source))
+    delimiter, rest = other_columns(document, ["arm"])
+    known = {name.strip().lower(): name for name in rest}
+    features = [name for name in rest if name.strip().lower() not in (*NEEDED, "client")]
+    table = read_columns(document, ["arm"], ["reward", "probability", *features], ["client"], delimiter)
+    found = table.words["arm"]
+    names = tuple(
+        sorted(found.distinct, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    )
+    if not 2 <= len(names) <= MOST_ARMS:
+        raise DataError(f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(names)}.")
+    place = np.array([names.index(name) for name in found.distinct])
+    chances = table.numbers["probability"]
+    wrong = np.flatnonzero((chances <= 0) | (chances > 1))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(f"{table.place(row, 'probability')}: must be above 0 and at most 1, got {chances[row]:g}.")
+    clients = table.words["client"].code if "client" in known and "client" in table.words else None
+    log = Log(place[found.code], table.numbers["reward"], chances, None, clients)
+    contexts = np.stack([table.numbers[name] for name in features], axis=1) if features else np.zeros((len(log), 0))
+    return Logged(document.name, log, names, tuple(features), contexts)
+
+
+def predictions(logged: Logged) -> Floats:
+    """Predict the reward of every arm on every row, (rows, arms), by the half of the clients that a row is not in."""
+    log, x = logged.log, logged.contexts
+    half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
+    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
+    rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
+    shrink = RIDGE * np.eye(rows.shape[1])
+    shrink[0, 0] = 1e-9
+    made = np.zeros((len(log), len(logged.arms)))
+    for side in (0, 1):
+        use = half == side if (half != side).any() else np.ones(len(log), bool)
+        fit = half != side if (half != side).any() else use
+        for arm in range(len(logged.arms)):
+            own = fit & (log.arms == arm)
+            if not own.any():
+                made[use, arm] = log.rewards[fit].mean()
+                continue
+            a = rows[own]
+            made[use, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
+    return made
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A policy, and what each estimator says of it; or why it cannot be estimated."""
+
+    policy: str
+    estimates: Mapping[str, Estimate]
+    refused: str = ""
+
+
+def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> dict[str, Floats]:
+    """Return the chances of policies worth a look: each arm always, any arm, the model of the log, a given model."""
+    rows, arms = predicted.shape
+    found = {f"always {name}": np.tile(np.eye(arms)[at], (rows, 1)) for at, name in enumerate(logged.arms)}
+    found["any arm"] = np.full((rows, arms), 1 / arms)
+    if logged.features:
+        found["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
+    if model is not None:
+        if len(model.names) != arms:
+            raise DataError(f"the model has {len(model.names)} arms, and the log {arms}. Take the model of these arms.")
+        if model.weights is not None:
+            chosen = model.scores(logged.contexts).argmax(axis=1)
+        else:
+            chosen = np.full(rows, model.decide().arm)
+        found["the model"] = np.eye(arms)[chosen]
+    return found
+
+
+def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> tuple[Logged, list[Evaluated]]:
+    """Estimate what policies would have earned a decision; the best by SNIPS first, those without support last."""
+    logged = read_logs(source)
+    predicted = predictions(logged)
+    found = []
+    for name, target in targets(logged, predicted, model).items():
+        try:
+            each = {how: evaluate(logged.log, target, how, predictions=predicted, level=level) for how in ESTIMATORS}
+            found.append(Evaluated(name, each))
+        except DataError as error:
+            found.append(Evaluated(name, {}, error.text))
+    return logged, sorted(found, key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
+
+
+def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
+    """Put estimates into a table, and say what they rest on."""
+    log = logged.log
+    rows = []
+    for one in (one for one in found if one.estimates):
+        ips, snips, dr = (one.estimates[how] for how in ESTIMATORS)
+        shown = [f"{value:.4f}" for value in (ips.value, snips.value)]
+        rows.append((one.policy, *shown, f"{snips.low:.4f} to {snips.high:.4f}", f"{dr.value:.4f}",
+                     f"{dr.low:.4f} to {dr.high:.4f}", f"{snips.effective:,.0f}"))  # fmt: skip
+    count = len(log) if log.clients is None else len(np.unique(log.clients))
+    about = (
+        f"{words.count(len(log), 'decision')} of {words.count(count, 'client')} earned {log.rewards.mean():.4f} each."
+        if log.clients is not None
+        else f"{words.count(len(log), 'decision')} earned {log.rewards.mean():.4f} each; without a column 'client' "
+        "every row counts as a client of its own."
+    )
+    notes = [about, "Reward a decision; 95 % intervals with clients as clusters. They need many clients and an "
+             "effective sample size that is not small."]  # fmt: skip
+    notes += [f"{one.policy}: {one.refused}" for one in found if one.refused]
+    columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
+    facts = [
+        {"policy": one.policy, "refused": one.refused, **{how: vars(made) for how, made in one.estimates.items()}}
+        for one in found
+    ]
+    data = {"rows": len(log), "arms": list(logged.arms), "features": list(logged.features),
+            "logged": float(log.rewards.mean()), "policies": facts}  # fmt: skip
+    return Section(f"What policies would have earned, from {logged.name}", columns, tuple(rows), tuple(notes),
+                   tuple(range(1, 7)), data)  # fmt: skip
+
+
+def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
+    """Draw SNIPS and DR with their intervals, a line a policy, beside what the log earned."""
+    from posse.results import plots
+
+    shown = [one for one in found if one.estimates][::-1]
+    figure = plots.blank(height=1.6 + 0.36 * len(shown))
+    ax = plots.axes(figure, x="reward a decision", y="", grid="x")
+    for shift, (how, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
+        made = [one.estimates[how] for one in shown]
+        values = np.array([each.value for each in made])
+        reach = np.array([min(each.high - each.value, 1e6) for each in made])
+        ax.errorbar(values, np.arange(len(shown)) + shift, xerr=reach, fmt=mark, markersize=4, label=how.upper())
+    ax.axvline(float(logged.log.rewards.mean()), linestyle="--", linewidth=1, label="logged")
+    ax.set_yticks(range(len(shown)), [plots.text(one.policy) for one in shown])
+    plots.legend(figure, ax)
+    return figure

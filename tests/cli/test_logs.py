@@ -1,0 +1,153 @@
+"""`posse evaluate`, `posse predict` and `record.policy.decide`: what a log and a learnt model say."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posse as package
+from posse.core.errors import ConfigError, DataError
+from posse.policies.contextual.explorations import EpsilonGreedy, draw
+from posse.results.logs import evaluate_logs, read_logs
+from tests.cli.conftest import Call
+
+ARMS = ("blue", "green", "red")
+TRUE = np.array([[0.9, 0.1], [0.2, 0.7], [0.4, 0.4]])
+"""Chance of a reward of each arm, where the first feature is 1, and where it is 0."""
+
+
+def write_log(path: Path, rows: int = 4000, seed: int = 3) -> None:
+    """Log decisions that follow a rough model with much exploration."""
+    rng = np.random.default_rng(seed)
+    kind, noise = rng.integers(0, 2, rows), rng.normal(size=rows)
+    scores = np.array([[0.5, 0.4], [0.3, 0.3], [0.4, 0.5]]).T[kind]
+    chosen, chance = draw(EpsilonGreedy(0.6).probabilities(scores), rng.random(rows))
+    paid = (rng.random(rows) < TRUE[chosen, kind]).astype(int)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("client", "first", "noise", "arm", "reward", "probability"))
+        writer.writerows(
+            (f"phone-{i % 80}", 1 - kind[i], f"{noise[i]:.4f}", ARMS[chosen[i]], paid[i], f"{chance[i]:.6f}")
+            for i in range(rows)
+        )
+
+
+def test_estimates_hold_the_truth_and_find_the_policy_that_uses_the_context(posse: Call, tmp_path: Path) -> None:
+    write_log(tmp_path / "logs.csv")
+    done = posse("evaluate", "logs.csv", "--figure", "intervals.svg", "--json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert found["features"] == ["first", "noise"]
+    by_name = {one["policy"]: one for one in found["policies"]}
+    truth = {f"always {name}": TRUE[at].mean() for at, name in enumerate(ARMS)}
+    truth |= {"any arm": TRUE.mean(), "best by context": TRUE.max(axis=0).mean()}
+    assert set(by_name) == set(truth)
+    for name, value in truth.items():
+        for how in ("ips", "snips", "dr"):
+            made = by_name[name][how]
+            assert abs(made["value"] - value) < 5 * made["error"]  # fails once in a million logs
+    assert found["policies"][0]["policy"] == "best by context"
+    assert by_name["best by context"]["dr"]["error"] < by_name["best by context"]["ips"]["error"]
+    assert 0 < by_name["any arm"]["snips"]["effective"] < 4000
+    assert (tmp_path / "intervals.svg").read_text().count("<svg") == 1
+    shown = posse("evaluate", "logs.csv", COLUMNS="140")
+    assert "best by context" in shown.out
+    assert "4,000 decisions of 80 clients" in shown.out
+
+
+def test_a_policy_without_support_is_named_and_the_others_are_estimated() -> None:
+    rows = [{"arm": i % 2, "reward": i % 3 == 0, "probability": 0.5} for i in range(400)]
+    rows += [{"arm": 2, "reward": 1, "probability": 0.5}]
+    logged, found = evaluate_logs(rows)
+    assert logged.arms == ("0", "1", "2")
+    refused = {one.policy: one.refused for one in found if one.refused}
+    assert set(refused) == {"always 2", "any arm"}
+    assert all("must support" in why for why in refused.values())
+    assert all(one.refused for one in found[-2:])
+
+
+MISTAKES = {
+    "arm,reward\na,1\n": "probability",
+    "arm,reward,probability\na,1,0.5\nb,0,0\n": "above 0 and at most 1, got 0",
+    "arm,reward,probability\na,1,0.5\nb,much,0.5\n": "'much' is not a number",
+    "arm,reward,probability\na,1,0.5\na,0,0.5\n": "2 to 200 different arms, got 1",
+    "arm,reward,probability,age\na,1,0.5,old\nb,0,0.5,9\n": "'old' is not a number",
+    "": "empty",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_bad_log_is_one_line_and_exit_2(posse: Call, tmp_path: Path, text: str) -> None:
+    (tmp_path / "logs.csv").write_text(text)
+    done = posse("evaluate", "logs.csv")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert MISTAKES[text] in done.err
+
+
+def test_places_are_checked_before_a_log_is_read(posse: Call) -> None:
+    for command in (("evaluate", "none.csv", "--figure", "no/where.svg"), ("predict", "m.npz", "r.csv", "-o", "no/x")):
+        done = posse(*command)
+        assert done.code == 2
+        assert "does not exist" in done.err
+    assert "must end in" in posse("evaluate", "none.csv", "--figure", "log.doc").err
+    assert "none.csv" in posse("evaluate", "none.csv").err
+
+
+def test_what_devices_learnt_decides_in_python_and_on_the_command_line(posse: Call, tmp_path: Path) -> None:
+    done = posse("run", "fed-contextual", "--data", "digits", "--clients", "12", "--cohort", "6", "--rounds", "12",
+                 "--deploy-every", "3", "--model-out", "model.npz")  # fmt: skip
+    assert done.code == 0
+    record = package.Store().get("last")
+    population = package.FedContextual(data="digits", clients=12).population()
+    images = np.asarray(population.inputs).reshape(population.samples, -1)[:60]
+    chosen = [record.policy.decide(image) for image in images]
+    assert chosen[0].probability == 1
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([f"pixel {at}" for at in range(images.shape[1])])
+        writer.writerows(images.tolist())
+    for model in ("model.npz", record.id):
+        made = posse("predict", model, "rows.csv", "--json")
+        assert [one["name"] for one in json.loads(made.out)] == [one.name for one in chosen]
+    assert posse("predict", "model.npz", "rows.csv", "--out", "decisions.csv").code == 0
+    assert (tmp_path / "decisions.csv").read_text().splitlines()[0] == "row,arm,name,predicted"
+    (tmp_path / "few.csv").write_text("a,b\n1,2\n")
+    few = posse("predict", "model.npz", "few.csv")
+    assert few.code == 2
+    assert "has 2 columns, and the model takes 64 numbers" in few.err
+    with pytest.raises(ConfigError, match="64 finite numbers"):
+        record.policy.decide([1, 2])
+    with pytest.raises(ConfigError, match="needs a context"):
+        record.policy.decide()
+
+
+def test_a_simulated_samba_run_tells_the_arm_it_came_to(posse: Call) -> None:
+    assert posse("run", "samba", "--path", "plain", "--owners", "3", "--budget", "900").code == 0
+    record = package.Store().get("last")
+    made = record.policy.decide()
+    assert made.arm == int(record.pulls.sum(axis=0).argmax())
+    assert made.name == record.arm_names[made.arm]
+    with pytest.raises(ConfigError, match="takes no contexts"):
+        record.policy.decide([1])
+
+
+def test_no_model_is_said_in_one_line(posse: Call, tmp_path: Path) -> None:
+    (tmp_path / "model.npz").write_text("no model")
+    np.savez(tmp_path / "other.npz", leaf0=np.zeros(3), leaf1=np.zeros(3))
+    for place, said in (
+        ("model.npz", "cannot be read"),
+        ("other.npz", "no linear model"),
+        ("none.npz", "no such file"),
+    ):
+        done = posse("predict", place, "rows.csv")
+        assert done.code == 2
+        assert said in done.err
+    (tmp_path / "empty").mkdir()
+    assert "no model that a run wrote" in posse("predict", "empty", "rows.csv").err
+    with pytest.raises(DataError):
+        read_logs(tmp_path / "none.csv")
