@@ -199,17 +199,21 @@ def protocol_note(form: Form, kind: str) -> str:
     }[size.data]
     paper = {"images": 800, "tags": 1600}[kind]
     clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))
+    more = f" (images from scratch and figure 4: {_listed(form.more)})" if form.more else ""
     return (
         f"Population: {what}. {size.rounds:,} rounds, {size.before} of them pre-training where there is some "
         f"(paper: {paper:,} and 100), {size.cohort} clients a round (paper: 64), models deployed every "
         f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). "
         f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
         f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
-        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}."
+        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}{more}."
     )
 
 
 def _listed(seeds: Sequence[int]) -> str:
+    """Name seeds, a row of them by its ends."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds))
 
 

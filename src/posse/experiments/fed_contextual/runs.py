@@ -67,6 +67,8 @@ class Line:
     """Of the job, beside that: loss, optimiser, clipping, noise."""
     betas: tuple[float, ...] | None = None
     """Values of Softmax's beta that are tried, where not the form's."""
+    varies: bool = False
+    """Whether seeds differ so much that the form's `more` are reported."""
 
     @property
     def kind(self) -> str:
@@ -97,9 +99,10 @@ class Line:
 
     def to_report(self, form: Form, chosen: Chosen | None) -> Job:
         """Give the job that is reported."""
+        seeds = (self.varies and form.more) or form.report
         if chosen is None:
-            return self._job(form, self.name, form.report, 0.1, 0.1, {})
-        return self._job(form, self.name, form.report, chosen.client, chosen.server, chosen.parameters)
+            return self._job(form, self.name, seeds, 0.1, 0.1, {})
+        return self._job(form, self.name, seeds, chosen.client, chosen.server, chosen.parameters)
 
     def _job(
         self, form: Form, name: str, seeds: tuple[int, ...], client: float | tuple[float, ...],
@@ -118,7 +121,10 @@ class Line:
 
 def figure_lines(figure: str) -> tuple[Line, ...]:
     """Give the four policies of a setting, and the first model left as it is."""
-    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS)
+    varies = figure == "fig1a"
+    lines = tuple(
+        Line(f"{figure}-{policy}", figure, policy, LABELS[policy], varies=varies) for policy in EXPLORATIONS
+    )
     if SETTINGS[figure].scenario == "scratch":
         return lines
     return (*lines, Line(f"{figure}-init", figure, "greedy", LABELS["init"], {"learns": False}))
@@ -132,11 +138,11 @@ def line_of(figure: str, policy: str) -> Line:
 def private_lines(form: Form, kind: str) -> tuple[Line, ...]:
     """Give figure 4's lines: no privacy, clipping alone, and two noises; Softmax of beta 0.05 from scratch."""
     size, figure = form.size(kind), {"images": "fig1a", "tags": "fig2a"}[kind]
-    plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,))
+    plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,), varies=True)
     noisy = tuple(
         Line(
             f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}" if noise else "clipped, no noise",
-            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,),
+            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,), True,
         )
         for noise in (0.0, *size.noises)
     )  # fmt: skip
@@ -243,7 +249,7 @@ def choose(form: Form, jobs: Sequence[Job], results: Sequence[Result]) -> Chosen
     """Take what earned most, on average over seeds that are not reported."""
     best: Chosen | None = None
     for job, result in zip(jobs, results, strict=True):
-        if set(result.job["seeds"]) & set(form.report):
+        if set(result.job["seeds"]) & {*form.report, *form.more}:
             raise ConfigError(f"{job.name} was run on seeds that are reported. Choose hyper-parameters on others.")
         means = result.averages[..., -1].mean(axis=1)
         at = int(np.nanargmax(means))

@@ -245,8 +245,23 @@ def normals(tree: Tree, key: jax.Array) -> Tree:
     """Return standard normal numbers in the shape of a tree."""
     leaves, shape = jax.tree.flatten(tree)
     keys = jax.random.split(key, len(leaves))
-    drawn = [jax.random.normal(one, leaf.shape, leaf.dtype) for one, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(shape, drawn)
+    words = (jax.random.bits(one, (3, *leaf.shape), jnp.uint32) for one, leaf in zip(keys, leaves, strict=True))
+    return jax.tree.unflatten(shape, [normal_of(*three) for three in words])
+
+
+def normal_of(high: jax.Array, low: jax.Array, turn: jax.Array) -> jax.Array:
+    """Turn three words of 32 bits into a standard normal number (Box and Muller), fine near 0 and far out.
+
+    The first 64 bits are the share of normal pairs that lie further out, the last 32 the angle. JAX's own normal
+    numbers come from 23 bits and end at 5.42; these end at 9.5.
+
+    >>> [round(float(normal_of(*jnp.array([high, 0, 1 << 31], jnp.uint32))), 3) for high in (0, 1 << 31)]
+    [-9.493, -0.0]
+    """
+    share = (high & 0x7FFFFFFF).astype(jnp.float32) * 2.0**-32 + (low.astype(jnp.float32) + 0.5) * 2.0**-64
+    waited = jnp.where(high >> 31, -jnp.log1p(-share), -jnp.log(share))
+    quarter = jax.lax.bitcast_convert_type(turn, jnp.int32).astype(jnp.float32) * (jnp.pi * 2.0**-32)
+    return jnp.sqrt(2.0 * waited) * jnp.sin(quarter)
 
 
 def shape_of(model: Model) -> Tree:

@@ -31,7 +31,7 @@ from posse.protocols.fed_contextual.rounds import Observed, host, observed, with
 from posse.protocols.fed_contextual.server import State, begin
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
-from posse.protocols.fed_contextual.study import NOTHING, Own
+from posse.protocols.fed_contextual.study import NOTHING, Own, computing_on
 from posse.protocols.fed_contextual.tasks import OwnPay
 from posse.protocols.fed_contextual.training import train
 from posse.protocols.runs import Run
@@ -166,7 +166,7 @@ class FedRun(Run):
     def advance(self, n: int = 1) -> None:
         """Do n rounds of the seeds under way. What is compiled first is not counted as their time."""
         if not self._compiled:
-            with jax.default_device(self.simulation.device):
+            with computing_on(self.simulation.device):
                 self.simulation.warm_up()
             self._compiled = True
         super().advance(n)
@@ -181,7 +181,7 @@ class FedRun(Run):
             raise
 
     def _advance(self, n: int) -> None:
-        with jax.default_device(self.simulation.device):
+        with computing_on(self.simulation.device):
             try:
                 self._begin()
                 while all(one.done == self.setup.rounds for one in self._group):  # nothing is left of what was kept
@@ -324,7 +324,7 @@ class FedRun(Run):
         if one is None or one.before is None or self.settings.centralised:
             return None
         if one.observed is None:
-            with jax.default_device(self.simulation.device), held():
+            with computing_on(self.simulation.device), held():
                 one.observed = self._observe(one.before, one.done - 1, one.outcome.seed)
         return one.observed
 
