@@ -122,9 +122,7 @@ class Line:
 def figure_lines(figure: str) -> tuple[Line, ...]:
     """Give the four policies of a setting, and the first model left as it is."""
     varies = figure == "fig1a"
-    lines = tuple(
-        Line(f"{figure}-{policy}", figure, policy, LABELS[policy], varies=varies) for policy in EXPLORATIONS
-    )
+    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy], varies=varies) for policy in EXPLORATIONS)
     if SETTINGS[figure].scenario == "scratch":
         return lines
     return (*lines, Line(f"{figure}-init", figure, "greedy", LABELS["init"], {"learns": False}))
