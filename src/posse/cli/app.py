@@ -37,12 +37,9 @@ FRAMED = 70
 """Columns from which on help is set in frames."""
 
 ORDER = (
-    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "policies", "problems", "reproduce", "ca",
-    "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
-    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
     "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "policies",
     "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
-    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore",
+    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
 )  # fmt: skip
 
 CLOSED = 141
