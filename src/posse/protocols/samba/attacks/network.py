@@ -74,9 +74,9 @@ def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
     timing = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
     pulled: list[str] = []
     with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # bound, so that nobody else takes the port
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-        probe.close()
         given = {
             "run": "audit", "level": settings.level, "listen": f"127.0.0.1:{port}", "budget": BUDGET, "policy": "ucb",
             "owner": [{"name": f"owner-{i + 1}"} for i in range(OWNERS)],
