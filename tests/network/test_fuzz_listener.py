@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import ssl
 import struct
@@ -15,6 +16,7 @@ import time
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -334,8 +336,13 @@ def test_frames_over_tls_while_the_others_wait(tmp_path):
 def test_many_frames_over_tls(tmp_path):
     paths = stopped_midway(tmp_path)
     began = time.monotonic()
-    sent, counts = over_tls(paths, 8_000, 4)
-    print(f"\nover TLS: {dict(sent)}, counted {counts}, {8_000 / (time.monotonic() - began):,.0f}/s")
+    tracemalloc.start()
+    sent, counts = over_tls(paths, 100_000, 4)
+    largest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    rate = 100_000 / (time.monotonic() - began)
+    print(f"\nover TLS: {dict(sent)}, counted {counts}, {rate:,.0f}/s, at most {largest / 2**20:.1f} MiB")
+    assert largest < 64 << 20
     finish(paths)
 
 
@@ -433,7 +440,7 @@ def test_nothing_is_taken_behind_a_refusal(tmp_path):
     asyncio.run(breathe())
 
 
-@pytest.mark.parametrize("times", [600, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [600, pytest.param(100_000, marks=pytest.mark.long)])
 def test_messages_that_decode_and_make_no_sense(tmp_path, times):
     """Whatever an admitted peer says, the controller's role refuses it with a `ProtocolError` or has a use for it."""
     paths = stopped_midway(tmp_path)
@@ -480,6 +487,10 @@ def noise(rng):
     ))  # fmt: skip
 
 
+def rss():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 async def shout(port, data, wait):
     """Connect, send, and wait a little for an end."""
     with contextlib.suppress(OSError, TimeoutError):
@@ -492,7 +503,7 @@ async def shout(port, data, wait):
             writer.transport.abort()
 
 
-@pytest.mark.parametrize("times", [300, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [300, pytest.param(100_000, marks=pytest.mark.long)])
 def test_strangers(tmp_path, times, monkeypatch):
     monkeypatch.setattr("posse.runtime.network.connection.GREETING", 0.5)
     paths = stopped_midway(tmp_path)
@@ -506,8 +517,10 @@ def test_strangers(tmp_path, times, monkeypatch):
             await asyncio.sleep(0.01)
         failures = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        held = [rss()]
         for _ in range(times // 50):
             await asyncio.gather(*(shout(parties[0].port, noise(rng), rng.random() < 0.7) for _ in range(50)))
+            held.append(rss())
         await asyncio.sleep(0.8)
         assert not running.done()
         counts = dict(parties[0].counts)
@@ -516,10 +529,13 @@ def test_strangers(tmp_path, times, monkeypatch):
         await running
         for party in parties:
             party.engine._journal.close()
-        return counts, failures
+        return counts, failures, held
 
-    counts, failures = asyncio.run(crowd())
+    counts, failures, held = asyncio.run(crowd())
     assert not failures
+    assert max(held) - held[len(held) // 3] < 16 << 20  # flat, once the first of them were here
+    if times > 10_000:
+        print(f"\n{counts}, memory {held[0] >> 20} to {max(held) >> 20} MiB")
     # A connection that is gone before it is accepted is not seen.
     assert counts["refused tls"] + counts["refused stranger"] >= 0.9 * times
     assert counts["refused tls"] > 0.3 * times
