@@ -8,7 +8,7 @@ DEMO   := $(VENV)/.demo
 STUDIO := $(VENV)/.studio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices reproduce reproduce-devices clean
+.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench-studio: $(READY)  ## the studio at 20 steps a second: bytes on the wire, C
 
 bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
 	@$(BIN)/python -m benchmarks.devices
+
+mutants: $(READY)  ## small faults in the code, and whether the tests find them (hours; goes on where it was stopped)
+	@$(BIN)/python -m benchmarks.mutants
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
 	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \

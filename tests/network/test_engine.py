@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posse.core.errors import JournalError, LinkError, ProtocolError
+from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
 from posse.runtime.network.engine import Engine
@@ -152,3 +152,64 @@ def test_a_journal_of_another_party_or_run_is_refused(tmp_path, snapshot):
         with pytest.raises(JournalError, match="the journal is of 'a' in run r"):
             Engine(Leaf(name), journal, ["hub"], WORDS, run=run)
         journal.close()
+
+
+class Picky(Hub):
+    """A hub whose file says how much it takes at most: more is a disagreement, and the file can be corrected."""
+
+    def __init__(self, most):
+        super().__init__(["a"], 3)
+        self.most = most
+
+    def receive(self, sender, message):
+        if message.total > self.most:
+            raise DisagreementError(f"{message.total} is more than {self.most}. Correct the file that is wrong.")
+        return super().receive(sender, message)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("lives", [1, 3])
+def test_a_message_that_a_corrected_restart_accepts_is_not_used_up(tmp_path, snapshot, lives):
+    """Refused any number of times, by as many lives, it comes again under its number and is taken when it can be."""
+    encoded = [msgspec.msgpack.encode(Done(step, total)) for step, total in enumerate((5, 9, 2))]
+    engine = Engine(Picky(7), Journal(tmp_path), ["a"], WORDS, run="r")
+    engine.begin()
+    assert engine.receive("a", 1, encoded[0])
+    engine.commit()
+    if snapshot:
+        engine.checkpoint()
+    for _ in range(lives):
+        link, sent = engine.links["a"], engine.links["a"].sent
+        with pytest.raises(DisagreementError, match="9 is more than 7"):
+            engine.receive("a", 2, encoded[1])
+        engine.commit()
+        assert (link.received, link.sent, engine.role.history) == (1, sent, [5])
+        assert not engine.refusals
+        engine.close()
+        engine = Engine(Picky(7), Journal(tmp_path), ["a"], WORDS, run="r")
+        assert engine.links["a"].received == 1  # so the peer sends the second again
+    engine.close()
+    corrected = Engine(Picky(10), Journal(tmp_path), ["a"], WORDS, run="r")
+    assert corrected.receive("a", 2, encoded[1])
+    assert corrected.receive("a", 3, encoded[2])
+    corrected.commit()
+    assert corrected.role.history == [5, 9, 2]
+    corrected.close()
+    again = Engine(Picky(10), Journal(tmp_path), ["a"], WORDS, run="r")
+    assert again.role.history == [5, 9, 2]
+    again.close()
+
+
+def test_what_no_file_could_make_right_is_used_up_in_all_lives(tmp_path):
+    """Or a replay would take another path than the peers saw."""
+    engine = Engine(Hub(["a"], 3), Journal(tmp_path), ["a"], WORDS, run="r")
+    engine.begin()
+    assert not engine.receive("a", 1, msgspec.msgpack.encode(Done(7, 1)))
+    assert [peer for peer, _ in engine.refusals] == ["a"]
+    engine.commit()
+    engine.close()
+    again = Engine(Hub(["a"], 3), Journal(tmp_path), ["a"], WORDS, run="r")
+    assert again.links["a"].received == 1
+    assert not again.receive("a", 1, msgspec.msgpack.encode(Done(0, 1)))
+    assert again.receive("a", 2, msgspec.msgpack.encode(Done(0, 1)))
+    again.close()
