@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,12 @@ class LivingFederation:
                 self.tick(f"'{name}' to answer")
 
     def submit(self, run: str, owners: list[str], **values: Any) -> None:
-        """Propose a run in a simulated world."""
+        """Propose a run, in a simulated world unless that is None."""
         given = {
             "protocol": "samba", "run": run, "level": "standard", "policy": "ucb", "budget": 60, "owners": owners,
             "paillier_bits": 2048, "world": {"seed": 7, "owners": len(owners)}, **values,
         }  # fmt: skip
+        given = {name: value for name, value in given.items() if value is not None}
         self.ask("customer", f"submit {json.dumps(given)}")
 
     def phase(self, run: str) -> dict[str, Any]:
@@ -138,6 +140,15 @@ class LivingFederation:
                 pass
             self.tick(f"'{name}' to begin run {run}")
         assert not asyncio.run(ask(journal, "status"))["finished"]
+
+    def until_step(self, run: str, step: float) -> None:
+        """Wait until the controller has made so many steps of a run, or the run is over."""
+        journal = self.runs("controller") / run / "journal"
+        while self.phase(run)["phase"] != "over":
+            with suppress(LinkError):
+                if asyncio.run(ask(journal, "status")).get("step", 0) >= step:
+                    return
+            self.tick(f"step {step:.0f} of run {run}")
 
     def resume(self, name: str, run: str) -> None:
         asyncio.run(ask(self.runs(name) / run / "journal", "resume"))

@@ -66,12 +66,15 @@ def test_runs_queue_services_die_and_members_come_and_go(tmp_path: Path) -> None
 
 
 def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> None:
-    federation = LivingFederation(tmp_path, {"controller": "controller", "comp": "comp", **OWNERS, "clinic-4": "owner"})
-    federation.join("clinic-5", "owner", consent={"systems": ["samba"], "budget": 10})
+    """With rewards of the owners' own, not of a simulated world."""
+    federation = LivingFederation(tmp_path, {"controller": "controller", "comp": "comp"})
     four = [*CLINICS, "clinic-4"]
+    for number, name in enumerate(four):
+        federation.join(name, "owner", source={"kind": "bernoulli", "mean": number / 4})
+    federation.join("clinic-5", "owner", consent={"systems": ["samba"], "budget": 10})
     with federation:
         federation.submit("refused", [*CLINICS, "clinic-5"])
-        federation.submit("march", four, budget=400)
+        federation.submit("march", four, budget=400, world=None)
         while (shown := federation.phase("refused"))["phase"] != "dropped":
             federation.tick("a run to be refused")
         assert shown["text"] == "clinic-5 refused: decisions would be 60; budget is 10."
@@ -84,44 +87,40 @@ def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> No
     assert result["ended_early_with"] == CLINICS
 
 
-KILLS = 300
+ROUNDS, AT_ONCE = 25, 3
+"""Of each of four runs: how often services are killed, and how many at a time."""
 
 
 @pytest.mark.long
-def test_three_hundred_kills_over_a_queue_of_three_runs(tmp_path: Path) -> None:
-    """Kills services that are up, in turn, while runs queue and members join; runs are added until all are dead once.
+def test_three_hundred_kills_over_a_living_federation(tmp_path: Path) -> None:
+    """Three runs queue; services die in turn at points of each run, the founder's and the dealer's too.
 
-    Between two kills the federation gets a moment, or nothing would ever be done.
+    When the first is over two members join, and take part in a fourth.
     """
-    federation = LivingFederation(tmp_path, {**SERVERS, **OWNERS}, seed=KILLS)
-    four = [*CLINICS[1:], "clinic-4", "clinic-5"]
-    wanted = {"march": undisturbed(3, 300), "april": undisturbed(3, 2000, "thompson")}
+    federation = LivingFederation(tmp_path, {**SERVERS, **OWNERS}, seed=300)
+    budget, joined = 300, ["clinic-2", "clinic-3", "clinic-4", "clinic-5"]
+    wanted = {"march": undisturbed(3, budget), "april": undisturbed(3, budget, "thompson")}
+    wanted |= {"may": wanted["march"], "june": undisturbed(4, budget)}
+    turn: list[str] = []
     with federation:
-        federation.submit("march", CLINICS, level="strict", budget=300)
-        federation.submit("april", CLINICS, policy="thompson", budget=2000)
-        federation.submit("may", CLINICS, level="strict", budget=300)
-        wanted["may"] = undisturbed(3, 300)
-        turn: list[str] = []
-        while federation.kills.total() < KILLS:
-            turn = turn or federation.rng.sample(sorted(federation.running), len(federation.running))
-            victim = turn.pop()
-            federation.ask(victim, "status")
-            time.sleep(federation.rng.uniform(0.0, 0.5))
-            federation.kill(victim)
-            federation.extend()
-            phases = {run: federation.phase(run)["phase"] for run in wanted}
-            assert "dropped" not in phases.values(), phases
-            if "clinic-4" not in federation.running and "over" in phases.values():
-                for name in four[2:]:
+        federation.submit("march", CLINICS, level="strict", budget=budget)
+        federation.submit("april", CLINICS, policy="thompson", budget=budget)
+        federation.submit("may", CLINICS, level="strict", budget=budget)
+        for run in wanted:
+            for step in sorted(federation.rng.uniform(0, budget) for _ in range(ROUNDS)):
+                federation.until_step(run, step)
+                time.sleep(federation.rng.uniform(0.0, 0.1))
+                turn += federation.rng.sample(sorted(federation.running), len(federation.running))
+                victims, turn = turn[:AT_ONCE], turn[AT_ONCE:]
+                for victim in victims:
+                    federation.kill(victim)
+                federation.extend()
+            federation.until(run, "over")
+            if run == "march":
+                for name in joined[2:]:
                     federation.join(name, "owner")
                     federation.start(name)
-            if "clinic-4" in federation.running and list(phases.values()).count("queued") < 1:
-                run = f"run-{len(wanted) + 1}"
-                federation.submit(run, four, level="strict", budget=300)
-                wanted[run] = undisturbed(4, 300)
-        for run in wanted:
-            federation.until(run, "over")
-            federation.extend()
-    assert federation.kills.total() == KILLS
+                federation.submit("june", joined, level="strict", budget=budget)
+    assert federation.kills.total() == len(wanted) * ROUNDS * AT_ONCE == 300
+    assert set(federation.kills) == set(federation.running)
     assert {run: federation.total(run) for run in wanted} == wanted
-    assert all(name in federation.kills for name in federation.running)

@@ -39,6 +39,8 @@ from posse.runtime.federation.talk import (
     Sheet,
     Signed,
 )
+from posse.runtime.network.connection import printable
+from posse.runtime.network.deployment import address
 
 QUEUE, ADDRESSES = "queue", "addresses.json"
 QUEUED = "queued"
@@ -218,6 +220,7 @@ class Founder:
     def take(self, name: str, report: Report) -> None:
         """Take what a member says."""
         if report.address and self.addresses.get(name) != report.address:
+            address(report.address)
             self.addresses[name] = report.address
             files.write_whole(self.folder / ADDRESSES, json.dumps(self.addresses).encode())
             for item in self.items:
@@ -227,7 +230,7 @@ class Founder:
         for entry in report.entries:
             for item in self.items:
                 if item.signed.digest == entry.digest and name in item.members:
-                    answer = (entry.state, entry.text[:1000])
+                    answer = (entry.state, printable(entry.text))
                     if item.answers.get(name) != answer:
                         item.answers[name] = answer
                         self._keep(item)

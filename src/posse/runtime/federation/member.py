@@ -155,7 +155,7 @@ class Member:
         self.parties: dict[str, Party] = {}
         """Parties that run now, by run."""
         self.stopping = False
-        self._refused: dict[str, Part] = {}
+        self._refused: dict[Signed, Part] = {}
         self._read()
 
     @property
@@ -219,9 +219,9 @@ class Member:
             if line.phase != PROPOSED:
                 self.ledger.release(digest)
                 return Entry(digest, REFUSED if line.phase == STARTED else DROPPED, "it was not agreed to here")
-            if digest not in self._refused:
+            if line.signed not in self._refused:
                 part = await asyncio.to_thread(self._decide, line)
-            part = part or self._refused[digest]
+            part = part or self._refused[line.signed]
         elif part.state == ACCEPTED and line.phase == STARTED:
             await asyncio.to_thread(self._write_file, part, line)
             self.ledger.start(digest)
@@ -286,7 +286,7 @@ class Member:
             self.parts[signed.digest] = made
         except (PosseError, OSError) as error:
             made.state, made.text = REFUSED, error.text if isinstance(error, PosseError) else str(error)
-            self._refused[signed.digest] = made
+            self._refused[signed] = made
         self.log(made.state, run=_run_of(signed), why=made.text)
         return made
 
@@ -313,11 +313,12 @@ class Member:
         if options.get("authority") == AUTHORITY and self.file.authority is not None:
             options["authority"] = str((self.folder / self.file.authority).resolve())
         known = {**line.addresses, **self.file.connect}
+        source = None if invitation.simulated or self.file.source is None else self._absolute(self.file.source)
         values = {
             "protocol": proposal.system, "identity": str((self.folder / self.file.identity).resolve()),
             "role": mine["role"], "run": proposal.run, "journal": "journal", "sync": self.file.sync,
             "listen": self.file.listen if mine["listens"] else None, "proxy": self.file.proxy,
-            "options": {**options, **own}, "source": None if invitation.simulated else self._absolute(self.file.source),
+            "options": {**options, **own}, "source": source,
             "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
         }  # fmt: skip
         folder, text = self.runs / proposal.run, to_toml(values).encode()

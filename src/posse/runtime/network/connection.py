@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
     def _take(self, frame: AnyFrame) -> bool:
         """Take a frame; False if the connection is over after it."""
         if isinstance(frame, Refused):
-            reason = _printable(frame.reason)
+            reason = printable(frame.reason)
             self.hang_up(f"it refused us: {reason[:300]}")
             if self.peer is not None:
                 self.host.refused_by(self.peer, reason)
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         return f"{at[0]}:{at[1]}" if at else "somebody"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Make one line of a peer's words, in which nothing but letters reaches a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_REASON])
 

@@ -1,0 +1,205 @@
+"""A member agrees only to what it consents to, whatever its founder sends, in whatever order, and wherever it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posse.core.errors import CertificateError, ConfigError, PosseError, ProtocolError
+from posse.core.settings import Settings
+from posse.runtime.certificates.authority import Authority, Desk, utc_now
+from posse.runtime.certificates.enrolment import complete, prepare
+from posse.runtime.certificates.identity import PartyIdentity
+from posse.runtime.federation.consent import Demand
+from posse.runtime.federation.member import Member, Systems
+from posse.runtime.federation.talk import (
+    ACCEPTED,
+    DROPPED,
+    OVER,
+    PROPOSED,
+    REFUSED,
+    STARTED,
+    Invitation,
+    Line,
+    Proposal,
+    Sheet,
+    Signed,
+    check_portable,
+    decode,
+)
+from posse.runtime.local import write_party
+from posse.runtime.network.deployment import Deployment, Place, Service
+from posse.runtime.network.engine import Vocabulary
+from posse.runtime.network.wire import WireError
+from tests.network.toy_roles import Leaf
+
+MOST = 100
+
+
+class Federation:
+    """An authority, its customer and one member, whose folder is laid out anew for every example."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.authority = folder, Authority.init(folder / "authority", "customer", "hospitals")
+        self.customer = self.enrolled("customer", "customer")
+        self.enrolled("owner", "clinic-b")
+        self.revoked = self.authority.current_crl().public_bytes(Encoding.DER)
+        self.took: list[str] = []
+
+    def enrolled(self, role: str, name: str) -> PartyIdentity:
+        token, now = self.authority.token(role, name), self.authority.now()
+        answer = Desk(self.authority).answer(prepare(token, self.folder / name, now))
+        complete(token, self.folder / name, answer.data, now)
+        return PartyIdentity.load(self.folder / name)
+
+    def propose(self, run: str, budget: int) -> Signed:
+        return Signed.sign(Proposal.make("hospitals", {"protocol": "toy", "run": run, "budget": budget}), self.customer)
+
+    def member(self, folder: str) -> Member:
+        """Start the member's service, or start it again."""
+        consent = {"systems": ["toy"], "budget": 60, "budget_in_all": MOST, "runs": 4}
+        values = {"identity": "clinic-b", "home": "127.0.0.1:7400", "runs": folder, "consent": consent}
+        path = write_party(self.folder / "clinic-b.toml", values)
+
+        async def run(place: Place, service: Service) -> Mapping[str, Any]:
+            self.took.append(place.run)
+            await asyncio.sleep(3600)
+            return {}
+
+        made = Deployment(Leaf("clinic-b"), Vocabulary(()), {})
+        return Member(path, Systems(invite, lambda name: lambda place: made, run), lambda *_, **__: None)
+
+
+def invite(name: str, values: Mapping[str, Any]) -> Invitation:
+    budget = values["budget"]
+    part = {"role": "owner", "options": dict(values), "connect": (), "listens": False}
+    return Invitation(Settings(), {"clinic-b": part}, lambda: Demand(name, "strict", "ucb", budget))
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    return Federation(Path(tempfile.mkdtemp()))
+
+
+async def tell(member: Member, federation: Federation, *lines: tuple[Signed, str]) -> dict[str, str]:
+    """Send a sheet, and return what the member made of each run."""
+    sheet = Sheet(tuple(Line(signed, phase, {}) for signed, phase in lines), federation.revoked)
+    return {entry.digest: entry.state for entry in (await member.take(sheet)).entries}
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([PROPOSED, PROPOSED, STARTED, STARTED, DROPPED, OVER, "kill"])),
+    min_size=1, max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(budgets=st.lists(st.integers(1, 80), min_size=6, max_size=6), steps=steps)
+def test_no_sequence_of_sheets_passes_the_consent(
+    federation: Federation, budgets: list[int], steps: list[tuple[int, str]]
+) -> None:
+    runs = Path(tempfile.mkdtemp(dir=federation.folder))
+    federation.took.clear()
+    # Two proposals may have one name: they are two runs, of which a member takes one.
+    proposals = [federation.propose(f"run-{number // 2}", budget) for number, budget in enumerate(budgets)]
+
+    async def go() -> None:
+        member = federation.member(runs.name)
+        for number, phase in steps:
+            if phase == "kill":
+                tasks = [part.task for part in member.parts.values() if part.task is not None]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                member = federation.member(runs.name)
+                continue
+            states = await tell(member, federation, (proposals[number], phase))
+            await asyncio.sleep(0)
+            assert phase == PROPOSED or states[proposals[number].digest] != ACCEPTED
+        for part in member.parts.values():
+            if part.task is not None:
+                part.task.cancel()
+
+    asyncio.run(go())
+    began = set(federation.took)
+    # Which of two proposals of one name it was is in the ledger; at least the smaller of them.
+    least = sum(min(budgets[2 * k : 2 * k + 2]) for k in range(3) if f"run-{k}" in began)
+    ledger = federation.member(runs.name).ledger
+    assert least <= ledger.spent.decisions <= MOST
+    assert len(began) <= 4
+
+
+def test_a_member_takes_part_as_far_as_it_agreed(federation: Federation) -> None:
+    proposals = [federation.propose(f"f-{number}", 45) for number in range(3)]
+    federation.took.clear()
+
+    async def go() -> None:
+        member = federation.member("parts")
+        states = await tell(member, federation, *((signed, PROPOSED) for signed in proposals))
+        assert list(states.values()) == [ACCEPTED, ACCEPTED, REFUSED]
+        await tell(member, federation, *((signed, STARTED) for signed in proposals))
+        await asyncio.sleep(0)
+        assert federation.took == ["f-0", "f-1"]
+        for part in member.parts.values():
+            assert part.task is not None
+            part.task.cancel()
+
+    asyncio.run(go())
+
+
+def test_what_is_not_signed_for_this_federation_is_refused(federation: Federation) -> None:
+    member = federation.member("refusals")
+    other = Signed.sign(Proposal.make("banks", {"protocol": "toy", "run": "a", "budget": 9}), federation.customer)
+    good = federation.propose("b", 9)
+    forged = Signed(good.body, other.signature, good.certificate)
+    owner = Signed.sign(good.proposal, PartyIdentity.load(federation.folder / "clinic-b"))
+    for signed, words in (
+        (other, "is for federation 'banks'"),
+        (forged, "does not verify"),
+        (msgspec.structs.replace(good, certificate=b"none"), "does not parse"),
+    ):
+        with pytest.raises((ProtocolError, CertificateError), match=words):
+            signed.check(member.identity, utc_now())
+        assert asyncio.run(tell(member, federation, (signed, PROPOSED))) == {signed.digest: REFUSED}
+    # What a member proposes itself needs no consent but its own limits.
+    assert asyncio.run(tell(member, federation, (owner, PROPOSED))) == {owner.digest: ACCEPTED}
+    assert asyncio.run(tell(member, federation, (federation.propose("c", 61), PROPOSED))).popitem()[1] == REFUSED
+
+
+def test_a_run_is_not_started_that_was_not_agreed_to(federation: Federation) -> None:
+    member, signed = federation.member("unasked"), federation.propose("d", 9)
+    assert asyncio.run(tell(member, federation, (signed, STARTED))) == {signed.digest: REFUSED}
+    assert not list(member.runs.glob("*/run.json"))
+
+
+def test_what_was_dropped_before_it_started_is_given_back(federation: Federation) -> None:
+    member, signed = federation.member("dropped"), federation.propose("e", 50)
+    asyncio.run(tell(member, federation, (signed, PROPOSED)))
+    assert member.ledger.spent.decisions == 50
+    asyncio.run(tell(member, federation, (signed, DROPPED)))
+    assert member.ledger.spent.decisions == federation.member("dropped").ledger.spent.decisions == 0
+    assert not (member.runs / "e").exists()
+
+
+@pytest.mark.parametrize("value", ["../x", "/etc/passwd", "~root", "a\\b", {"deep": [{"er": "x/y.csv"}]}])
+def test_settings_name_no_file(value: object) -> None:
+    with pytest.raises(ConfigError, match="names a file"):
+        check_portable({"data": value})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_what_does_not_decode_on_a_control_connection_is_refused(data: bytes) -> None:
+    for read in (decode, lambda body: Signed(body, b"", b"").proposal):
+        with contextlib.suppress(WireError, PosseError):
+            read(data)
