@@ -29,7 +29,7 @@ from posse.runtime.certificates.tokens import Token
 from posse.runtime.network.wire import LARGEST_FRAME, AnyFrame, Data, Hello, Kept, Reader, Refused, WireError, pack
 
 # Not by import: numba would be given what atheris has rewritten.
-_split = atheris.instrument_func(journals._split)
+split = atheris.instrument_func(journals.split)
 for module, name in ((enrolling, name) for name in ("read_request", "_decode_answer", "_body")):
     setattr(module, name, atheris.instrument_func(getattr(module, name)))
 Reader.feed = atheris.instrument_func(Reader.feed)  # type: ignore[method-assign]
@@ -72,7 +72,7 @@ def messages(data: bytes) -> None:
 
 def journal(data: bytes) -> None:
     """Records are a prefix of the file, and all of it where it is whole."""
-    records, whole = _split(data)
+    records, whole = split(data)
     written = b"".join(journals._HEAD.pack(len(record), zlib.crc32(record)) + record for record in records)
     assert data.startswith(written)
     assert whole == (len(written) == len(data))

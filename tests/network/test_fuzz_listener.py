@@ -29,7 +29,7 @@ from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer, complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.door import Limits
-from posse.runtime.journal import _MARK, _split
+from posse.runtime.journal import _MARK, split
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import open_place
 from posse.runtime.network.operate import SOCKET, Control, ask, party_commands, serve_metrics
@@ -57,7 +57,7 @@ def log_of(folder):
 
 def bodies_of(folder, peer=PEER):
     """What a peer really sent, from the controller's journal."""
-    records = [record for record in _split(log_of(folder).read_bytes())[0] if not record.startswith(_MARK)]
+    records = [record for record in split(log_of(folder).read_bytes())[0] if not record.startswith(_MARK)]
     found = [msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes]) for record in records]
     return [body for kind, name, _, body in found if kind == 1 and name == peer]
 

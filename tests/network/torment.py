@@ -12,7 +12,7 @@ import msgspec
 from posse.core.errors import UnfinishedError
 from posse.core.roles import Reward
 from posse.runtime import local
-from posse.runtime.journal import _MARK, _split
+from posse.runtime.journal import _MARK, split
 from tests.network.federations import laid_out, opened
 
 PATIENCE = 240.0
@@ -136,9 +136,9 @@ class Torment:
     def check_journals(self) -> None:
         """What a killed party had journalled begins its journal to the end: nothing was lost or replaced."""
         for name, seen in self.seen:
-            whole, _ = _split(seen)
+            whole, _ = split(seen)
             log = self.log_of(name)
-            final, size = _split(log)
+            final, size = split(log)
             assert size == len(log)
             assert final[: len(whole)] == whole, name
         for name in self.paths:
@@ -160,7 +160,7 @@ class Torment:
 
     def rewards(self, name: str) -> list[Reward]:
         """The rewards in an owner's journal, in order."""
-        records, _ = _split(self.log_of(name))
+        records, _ = split(self.log_of(name))
         found = [
             msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes])
             for record in records

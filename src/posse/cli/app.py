@@ -179,7 +179,7 @@ _of_systems(
 )  # fmt: skip
 _of_systems("sweep", systems.sweep_command, "Run a grid of settings.")
 _of_systems(
-    "audit", audit.settings_audit, "Attack a stored run (id), or settings: what every adversary finds.",
+    "audit", audit.settings_audit, "Attack a stored run (id), a recorded view (file), or settings.",
     other=audit.stored_audit, takes=audit.STORED_FLAGS,
 )  # fmt: skip
 app.add_typer(runs.app, name="runs")

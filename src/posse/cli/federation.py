@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from posse.runtime.network.deployment import Deployment, Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
+RecordView = Annotated[
+    bool, typer.Option("--record-view", help="Record what this party sees, for 'posse audit'; give it at every start.")
+]
 Without = Annotated[str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")]
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
@@ -42,7 +46,7 @@ _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPE
 # One party ----------------------------------------------------------------------------------------------------------
 
 
-def party(file: File) -> None:
+def party(file: File, record_view: RecordView = False) -> None:
     """Run one party of a federation until its part is over; started again, it goes on where it was."""
     from posse.core.files import no_core_dumps
     from posse.protocols.parties import read_result, run_and_record
@@ -52,6 +56,9 @@ def party(file: File) -> None:
 
     no_core_dumps()
     place = open_place(file)
+    if record_view:
+        recorded = place.file.record.model_copy(update={"view": True})
+        place = replace(place, file=place.file.model_copy(update={"record": recorded}))
     identity, log = place.identity, json_log(place.identity.name, least=place.file.log)
     try:
         log("started", role=identity.role, run=place.run, version=__version__)

@@ -121,6 +121,8 @@ def show(id: flags.One, json: flags.Json = False) -> None:
         heading("CPU time by role")
         table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
     tables.details(record)
+    if view := record.summary.get("view"):
+        say(f"View recorded: {view} (what it shows: posse audit {record.id})")
     for sentence in record.shown("warnings"):
         say(f"Warning: {sentence}", style="yellow")
 

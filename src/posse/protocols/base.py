@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from posse.runtime.local import Layout
     from posse.runtime.memory import Delivery
     from posse.runtime.network.deployment import Build
+    from posse.runtime.network.engine import Vocabulary
 
 
 class RunSettings(Settings):
@@ -159,6 +160,8 @@ class Parties:
     """Reads and checks a federation's file (its values, the folder it lies in)."""
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
     """Reads and checks the settings of a run in a federation that lives; None where a system has no such runs."""
+    vocabulary: Vocabulary | None = None
+    """Its messages, to read the view that a party recorded; None where none is recorded."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,10 @@ class System(ABC):
     def attacks(self) -> tuple[Attack, ...]:
         """Attacks on its runs, imported when they are used; each sentence of a level names one (`Attack.claims`)."""
         return ()
+
+    def like(self, public: Mapping[str, Any]) -> RunSettings | None:
+        """Return settings of a simulation with the public terms of a view, its data invented; None where none are."""
+        return None
 
     @abstractmethod
     def start(

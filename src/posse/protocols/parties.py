@@ -30,6 +30,7 @@ from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
 from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
 from posse.runtime.network.party import Party
+from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
     """Make the record of what a party knows, and of what it spent."""
     role, of = made.role, system(place.file.protocol)
     summary: dict[str, Any] = {} if known.steps is None else {"steps_done": known.steps}
+    if isinstance(party.engine, RecordingEngine):
+        summary["view"] = str(party.engine.view.path.resolve())
     for key, value in known.facts.items():
         summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
     show: dict[str, Any] = {

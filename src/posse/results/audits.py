@@ -13,6 +13,12 @@ from posse.results.sections import Section
 from posse.version import __version__
 
 COLUMNS = ("attack", "at", "seeks", "finds", "guesses without", "verdict", "would find")
+ESTIMATES = ("attack", "at", "seeks", "estimate")
+"""Columns of an audit that knows no truth."""
+UNSCORED = "not scored"
+"""Verdict on an estimate that no truth is known for."""
+OTHER_ROLES = "is by "
+"""Begins the reason why an attack of other roles than those whose view it is was left out."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ class Audit:
     seconds: float = 0.0
     created: str = field(default_factory=utc_now)
     version: str = __version__
+    view: str = ""
+    """Whose view it is of and how long, where a party recorded it; there is no truth to score estimates by then."""
 
     def __iter__(self) -> Any:
         return iter(self.rows)
@@ -114,6 +122,8 @@ class Audit:
 
     def sections(self) -> list[Section]:
         """Return the table with its notes, as the command line and a report print it."""
+        if self.view:
+            return [self._estimates()]
         runs = f"{words.count(self.runs, 'run')} of {words.count(self.steps, 'step')}" if self.steps else "one view"
         notes = [
             f"On {runs}, seed {self.seed}. 'finds it out' and 'a little' beat a guess without a view; over all "
@@ -124,6 +134,21 @@ class Audit:
         notes += [f"Left out: {name}: {why}" for name, why in self.left_out.items()]
         rows = tuple(row.cells for row in self.rows)
         return [Section(self.title, COLUMNS, rows, tuple(notes), data=self.plain())]
+
+    def _estimates(self) -> Section:
+        """Return the table of estimates that nothing is known to score by."""
+        others = [f"{name} ({why.removeprefix(OTHER_ROLES).partition(',')[0]})" for name, why in self.left_out.items()
+                  if why.startswith(OTHER_ROLES)]  # fmt: skip
+        notes = [
+            f"From {self.view}; seed {self.seed}. Estimates only: a deployment has no truth to score them against, so "
+            "nothing here says whether they are right. How often each attack is right, and what it would find, shows "
+            "an audit of settings like those of the run."
+        ]
+        notes += [f"Left out: {name}: {why}" for name, why in self.left_out.items() if not why.startswith(OTHER_ROLES)]
+        notes += [f"Attacks of other roles: {', '.join(others)}."] if others else []
+        rows = tuple((row.attack, row.at, row.title, row.says) for row in self.rows)
+        return Section("Audit: what this party could estimate from its view", ESTIMATES, rows, tuple(notes),
+                       data=self.plain())  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
         """Return it as a record keeps it."""

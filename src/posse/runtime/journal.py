@@ -111,14 +111,14 @@ class Journal:
 
     def append(self, record: bytes) -> None:
         """Add a record; it is kept from the next `write` on."""
-        self._waiting.append(_framed(record))
+        self._waiting.append(framed(record))
 
     def write(self) -> None:
         """Hand what was added to the operating system: after this the process may die."""
         if not self._waiting:
             return
         if self._on_disk > self._marked:
-            self._waiting.insert(0, _framed(_MARK + self._on_disk.to_bytes(8, "little")))
+            self._waiting.insert(0, framed(_MARK + self._on_disk.to_bytes(8, "little")))
             self._marked = self._on_disk
         data = b"".join(self._waiting)
         with _disk_errors(self._folder):
@@ -146,7 +146,7 @@ class Journal:
         with _disk_errors(self._folder):
             file = self._disk.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                data = _framed(snapshot)
+                data = framed(snapshot)
                 if self._disk.write(file, data) != len(data):
                     raise OSError(28, "No space left on device")
                 self._disk.sync(file)
@@ -181,14 +181,14 @@ class Journal:
             self._disk.remove(self._folder / f"journal-{old:08}.log")
         path = self._folder / f"snapshot-{numbers[-1]:08}"
         data = self._disk.read(path)
-        records, whole = _split(data)
+        records, whole = split(data)
         _check_snapshot(path, records, whole == len(data))
         return numbers[-1], records[0]
 
     def _read(self) -> tuple[list[bytes], int]:
         """Read the records, and cut off a torn end; return them and their size."""
         data = self._disk.read(self._log())
-        records, whole = _split(data)
+        records, whole = split(data)
         _check_damage(self._log(), data, whole)
         self.torn = len(data) - whole
         if self.torn:
@@ -202,7 +202,7 @@ def _check_damage(path: Path, data: bytes, whole: int) -> None:
     while (at := data.find(_MARK, at)) >= 0:
         begins, ends = at - _HEAD.size, at + len(_MARK) + 8
         marked = int.from_bytes(data[at + len(_MARK) : ends], "little")
-        if begins >= whole and data[begins:ends] == _framed(data[at:ends]) and whole < marked <= begins:
+        if begins >= whole and data[begins:ends] == framed(data[at:ends]) and whole < marked <= begins:
             raise JournalError(
                 f"{path} is damaged at byte {whole:,}: records behind it, which were on the disk, cannot be read. "
                 "Mend the disk and restore the newest copy of the folder; an older one would go another way than the "
@@ -249,12 +249,12 @@ def look(folder: Path) -> Condition:
         if snapshots:
             path = folder / snapshots[-1]
             data = path.read_bytes()
-            records, whole = _split(data)
+            records, whole = split(data)
             _check_snapshot(path, records, whole == len(data))
             size = len(data)
         log = folder / f"journal-{int(snapshots[-1][9:]) if snapshots else 0:08}.log"
         data = log.read_bytes() if log.exists() else b""
-    records, whole = _split(data)
+    records, whole = split(data)
     _check_damage(log, data, whole)
     return Condition(sum(not record.startswith(_MARK) for record in records), size + whole, len(data) - whole)
 
@@ -303,11 +303,12 @@ def _check_snapshot(path: Path, records: list[bytes], whole: bool) -> None:
         raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
 
 
-def _framed(record: bytes) -> bytes:
+def framed(record: bytes) -> bytes:
+    """Put length and checksum before a record."""
     return _HEAD.pack(len(record), zlib.crc32(record)) + record
 
 
-def _split(data: bytes) -> tuple[list[bytes], int]:
+def split(data: bytes) -> tuple[list[bytes], int]:
     """Split into records up to the first that is not whole; return them and their size."""
     records: list[bytes] = []
     at = 0

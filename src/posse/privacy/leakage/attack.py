@@ -105,6 +105,9 @@ class Attack:
     """Why it says nothing about a run with these settings; empty where it does."""
     tell: Callable[[Any], str] = str
     """An estimate in words, for those who have no truth to score it by."""
+    of_view: Callable[[View, Any], Any] | None = None
+    """Where `stage` makes what `estimate` takes: makes it of the view that a party recorded, and of settings like those
+    of its run, which may be None."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from pydantic import Field
 
@@ -124,7 +125,7 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
     inputs = options.model_dump(exclude_defaults=True, exclude={"own"})
     return Deployment(
         agent, VOCABULARY, others, source, agreed, inputs, needs=lambda: agent.needs,
-        known=lambda: _known(agent, options, terms, run),
+        known=lambda: _known(agent, options, terms, run), public=lambda: msgspec.structs.asdict(terms),
     )  # fmt: skip
 
 

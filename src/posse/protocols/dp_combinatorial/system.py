@@ -212,9 +212,9 @@ class DpCombinatorialSystem(System):
     @property
     def deployment(self) -> Parties:
         """Agents over the network."""
-        from posse.protocols.dp_combinatorial.deploy import build, invite, layout
+        from posse.protocols.dp_combinatorial.deploy import VOCABULARY, build, invite, layout
 
-        return Parties(build, layout, invite)
+        return Parties(build, layout, invite, VOCABULARY)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

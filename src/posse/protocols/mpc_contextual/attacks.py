@@ -168,6 +168,22 @@ class Followed:
     rate: float
 
 
+def of_puller(view: View, like: MpcContextual | None) -> Followed:
+    """What a puller recorded, with the rows of settings like those of its run: all that it knows besides."""
+    terms = _terms(view)
+    if like is None:
+        raise DataError("it compares with rows that the adversary knows. Give settings with such rows (--like FILE).")
+    setup = like.load()
+    if (setup.terms.arms, setup.terms.dimension) != (terms.arms, terms.dimension):
+        raise DataError(
+            f"the run has {terms.arms} arms and {terms.dimension} features, the settings that it is like have "
+            f"{setup.terms.arms} and {setup.terms.dimension}."
+        )
+    rows = np.arange(len(setup.contexts))
+    arms = np.frombuffer(view.secrets[PULLER]["arms"], np.uint16).astype(np.int64)
+    return Followed(arms, None, Known(setup.features(rows), setup.contexts.means), terms.rate)
+
+
 def follow(seen: Followed, seed: int) -> Floats:
     """Estimate the features of every step."""
     if not isinstance(seen, Followed):
@@ -217,6 +233,11 @@ def _followed(settings: MpcContextual, seed: int, *, rewards: bool) -> Iterator[
     known = Known(setup.features(made.left), setup.contexts.means[made.left])
     seen = Followed(made.arms, made.rewards if rewards else None, known, setup.terms.rate)
     yield Evidence(seen, {**made.truth, "mean": known.features.mean(axis=0)})
+
+
+def _tell_rows(found: Floats) -> str:
+    spread = np.std(found, axis=0).mean() if len(found) else 0.0
+    return f"{found.shape[1]} features of {found.shape[0]:,} steps, which differ by {spread:.2g} from step to step"
 
 
 def _best_arms(evidence: Evidence, seed: int) -> Evidence:
@@ -432,6 +453,7 @@ ATTACKS = (
         "arms", "features, from the sequence of arms", (PULLER,), (PULLER_LEARNS, POOLED, "The arm has no"), follow,
         _score_features, "R2 of features", _best_arms, "arms that are always the best ones", _other_rows, needs="runs",
         stage=lambda settings, seed: _followed(settings, seed, rewards=False), seconds=_seconds, missing=_few_rows,
+        of_view=of_puller, tell=_tell_rows,
     ),
     Attack(
         "sequence", "features, from the sequence of arms and rewards", (PULLER, PAYEE), ("Puller and payee together",),

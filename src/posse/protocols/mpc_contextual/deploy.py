@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from posse.core import check, files
@@ -78,7 +79,7 @@ def build(place: Place) -> Deployment:
     return Deployment(
         role, VOCABULARY, peers, source, _agreed(options, terms), inputs, watch=partial(_note, place, terms, role),
         needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
-        known=lambda: _known(role, options, terms),
+        known=lambda: _known(role, options, terms), public=lambda: msgspec.structs.asdict(terms),
     )  # fmt: skip
 
 

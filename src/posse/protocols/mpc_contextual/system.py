@@ -180,10 +180,10 @@ class MpcContextualSystem(System):
     @property
     def deployment(self) -> Parties:
         """Parties over the network."""
-        from posse.protocols.mpc_contextual.deploy import build
+        from posse.protocols.mpc_contextual.deploy import VOCABULARY, build
         from posse.protocols.mpc_contextual.layout import invite, layout
 
-        return Parties(build, layout, invite)
+        return Parties(build, layout, invite, VOCABULARY)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

@@ -147,8 +147,17 @@ def build(place: Place) -> Deployment:
         inputs["customer"] = customer_key(place, options.customer).hex()
     return replace(
         made, terms=terms, inputs=inputs, limits=True, needs=lambda: role.needs,
-        known=lambda: _known(role, expected, place.run),
+        known=lambda: _known(role, expected, place.run), public=lambda: _public(role, expected),
     )  # fmt: skip
+
+
+def _public(role: Participant, expected: Expected) -> dict[str, Any]:
+    """The terms that everybody knows, once they are agreed on: the same as of a simulation."""
+    terms, owners = role.agreed
+    return {
+        "owners": len(owners), "horizon": 0 if terms is None else terms.budget, "policy": expected.policy.describe(),
+        "level": expected.level, "off": [], "names": list(owners),
+    }  # fmt: skip
 
 
 _OWN = {

@@ -241,7 +241,8 @@ class SambaRun(RolesRun):
         """The terms that everybody knows."""
         settings, arms = self.settings, self._setup.arms
         return {"owners": len(arms), "horizon": settings.horizon, "policy": self._setup.policy.describe(),
-                "level": settings.level, "off": list(self._setup.switches.off)}  # fmt: skip
+                "level": settings.level, "off": list(self._setup.switches.off),
+                "names": list(owner_names(len(arms)))}  # fmt: skip
 
     def truth(self) -> dict[str, Any]:
         """What only the simulation knows: sums, pulls and means; with a transcript, arms and rewards of every step."""

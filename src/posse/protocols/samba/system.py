@@ -132,6 +132,16 @@ class SambaSystem(System):
 
         return serve(self, settings, arms, horizon, **options)
 
+    def like(self, public: Mapping[str, Any]) -> Samba | None:
+        """Settings with the level, policy, owners and horizon of a view; None before its parties have agreed."""
+        if not public["horizon"]:
+            return None
+        policy, off = public["policy"], dict.fromkeys(public["off"], False)
+        return self.Settings(
+            policy={"name": policy["name"], **policy["parameters"]}, level=public["level"],
+            horizon=public["horizon"], means=(0.5,) * public["owners"], **off,
+        )  # fmt: skip
+
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""
         return settings.but(path="plain", walk=None)
@@ -195,10 +205,10 @@ class SambaSystem(System):
     @property
     def deployment(self) -> Parties:
         """Parties over the network."""
-        from posse.protocols.samba.deploy import build
+        from posse.protocols.samba.deploy import VOCABULARY, build
         from posse.protocols.samba.layout import invite, layout
 
-        return Parties(build, layout, invite)
+        return Parties(build, layout, invite, VOCABULARY)
 
     def pseudocode(self, settings: Samba) -> Mapping[str, Sequence[str]]:
         """The code of each role, for this policy and level."""

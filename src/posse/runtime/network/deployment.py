@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
+from posse.runtime.network.recording import LIMIT_MB, Recorder, RecordingEngine
 from posse.runtime.network.vouching import backup_time, vouch
 
 ROOT = "root.key"
@@ -49,6 +51,15 @@ class Consent(Settings):
 
     budget: int | None = None
     """Decisions of one run."""
+
+
+class Recording(Settings):
+    """The table [record]: what this party keeps for an audit of its own, beside its journal."""
+
+    view: bool = False
+    """Record every message that it sends and receives, and its own state (`posse audit FILE`)."""
+    limit_mb: float = LIMIT_MB
+    """Megabytes after which nothing more is recorded; the beginning is kept."""
 
 
 class PartyFile(Settings):
@@ -84,6 +95,8 @@ class PartyFile(Settings):
     """Where rewards come from ([source])."""
     consent: Consent | None = None
     """What this party agrees to at most ([consent])."""
+    record: Recording = Recording()
+    """What this party records for an audit ([record]); nothing if not given."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,8 @@ class Deployment:
     """What the operator of this role reads before it begins."""
     known: Callable[[], Known] | None = None
     """Gives what this party may know of the run, at any time; without, that its part is over and its role's total."""
+    public: Callable[[], Mapping[str, Any]] | None = None
+    """Gives the terms that everybody knows, as the views of a simulation have them; without, no view is recorded."""
 
     def report(self) -> Known:
         """Return what this party may know."""
@@ -270,6 +285,8 @@ def check_effect(file: PartyFile, made: Deployment) -> None:
     """Refuse tables that have no effect for the role that was made."""
     if file.consent is not None and not made.limits:
         raise ConfigError(f"[consent] has no effect in {file.protocol}. Remove it.")
+    if file.record.view and made.public is None:
+        raise ConfigError(f"{file.protocol} has no attacks on a recorded view. Remove [record].")
     if file.source is not None and made.source is None:
         raise ConfigError(f"[source] has no effect at a {made.role.kind}, whom the world does not answer. Remove it.")
 
@@ -303,7 +320,7 @@ def make_party(
         unknown = sorted(set(file.connect) - set(made.peers))
         if unknown:
             raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
-        engine = Engine(
+        engine = _engine(place, made, log)(
             made.role, journal, list(made.peers), made.vocabulary, run=place.run, terms=written(made.terms),
             nonce=nonce, inputs=_inputs(place, made, root), change=change, sync_answers=file.sync,
         )  # fmt: skip
@@ -326,6 +343,18 @@ def make_party(
         give_up=file.give_up, needs=made.needs,
     )  # fmt: skip
     return party, made
+
+
+def _engine(place: Place, made: Deployment, log: Callable[..., None] | None) -> Callable[..., Engine]:
+    """Return how to make the engine, with the party's view where its file asks for it."""
+    given = place.file.record
+    if not given.view:
+        return Engine
+    assert made.public is not None
+    check.positive(limit_mb=given.limit_mb)
+    header = place.file.protocol, place.run, made.role.name, made.role.kind
+    view = Recorder(place.journal, header, made.public, made.role.save, limit_mb=given.limit_mb, log=log)
+    return partial(RecordingEngine, view=view)
 
 
 def _both(*watchers: Callable[[Note], None] | None) -> Callable[[Note], None]:
@@ -394,6 +423,8 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
         async with beside(party, made):
             await vouch(party, place.journal)
             await party.run()
+        if isinstance(party.engine, RecordingEngine):
+            party.engine.view.write(state=True)
     finally:
         control.close()
         party.engine.close()

@@ -41,7 +41,7 @@ EXACT, EVERY = 64, 17
 """The time in the role is measured of the first 64 messages of a kind, then of every 17th, which counts 17 times: to
 ask for the CPU time of a thread costs as much as a short message."""
 
-_START, _MESSAGE, _ANSWER, _REFUSED, _OPERATOR, _BOUND, _CONFIRMED = range(7)
+_START, MESSAGE, ANSWER, REFUSED, _OPERATOR, _BOUND, _CONFIRMED = range(7)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Engine:
             return
         actions = self._timed(self.role.receive, WORLD, answer)  # an answer that the role refuses leaves the ask open
         del self.asks[number]
-        self._record(_ANSWER, ask.party, number, self._encode(answer))
+        self._record(ANSWER, ask.party, number, self._encode(answer))
         self._must_sync = self._must_sync or self._sync_answers
         self._carry_out(actions)
         if self._holding:
@@ -290,7 +290,7 @@ class Engine:
             return False
         body = link.held.popleft()
         link.took(link.received + 1, body)
-        self._record(_MESSAGE, link.peer, link.received, body)
+        self._record(MESSAGE, link.peer, link.received, body)
         self._carry_out(actions)
         return True
 
@@ -298,7 +298,7 @@ class Engine:
         """Leave the role as it was; that the number is used up must survive, or a replay would take another path."""
         link.held.popleft()
         link.took(link.received + 1, b"")
-        self._record(_REFUSED, link.peer, link.received, b"")
+        self._record(REFUSED, link.peer, link.received, b"")
         self.refusals.append((link.peer, why))
 
     def _timed(self, call: Callable[..., Sequence[Action]], *arguments: object) -> Sequence[Action]:
@@ -435,7 +435,7 @@ class Engine:
             return self._timed(self.role.start)
         if kind == _OPERATOR:
             return self._timed(self.role.receive, OPERATOR, self._decoder.decode(body))
-        if kind == _ANSWER:
+        if kind == ANSWER:
             del self.asks[number]
             return self._timed(self.role.receive, WORLD, self._decoder.decode(body))
         if kind == _CONFIRMED:
@@ -443,4 +443,4 @@ class Engine:
             self.links[peer].acknowledged(number)
             return ()
         self.links[peer].took(number, body)
-        return self._timed(self.role.receive, peer, self._decoder.decode(body)) if kind == _MESSAGE else ()
+        return self._timed(self.role.receive, peer, self._decoder.decode(body)) if kind == MESSAGE else ()

@@ -57,6 +57,11 @@ class Link:
         return self.unsent > self.sent + 1
 
     @property
+    def last(self) -> bytes:
+        """The message that was sent last, of those that are kept."""
+        return self._kept[-1]
+
+    @property
     def waiting(self) -> bool:
         """Whether there are messages that the present connection has not carried."""
         return self.unsent <= self.sent

@@ -314,6 +314,7 @@ DEVIATES = "All parties are assumed to follow the protocol (honest but curious).
 ATTACKS = (
     Attack("run-level", "the mean reward of a run, from its whole shape", ("comp",), CLAIMS, run_level, score_runs,
            "R2", plant_passes, PLANTED, other_runs, finds=0.7, needs="runs", stage=stage_runs,
+           of_view=lambda view, like: view,
            seconds=lambda settings: 0.002 * RUNS * min(settings.horizon, LENGTH), missing=_noisy,
            tell=lambda one: f"mean reward {one:.3f}"),
     Attack("repeated-totals", "the largest mean, from the totals of five runs", ("customer",),

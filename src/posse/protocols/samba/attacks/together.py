@@ -44,7 +44,7 @@ def who(view: View, seed: int) -> dict[str, Any]:
     if view.public.get("system") != "samba":
         raise DataError("expected a view of samba.")
     owners, level = int(view.public["owners"]), str(view.public["level"])
-    names = owner_numbers(owners)
+    names = owner_numbers(view)
     passes = len(policy_of(view.public).passes())
     opened = _Opener(view, owners, level)
     steps: dict[int, list[Any]] = {}
@@ -70,9 +70,9 @@ def who(view: View, seed: int) -> dict[str, Any]:
     return {"steps": np.array(known, np.int64), "scores": scores, "own": own}
 
 
-def owner_numbers(owners: int) -> dict[str, int]:
-    """Numbers of the owners of a simulated federation."""
-    return {f"owner-{i + 1}": i for i in range(owners)}
+def owner_numbers(view: View) -> dict[str, int]:
+    """Numbers of the owners, by name, in the order of the arms."""
+    return {name: number for number, name in enumerate(view.public["names"])}
 
 
 def _largest(values: Sequence[Any]) -> list[float]:
@@ -182,11 +182,18 @@ def plant_who(evidence: Evidence, seed: int) -> Evidence:
     for t in range(owners + 1, len(truth["arms"]) + 1):
         if rng.random() < 0.1:
             index = (t + 1) * passes - 1
-            for name, number in owner_numbers(owners).items():
+            for name, number in owner_numbers(view).items():
                 reply = bytes([0, int(number == truth["arms"][t - 1])])
                 made.append(Entry(0, "controller", name, Reply(index, reply), 2, t))
     quiet = [one for one in view.entries if not isinstance(one.message, Frame | Batch | Reply)]
     return Evidence(View(view.parties, [*quiet, *made], view.secrets, view.public), truth)
+
+
+def _tell_who(guess: Any) -> str:
+    scores = guess["scores"]
+    named = scores[scores.sum(axis=1) == 1].sum(axis=0).astype(int).tolist()
+    times = ", ".join(map(str, named[:20]))
+    return f"names one owner in {sum(named):,} of {len(scores):,} steps: each {times} times"
 
 
 def _who(
@@ -195,7 +202,7 @@ def _who(
 ) -> Attack:  # fmt: skip
     return Attack(
         name, title, adversary, claims, who, score_who, "AUC", plant_who, PLANTED, other_arms, missing=missing,
-        tell=lambda one: f"{len(one['steps']):,} steps looked at",
+        tell=_tell_who,
     )  # fmt: skip
 
 
@@ -220,15 +227,15 @@ def sums(view: View, seed: int) -> list[float | None]:
     for name, own in view.secrets.items():
         if own.get("kind") == "owner" and whole is not None:
             mine = own["units"] / REWARD_ONE
-            found[owner_numbers(owners)[name]] = mine
+            found[owner_numbers(view)[name]] = mine
             if owners == 2:
-                found[1 - owner_numbers(owners)[name]] = whole - mine
+                found[1 - owner_numbers(view)[name]] = whole - mine
     primes = view.secrets.get("customer", {}).get("paillier")
     key = PrivateKey(*primes) if primes else None
     for entry in view.entries:
         if not isinstance(entry.message, Sum):
             continue
-        owner, body = owner_numbers(owners)[entry.sender], entry.message.ciphertext
+        owner, body = owner_numbers(view)[entry.sender], entry.message.ciphertext
         try:
             value = int.from_bytes(body, "big")
             if key is not None and len(body) > 64:
@@ -260,7 +267,7 @@ def plant_sums(evidence: Evidence, seed: int) -> Evidence:
     view, truth = evidence.seen, evidence.truth
     made = [
         Entry(0, name, "controller", Sum(int(truth["sums"][number] * REWARD_ONE).to_bytes(8, "big")), 8, 0)
-        for name, number in owner_numbers(len(truth["sums"])).items()
+        for name, number in owner_numbers(view).items()
     ]
     quiet = [one for one in view.entries if not isinstance(one.message, Sum)]
     return Evidence(View(view.parties, [*quiet, *made], view.secrets, view.public), truth)

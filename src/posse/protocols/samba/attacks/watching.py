@@ -264,7 +264,8 @@ def join_late(view: View, seed: int) -> dict[str, Any]:
 
 def tell_late(guess: Any) -> str:
     """The estimate in words."""
-    leaders = "; ".join(f"before step {t:,}: {n:,} pulls, sum {s:,.0f}" for t, n, s in guess["leaders"])
+    found = dict.fromkeys(guess["leaders"])
+    leaders = "; ".join(f"before step {t:,}: {n:,} pulls, sum {s:,.0f}" for t, n, s in found)
     return leaders or "no leader followed"
 
 
