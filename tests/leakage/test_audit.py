@@ -131,7 +131,7 @@ def test_a_protection_that_is_off_is_found(off: str, finder: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
 def test_one_pass_in_ten_of_level_standard_is_found_at_strict(policy: str) -> None:
-    """5,000 steps, 40 plantings: 35 found or fewer have a probability below .05 at power .95."""
+    """5,000 steps, 40 plantings: 38 found are a power of .95."""
     run = played("strict", policy, 5000, 3)
     for name in READ_PASSES:
         attack = ATTACKS[name]
@@ -139,12 +139,12 @@ def test_one_pass_in_ten_of_level_standard_is_found_at_strict(policy: str) -> No
             continue
         made = attempt(attack, [evidence(run, attack)], level=LEVEL / len(ONE_VIEW), plantings=40)
         assert not made.succeeded
-        assert sum(one.above(LEVEL / len(ONE_VIEW)) for one in made.planted) >= 36, name
+        assert sum(one.above(LEVEL / len(ONE_VIEW)) for one in made.planted) >= 38, name
 
 
 def test_planted_passes_are_found() -> None:
     run = played("strict", "epsilon-greedy", 1500, 1)
-    for name in ("last-place", "exploring"):
+    for name in ("last-place", "exploring", "late-join"):
         attack = ATTACKS[name]
         made = attempt(attack, [evidence(run, attack)], plantings=2)
         assert (made.succeeded, made.power) == (False, 1.0)

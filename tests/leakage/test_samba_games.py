@@ -72,18 +72,24 @@ def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.
     assert attempt(attack, list(attack.stage(settings("paper"), 0)), plantings=0).succeeded
 
 
-@pytest.mark.parametrize(
-    ("level", "finds"), [("standard", True), pytest.param("strict", False, marks=pytest.mark.long)]
-)
-def test_a_short_common_key_is_found_from_comps_view_at_standard_alone(level: str, finds: bool) -> None:
-    """At the level of an audit of all attacks: two of eight keys, and one by chance is none."""
+def test_a_short_common_key_is_found_from_comps_view_at_standard() -> None:
     attack = ATTACKS["common-key"]
     assert attack.stage is not None
-    seen = list(attack.stage(settings(level, policy="epsilon-greedy", horizon=300, owners=6), 0))
-    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=1)
-    assert (made.succeeded, made.power, made.honest) == (finds, 1.0, True)
-    assert "no exploring steps" in attack.missing(settings(level))
+    seen = list(attack.stage(settings("standard", policy="epsilon-greedy", horizon=200, owners=6), 0))
+    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=0)
+    assert (made.succeeded, made.honest) == (True, True)
+    assert "no exploring steps" in attack.missing(settings("standard"))
     assert "the controller draws the coins" in attack.missing(settings("paper"))
+
+
+@pytest.mark.long
+def test_a_short_common_key_is_not_found_at_strict_but_in_one_pass_in_ten() -> None:
+    """At the level of an audit of all attacks: two of 16 keys, and one by chance is none."""
+    attack = ATTACKS["common-key"]
+    assert attack.stage is not None
+    seen = list(attack.stage(settings("strict", policy="epsilon-greedy", horizon=600, owners=6), 0))
+    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=5)
+    assert (made.succeeded, made.power, made.honest) == (False, 1.0, True)
 
 
 # What travels ---------------------------------------------------------------------------------------------------------

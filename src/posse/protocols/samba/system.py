@@ -136,11 +136,10 @@ class SambaSystem(System):
         """Settings with the level, policy, owners and horizon of a view; None before its parties have agreed."""
         if not public["horizon"]:
             return None
-        policy, off = public["policy"], dict.fromkeys(public["off"], False)
-        return self.Settings(
-            policy={"name": policy["name"], **policy["parameters"]}, level=public["level"],
-            horizon=public["horizon"], means=(0.5,) * public["owners"], **off,
-        )  # fmt: skip
+        policy = public["policy"]
+        given: dict[str, Any] = dict.fromkeys(public["off"], False)
+        given |= {"policy": {"name": policy["name"], **policy["parameters"]}, "means": (0.5,) * public["owners"]}
+        return self.Settings(level=public["level"], horizon=public["horizon"], **given)
 
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""

@@ -20,14 +20,18 @@ from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import hits
 from posse.protocols.samba.attacks.many import GAMES, LENGTH
 from posse.protocols.samba.attacks.reading import Bools, plant_share, read, short_key
-from posse.protocols.samba.attacks.watching import HIDDEN, exploring, never_explores
+from posse.protocols.samba.attacks.watching import HIDDEN, PLANTED, exploring, never_explores
 from posse.protocols.samba.kernels import tossed
 
 if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba
 
 BITS = 10
-"""Length of the key that is searched."""
+"""Length of the key that is searched.
+
+A run without a leak gives the right one with probability 2^-10, and two or more of 16 runs do with probability .00011,
+which is below .01 over all attacks together; one of 16 does in an audit of 64, and is no finding.
+"""
 
 
 @lru_cache(maxsize=2)
@@ -42,11 +46,16 @@ def coins(policy: Policy, owners: int, steps: int) -> Bools:
 
 
 def search(view: View, seed: int) -> int:
-    """The key whose exploring steps are those that look least like scores."""
+    """The key whose exploring steps are those that look least like scores.
+
+    A tenth of the steps explore, so what counts are the largest ranks: -log(1 - rank) instead of the rank finds twice
+    as many keys where one pass in ten shows scores (K = 6, 600 steps: 10 of 24 runs, 5 by ranks).
+    """
     passes, seen = read(view).turn(0), exploring(view, seed)
     known = coins(passes.policy, passes.owners, passes.horizon)[:, seen["steps"] - 1].astype(np.float64)
     ranks: NDArray[Any] = np.argsort(np.argsort(seen["scores"], kind="stable")).astype(np.float64)
-    fits = (known @ (ranks - ranks.mean())) / (known.std(axis=1) + 1e-9)
+    strange = -np.log1p(-(ranks + 0.5) / (len(ranks) + 0.5))
+    fits = (known @ (strange - strange.mean())) / (known.std(axis=1) + 1e-9)
     return int(fits.argmax())
 
 
@@ -55,7 +64,7 @@ def stage(settings: Samba, seed: int) -> Iterator[Evidence]:
     from posse.protocols.samba.federation import SambaRun
     from posse.protocols.samba.system import SYSTEM
 
-    for key in np.random.default_rng((seed, 149)).integers(1 << BITS, size=GAMES // 2).tolist():
+    for key in np.random.default_rng((seed, 149)).integers(1 << BITS, size=GAMES).tolist():
         made = settings.but(horizon=min(settings.horizon, LENGTH), runs=1, seed=key)
         run = SambaRun(SYSTEM, made, transcript=100_000_000, key=None if made.level == "strict" else short_key())
         run.finish()
@@ -84,7 +93,7 @@ def missing(settings: Samba) -> str:
 ATTACKS = (
     Attack("common-key", f"the owners' key of coins and ties, if it had {BITS} bits instead of 256", ("comp",),
            ("Comp sees which steps explore", HIDDEN), search, score, "right",
-           lambda evidence, seed: plant_share(evidence, seed, 0.5), "runs with every second pass as at level standard",
-           shuffle, needs="runs", stage=stage, seconds=lambda settings: 0.01 * GAMES * min(settings.horizon, LENGTH),
+           plant_share, PLANTED, shuffle, needs="runs", stage=stage,
+           seconds=lambda settings: 0.01 * GAMES * min(settings.horizon, LENGTH),
            missing=missing, tell=lambda one: f"key {one}"),
 )  # fmt: skip

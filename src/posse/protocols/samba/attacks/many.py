@@ -49,8 +49,19 @@ def features(shapes: Floats) -> Floats:
     return np.concatenate([*parts, *spreads], axis=-1)
 
 
+FOUND_R2 = 0.7
+"""R2 over `RUNS` runs from which on a mean reward is found out. By Fisher's z (standard error 1 / sqrt(24 - 3)) a true
+R2 of .89, which Thompson has at `standard`, shows as less than .8 in one audit of 15 and as less than .7 in one of 190,
+one of .82 (Softmax) in more than every third and in one of 11; a true R2 of .5 shows as .7 or more in one of 15."""
+
+
 def drawn(rng: np.random.Generator, runs: int, owners: int) -> Floats:
-    """Means of arms, between two limits that differ from run to run."""
+    """Means of arms, between two limits that differ from run to run.
+
+    Were they uniform on [0, 1] alike in all runs, the best of ten would be .91 with a deviation of .083, and whoever
+    guesses that without a view would be near. The upper one of two uniform limits has a deviation of .24, so that what
+    a run earns is not known beforehand.
+    """
     limits = np.sort(rng.random((runs, 2)), axis=1)
     return limits[:, :1] + (limits[:, 1:] - limits[:, :1]) * rng.random((runs, owners))
 
@@ -313,7 +324,7 @@ def _truth_of_game(one: Any) -> str:
 DEVIATES = "All parties are assumed to follow the protocol (honest but curious). A server"
 ATTACKS = (
     Attack("run-level", "the mean reward of a run, from its whole shape", ("comp",), CLAIMS, run_level, score_runs,
-           "R2", plant_passes, PLANTED, other_runs, finds=0.7, needs="runs", stage=stage_runs,
+           "R2", plant_passes, PLANTED, other_runs, finds=FOUND_R2, needs="runs", stage=stage_runs,
            of_view=lambda view, like: view,
            seconds=lambda settings: 0.002 * RUNS * min(settings.horizon, LENGTH), missing=_noisy,
            tell=lambda one: f"mean reward {one:.3f}"),
