@@ -135,14 +135,12 @@ def track(view: View, seed: int) -> dict[str, Any]:
 
 def _moves(seen: Watched) -> dict[str, Any]:
     """How far the score of each pulled arm went, up for a large reward."""
-    passes = seen.passes
-    found = _between(
-        passes,
-        linking.pairs(passes.values, passes.chosen, passes.steps, origin=passes.level == "paper", most=APART),
-    )
-    if len(found["steps"]):
-        return found
-    rows, _, _ = _quiet(seen)  # no two passes fit: whatever moves most is all there is to go by
+    passes, origin = seen.passes, seen.passes.level == "paper"
+    if passes.policy.name in MEANS:  # which stay where they are while another arm is pulled
+        found = _between(passes, linking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=APART))
+        if len(found["steps"]):
+            return found
+    rows, _, _ = _quiet(seen)
     moved = seen.linked.moved[np.isin(seen.linked.rows, rows)]
     known = ~np.isnan(moved)
     return {"steps": seen.passes.steps[rows[known]], "scores": moved[known]}
