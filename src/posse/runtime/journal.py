@@ -284,9 +284,9 @@ def copy(folder: Path) -> Copy:
                 data = (folder / log).read_bytes() if newest or log in names else b""
             except FileNotFoundError:
                 continue  # a newer snapshot took its place
-        records, whole = _split(data)
+        records, whole = split(data)
         _check_damage(folder / log, data, whole)
-        kept = _split(snapshot)[0] if newest else []
+        kept = split(snapshot)[0] if newest else []
         if newest:
             _check_snapshot(folder / newest, kept, sum(map(len, kept)) + _HEAD.size == len(snapshot))
         files = {log: data[:whole]} | ({newest: snapshot} if newest else {})
@@ -295,7 +295,7 @@ def copy(folder: Path) -> Copy:
 
 def first_of(data: bytes) -> bytes:
     """Return the first record of a file of a journal; empty of one that holds none."""
-    return next(iter(_split(data)[0]), b"")
+    return next(iter(split(data)[0]), b"")
 
 
 def _check_snapshot(path: Path, records: list[bytes], whole: bool) -> None:
