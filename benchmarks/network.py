@@ -23,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from posse.core.errors import PosseError
 from posse.policies import UCB
 from posse.protocols.samba.deploy import build
 from posse.protocols.samba.federation import warm_up
@@ -51,8 +52,25 @@ def forked(work: Callable[[], None]) -> int:
         code = 0
     except KeyboardInterrupt:
         code = 0
+    except PosseError as error:
+        print(error, file=sys.stderr, flush=True)
     finally:
         os._exit(code)
+
+
+def end(children: dict[str, int]) -> None:
+    for pid in children.values():
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def check_alive(children: dict[str, int]) -> None:
+    """Raise if a party has ended; it said itself why."""
+    gone = [name for name, pid in children.items() if os.waitpid(pid, os.WNOHANG)[0]]
+    for name in gone:
+        del children[name]
+    if gone:
+        raise RuntimeError(f"{', '.join(gone)} ended before the run did.")
 
 
 def cpu_of(process: int) -> float:
@@ -146,15 +164,13 @@ def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0,
         children["delay"] = forked(lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay)))
     children |= {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
     try:
-        first = just_written(notes, 2 if values.get("slot") or delay else 200)
+        first = just_written(notes, 2 if values.get("slot") or delay else 200, children)
         before = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
         time.sleep(seconds)
-        last = just_written(notes, first["steps"] + 1)
+        last = just_written(notes, first["steps"] + 1, children)
         after = {name: (cpu_of(pid), resident(pid)) for name, pid in children.items()}
     finally:
-        for pid in children.values():
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        end(children)
     steps = last["steps"] - first["steps"]
     times = last["times"][-steps - 1 :]
     links = {
@@ -190,7 +206,7 @@ async def delayed(port: int, target: int, seconds: float) -> None:
     await server.serve_forever()
 
 
-def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, Any]:
+def wait_for(notes: Path, steps: int, children: dict[str, int], seconds: float = 300) -> dict[str, Any]:
     """Read what the controller wrote, when it has come so far."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -198,13 +214,14 @@ def wait_for(notes: Path, steps: int, seconds: float = 300) -> dict[str, Any]:
             told = json.loads(notes.read_text())
             if told["steps"] >= steps:
                 return told
+        check_alive(children)
         time.sleep(0.05)
     raise TimeoutError(f"no {steps} steps within {seconds} s")
 
 
-def just_written(notes: Path, steps: int) -> dict[str, Any]:
+def just_written(notes: Path, steps: int, children: dict[str, int]) -> dict[str, Any]:
     """Read what the controller wrote, when it writes next."""
-    return wait_for(notes, wait_for(notes, steps)["steps"] + 1)
+    return wait_for(notes, wait_for(notes, steps, children)["steps"] + 1, children)
 
 
 def echo(owners: int, seconds: float, folder: Path) -> float:
@@ -253,9 +270,7 @@ def echo(owners: int, seconds: float, folder: Path) -> float:
         loop = asyncio.new_event_loop()
         rate = loop.run_until_complete(hub())
     finally:
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        end({f"{pid}": pid for pid in children})
     return rate
 
 

@@ -158,6 +158,8 @@ def test_an_owner_waits_for_the_disk(tmp_path):
     paths = {path.stem: path for path in laid_out(tmp_path, **{**VALUES, "sync": False})}
     with pytest.raises(ConfigError, match="sync"):
         build(open_place(paths["clinic-1"]))
+    with pytest.raises(ConfigError, match="sync"):  # before anything is written
+        layout({**_file(), "owner": [{"name": "a"}, {"name": "b"}], "sync": False}, tmp_path)
 
 
 def test_a_policy_with_its_own_choice_is_refused(tmp_path):

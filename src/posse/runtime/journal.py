@@ -121,12 +121,14 @@ class Journal:
             self._waiting.insert(0, framed(_MARK + self._on_disk.to_bytes(8, "little")))
             self._marked = self._on_disk
         data = b"".join(self._waiting)
-        with _disk_errors(self._folder):
+        try:
             written = self._disk.write(self._file, data)
             if written != len(data):
                 # A disk that is nearly full takes a part; the torn record would hide what comes after it.
                 self._disk.truncate(self._file, self.size)
                 raise OSError(28, "No space left on device")
+        except OSError as error:
+            raise _not_kept(self._folder, error) from error
         self._waiting.clear()
         self.size += len(data)
 
@@ -328,7 +330,11 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise JournalError(
-            f"the journal in {folder} cannot be kept: {error.strerror or error}. Mend the disk and start the party "
-            "again: it goes on where it was."
-        ) from error
+        raise _not_kept(folder, error) from error
+
+
+def _not_kept(folder: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"the journal in {folder} cannot be kept: {error.strerror or error}. Mend the disk and start the party again: "
+        "it goes on where it was."
+    )

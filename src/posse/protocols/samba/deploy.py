@@ -230,11 +230,7 @@ def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deploymen
     who = place.identity.name, place.identity.signing, customer_key(place, options.customer), expected, _seed(options)
     role: Role = Owner(*who, secrets=place.secrets)
     if expected.level == "strict":
-        if not place.file.sync:
-            raise ConfigError(
-                "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. "
-                "Remove sync = false."
-            )
+        check_sync(place.file.sync, expected.level)
         clock.check_slot(expected.slot, options.slowest_pull, place.identity.name)
         role = StrictOwner(*who, secrets=place.secrets)  # which are others in a journal begun anew
     source = _source(place, options, place.identity.name)
@@ -319,3 +315,12 @@ def _source(place: Place, options: SambaOptions, name: str) -> Source:
         raise ConfigError("an owner needs to know where its rewards come from. Give [source] with a kind.")
     draws = place.secrets.number(b"samba source", context=place.run.encode())
     return answering(SourceSettings.make(place.file.source).source(draws, place.folder), place.run)
+
+
+def check_sync(sync: bool, level: str) -> None:
+    """Refuse an owner of level `strict` that does not wait for its disk."""
+    if level == "strict" and not sync:
+        raise ConfigError(
+            "an owner of level 'strict' waits for the disk: after a dead machine one pad would hide two scores. Remove "
+            "sync = false."
+        )

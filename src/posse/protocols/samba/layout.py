@@ -9,7 +9,7 @@ from pydantic import Field
 
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.protocols.samba.deploy import SambaOptions, level_of, own_policy_beside, slot_of
+from posse.protocols.samba.deploy import SambaOptions, check_sync, level_of, own_policy_beside, slot_of
 from posse.protocols.samba.levels import Switches, check_budget, check_level, check_switches
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, sole
 from posse.protocols.samba.strict import clock
@@ -87,6 +87,7 @@ def _check(federation: FederationFile) -> None:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
     check_level(level_of(federation), Switches(), federation.sound_policy())
+    check_sync(federation.sync, level_of(federation))
     for name, slowest in _slowest(federation).items():
         clock.check_slot(slot_of(federation, slowest), slowest, name)
 

@@ -86,7 +86,8 @@ class Owner(Peer):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         if type(message) is Reply and sender == CONTROLLER:
-            return self._on_reply(message)
+            score = self._pass_by(message)
+            return self._on_reply(message) if score is None else ((self.name, CONTROLLER, score),)
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
         return super().receive(sender, message)
@@ -98,17 +99,25 @@ class Owner(Peer):
         try:
             for sender, name, message in sends:
                 owner = roles[name]
-                index = owner._index
-                if type(message) is Reply and message.index == index < owner._last and sender == CONTROLLER:
-                    frame = owner._lane.pass_by(index, message.reply) if owner._listening else None  # type: ignore[union-attr]
-                    if frame is not None:
-                        owner._index = index + 1
-                        scores.append((name, CONTROLLER, Score(index + 1, frame)))
-                        continue
-                asked.extend(owner.receive(sender, message))
+                score = owner._pass_by(message) if type(message) is Reply and sender == CONTROLLER else None
+                if score is not None:
+                    scores.append((name, CONTROLLER, score))
+                else:
+                    asked.extend(owner.receive(sender, message))
         finally:
             if scores:
                 asked.append(Many(scores))
+
+    def _pass_by(self, message: Reply) -> Score | None:
+        """Return the score of the next pass if a reply says no, and it is made already."""
+        index = self._index
+        if message.index != index or index >= self._last or not self._listening:
+            return None
+        frame = self._lane.pass_by(index, message.reply)  # type: ignore[union-attr]
+        if frame is None:
+            return None
+        self._index = index + 1
+        return Score(index + 1, frame)
 
     # Setup ------------------------------------------------------------------------------------------------------------
 

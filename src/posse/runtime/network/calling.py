@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from posse.core.errors import ConfigError
+from posse.runtime.network import tls
 from posse.runtime.network.connection import SHUTTING, Connection
 
 LONGEST_ANSWER = 8 << 10
@@ -85,26 +86,17 @@ async def opened(host: str, port: int, proxy: Proxy) -> socket.socket:
 
 
 async def call(
-    make: Callable[[], Connection], host: str, port: int, context: ssl.SSLContext | None, proxy: Proxy | None = None
+    make: Callable[[], Connection], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
 ) -> Connection:
     """Open a connection to a peer, through a proxy if there is one; TLS is with the peer."""
-    loop = asyncio.get_running_loop()
-    name, shutting = ("", SHUTTING) if context is not None else (None, None)
     if proxy is None:
-        _, connection = await loop.create_connection(
-            make, host, port, ssl=context, server_hostname=name, ssl_shutdown_timeout=shutting,
-            happy_eyeballs_delay=EYEBALLS,
-        )  # fmt: skip
-        return connection
+        return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=EYEBALLS)
     through = await opened(host, port, proxy)
     try:
-        _, connection = await loop.create_connection(
-            make, sock=through, ssl=context, server_hostname=name, ssl_shutdown_timeout=shutting
-        )
+        return await tls.call(make, context, shutting=SHUTTING, sock=through)
     except BaseException:
         through.close()
         raise
-    return connection
 
 
 async def _connect(through: socket.socket, host: str, port: int, proxy: Proxy) -> None:

@@ -14,11 +14,13 @@ import msgspec
 
 from posse.core.errors import PosseError
 from posse.runtime.door import Limits
+from posse.runtime.network.tls import accept
 from posse.runtime.network.wire import (
     LARGEST_FRAME,
     LARGEST_HELLO,
     WIRE_VERSION,
     AnyFrame,
+    Data,
     Hello,
     Kept,
     Reader,
@@ -122,8 +124,10 @@ class Connection(asyncio.Protocol):
         """Whether both have said hello."""
         self.writable, self.wire = True, WIRE_VERSION
         """`wire`: the version that both speak."""
-        self.closed = asyncio.get_running_loop().create_future()
-        self.last_frame = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self.closed = loop.create_future()
+        self.last_frame = loop.time()
         """When the peer last sent something, by a clock that only runs forward."""
         self._transport: asyncio.Transport | None = None
         self._reader = Reader(LARGEST_HELLO)
@@ -154,7 +158,7 @@ class Connection(asyncio.Protocol):
         """Take bytes as they come."""
         if self._why:
             return
-        self.last_frame = asyncio.get_running_loop().time()
+        self.last_frame = self._time()
         try:
             for frame in self._reader.feed(data):
                 if not self._take(frame):
@@ -166,7 +170,9 @@ class Connection(asyncio.Protocol):
 
     def _take(self, frame: AnyFrame) -> bool:
         """Take a frame; False if the connection is over after it."""
-        if isinstance(frame, Refused):
+        if self.ready and type(frame) is Data:
+            self.host.frame(self, frame)
+        elif isinstance(frame, Refused):
             reason = printable(frame.reason)
             self.hang_up(f"it refused us: {reason[:300]}")
             if self.peer is not None:
@@ -202,7 +208,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Put bytes on the wire."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None:
             self._transport.write(data)
 
     def refuse(self, error: PosseError, counted: str) -> None:
@@ -245,10 +251,7 @@ def printable(text: str) -> str:
 async def greet(host: Host, context: ssl.SSLContext, opened: socket.socket, address: str) -> None:
     """Do the TLS handshake of a caller: it becomes a `Connection`, or it is counted why not."""
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Connection(host), opened, ssl=context, ssl_handshake_timeout=GREETING,
-            ssl_shutdown_timeout=SHUTTING,
-        )  # fmt: skip
+        await accept(lambda: Connection(host), opened, context, within=GREETING, shutting=SHUTTING)
     except Exception as error:  # whatever a stranger sends ends with its connection
         host.refused(address, why_no_tls(error), counted="tls")
 

@@ -84,7 +84,7 @@ class Link:
             return False
         if number != here + 1:
             raise GapError(f"'{self.peer}' sent message {number} where {here + 1} was next; connect again.")
-        if sum(map(len, self.held)) > LARGEST_HELD:
+        if self.held and sum(map(len, self.held)) > LARGEST_HELD:
             raise GapError(f"'{self.peer}' sent more than can be held while others are awaited; connect again.")
         return True
 
@@ -114,6 +114,8 @@ class Link:
             return []
         self.unsent = last + 1
         offset = first - self.durable_there - 1
+        if first == last:
+            return [(first, self._kept[offset])]
         return [(number, self._kept[offset + i]) for i, number in enumerate(range(first, last + 1))]
 
     def save(self) -> tuple[int, int, int, list[bytes], int, int]:

@@ -23,7 +23,7 @@ from posse.runtime.network import leaving
 from posse.runtime.network.calling import call
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
+from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack, pack_data
 from posse.version import PROTOCOL_VERSION, __version__
 
 Source = Callable[[Ask], Awaitable[Message]]
@@ -326,8 +326,8 @@ class Party:
     def _send(self, peer: str, connection: Connection) -> None:
         link = self.engine.links[peer]
         while connection.ready and connection.writable and link.unsent <= link.sent:
-            frames = [pack(Data(number, body)) for number, body in link.outgoing()]
-            data = b"".join(frames)
+            frames = [pack_data(number, body) for number, body in link.outgoing()]
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
             self.counts["messages out"] += len(frames)
             self.counts["bytes out"] += len(data)
             connection.write(data)
@@ -373,6 +373,7 @@ class Party:
         loop = asyncio.get_running_loop()
         host, port = self.wiring.addresses[peer]
         wait = self.timing.first_wait
+        assert self.wiring.client is not None
         while not self._over.is_set():  # a cancellation can be lost in wait_for
             began = loop.time()
             try:

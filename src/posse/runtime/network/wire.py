@@ -130,13 +130,18 @@ def pack(frame: AnyFrame) -> bytes:
     '09 00000001 03000000 00000000'
     """
     if isinstance(frame, Data):
-        return _NUMBERED.pack(9 + len(frame.body), _DATA, frame.number) + frame.body
+        return pack_data(frame.number, frame.body)
     if isinstance(frame, Kept):
         return _NUMBERED.pack(9, _KEPT + frame.leaves + 2 * frame.paused, frame.durable)
     body = _encode(frame)
     if isinstance(frame, Hello) and frame.wire < 3:
         body = _encode(["Hello", *msgspec.structs.astuple(frame)[:-_SINCE_3]])
     return _LENGTH.pack(len(body)) + body
+
+
+def pack_data(number: int, body: bytes) -> bytes:
+    """Encode a message with its number."""
+    return _NUMBERED.pack(9 + len(body), _DATA, number) + body
 
 
 class Reader:
@@ -153,17 +158,20 @@ class Reader:
         held = self._buffer
         held += data if held else b""
         buffer = held or data  # mostly whole frames come, and nothing is held
-        at = 0
+        at, size = 0, len(buffer)
         try:
-            while len(buffer) - at >= 4:
+            while size - at >= 4:
                 (length,) = _LENGTH.unpack_from(buffer, at)
                 if length > self.cap:
                     raise WireError(f"a frame of {length} bytes is announced, the largest allowed is {self.cap}.")
-                if len(buffer) - at - 4 < length:
+                begins, end = at + 4, at + 4 + length
+                if end > size:
                     break
-                body = bytes(buffer[at + 4 : at + 4 + length])
-                at += 4 + length
-                yield _frame(body)
+                at = end
+                if length >= 9 and buffer[begins] == _DATA:
+                    yield Data(_NUMBER.unpack_from(buffer, begins + 1)[0], bytes(buffer[begins + 9 : end]))
+                else:
+                    yield _frame(bytes(buffer[begins:end]))
         finally:
             if buffer is held:
                 del held[:at]
@@ -172,12 +180,9 @@ class Reader:
 
 
 def _frame(body: bytes) -> AnyFrame:
-    if len(body) >= 9:
-        if body[0] == _DATA:
-            return Data(_NUMBER.unpack_from(body, 1)[0], body[9:])
-        if len(body) == 9 and _KEPT <= body[0] <= _KEPT + 3:
-            flags = body[0] - _KEPT
-            return Kept(_NUMBER.unpack_from(body, 1)[0], bool(flags & 1), bool(flags & 2))
+    if len(body) == 9 and _KEPT <= body[0] <= _KEPT + 3:
+        flags = body[0] - _KEPT
+        return Kept(_NUMBER.unpack_from(body, 1)[0], bool(flags & 1), bool(flags & 2))
     try:
         return _decode(body)  # type: ignore[no-any-return]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -130,11 +130,13 @@ class StrictOwner(Owner):
         return (*self._tick(), *pull) if pull and self._seconds else pull
 
     def _on_reply(self, message: Reply) -> Sequence[Action]:
+        if not self._seconds:
+            return super()._on_reply(message)
         index = self._index
-        if self._seconds and message.index == index and (self._pulling or self._ticking):
+        if message.index == index and (self._pulling or self._ticking):
             raise ProtocolError("a pass went on before this owner was ready, and the run must not go on.")
         actions = super()._on_reply(message)
-        if not self._seconds or self._index == index:
+        if self._index == index:
             return actions
         if self._pulling:
             self._prepare()  # for nothing: it takes the time that the others take
