@@ -2,7 +2,8 @@
 
 Every party is a process of its own. Beside it, in the same run, a bare fan-out: one hub sends 100 bytes to K processes
 over mutual TLS and waits for all to send them back, with nothing else done. Steps are those between two readings of the
-controller; compiling and set-up are not counted.
+controller; compiling and set-up are not counted. `python -m benchmarks.network memory [steps [owners [level]]]` prints
+what every party holds in memory and on the disk over a long run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,20 +89,21 @@ def resident(process: int) -> float:
 
 def party(path: Path, notes: Path) -> None:
     """Run a party; the controller writes when each step ended, and what went over its links."""
-    times: list[float] = []
-    place, written_at = open_place(path), 0.0
+    times: deque[float] = deque(maxlen=4000)
+    place, written_at, steps = open_place(path), 0.0, 0
 
     def watch(note: object) -> None:
-        nonlocal written_at
+        nonlocal written_at, steps
         if getattr(note, "kind", "") == "step":
             times.append(time.perf_counter())
+            steps += 1
             if times[-1] - written_at > 0.5:
                 written_at = times[-1]
                 links = {
                     name: (link.sent, link.received, link.bytes_sent, link.bytes_received)
                     for name, link in made.engine.links.items()
                 }
-                written = {"times": times[-4000:], "steps": len(times), "links": links}
+                written = {"times": list(times), "steps": steps, "links": links}
                 notes.with_suffix(".part").write_text(json.dumps(written))
                 notes.with_suffix(".part").replace(notes)
 
@@ -148,14 +151,19 @@ class Measured:
         return f"{' '.join(parts)}; two cores at most {2 / sum(self.spent.values()):.0f} steps/s"
 
 
-def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0, **given: object) -> Measured:
-    """Run a federation for a while; with `delay`, what travels between comp and the controller takes so long."""
-    listen = f"127.0.0.1:{free_port()}"
-    values = {
-        "run": f"bench-{owners}", "level": "standard", "listen": listen, "budget": 10_000_000, "policy": "ucb",
-        "paillier_bits": 2048, "sync": True, "world": {"seed": 7, "owners": owners},
+def values_of(owners: int, given: dict[str, object]) -> dict[str, Any]:
+    """Return a federation's file."""
+    return {
+        "run": f"bench-{owners}", "level": "standard", "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000,
+        "policy": "ucb", "paillier_bits": 2048, "sync": True, "world": {"seed": 7, "owners": owners},
         "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)], **given,
     }  # fmt: skip
+
+
+def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0, **given: object) -> Measured:
+    """Run a federation for a while; with `delay`, what travels between comp and the controller takes so long."""
+    values = values_of(owners, given)
+    listen = values["listen"]
     paths, notes = lay_out(FederationFile.make(values), folder), folder / "notes.json"
     children: dict[str, int] = {}
     if delay:
@@ -219,9 +227,9 @@ def wait_for(notes: Path, steps: int, children: dict[str, int], seconds: float =
     raise TimeoutError(f"no {steps} steps within {seconds} s")
 
 
-def just_written(notes: Path, steps: int, children: dict[str, int]) -> dict[str, Any]:
+def just_written(notes: Path, steps: int, children: dict[str, int], seconds: float = 300) -> dict[str, Any]:
     """Read what the controller wrote, when it writes next."""
-    return wait_for(notes, wait_for(notes, steps, children)["steps"] + 1, children)
+    return wait_for(notes, wait_for(notes, steps, children, seconds)["steps"] + 1, children)
 
 
 def echo(owners: int, seconds: float, folder: Path) -> float:
@@ -329,9 +337,39 @@ def strict(seconds: float) -> None:
         print(f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f} ({ratio:.2f})")
 
 
+def memory(steps: int, owners: int, level: str) -> None:
+    """Resident megabytes of every party, and bytes of its journal, at ten points of a long run."""
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        folder = Path(name)
+        notes = folder / "notes.json"
+        paths = lay_out(FederationFile.make(values_of(owners, {"level": level})), folder)
+        children = {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
+        print(f"level {level}, K = {owners}: MB resident / MB of journal")
+        try:
+            for tenth in range(1, 11):
+                at = just_written(notes, steps * tenth // 10, children, 3600)["steps"]
+                sizes = ((name, resident(pid), journal_megabytes(folder / name)) for name, pid in children.items())
+                print(f"  {at:>9,}: " + ", ".join(f"{name} {size:.1f} / {kept:.1f}" for name, size, kept in sizes))
+        finally:
+            end(children)
+
+
+def journal_megabytes(folder: Path) -> float:
+    """Megabytes of a party's journal; a snapshot may take the place of a log meanwhile."""
+    size = 0
+    for path in (folder / "journal").iterdir():
+        with suppress(OSError):
+            size += path.stat().st_size
+    return size / 1e6
+
+
 def main() -> None:
     for level in ("standard", "strict"):
         warm_up(UCB(), level)
+    if "memory" in sys.argv[1:2]:  # memory [steps [owners [level]]]
+        steps, owners, level = [*sys.argv[2:], *("100000", "10", "strict")[len(sys.argv) - 2 :]]
+        memory(int(steps), int(owners), level)
+        return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15.0
     print(
         f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes {disk():.2f} ms to sync"
