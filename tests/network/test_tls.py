@@ -48,9 +48,7 @@ async def both(within=5.0):
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     loop, (host, port) = asyncio.get_running_loop(), listening.getsockname()
-    calling = loop.create_task(
-        tls.call(End, context(ssl.PROTOCOL_TLS_CLIENT), shutting=1.0, host=host, port=port)
-    )
+    calling = loop.create_task(tls.call(End, context(ssl.PROTOCOL_TLS_CLIENT), shutting=1.0, host=host, port=port))
     one, _ = await loop.sock_accept(listening)
     server = await tls.accept(End, one, context(ssl.PROTOCOL_TLS_SERVER), within=within, shutting=1.0)
     listening.close()

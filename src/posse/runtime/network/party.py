@@ -23,7 +23,17 @@ from posse.runtime.network import leaving
 from posse.runtime.network.calling import call
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack, pack_data
+from posse.runtime.network.wire import (
+    WIRE_VERSION,
+    AnyFrame,
+    Data,
+    Hello,
+    Kept,
+    WireError,
+    check_versions,
+    pack,
+    pack_data,
+)
 from posse.version import PROTOCOL_VERSION, __version__
 
 Source = Callable[[Ask], Awaitable[Message]]
