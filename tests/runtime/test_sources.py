@@ -34,6 +34,31 @@ def test_a_chance_is_a_function_of_the_number(tmp_path):
     assert abs(sum(first) / 2000 - 0.3) < 0.05  # five standard errors
 
 
+def test_ratings_are_drawn_above_a_threshold_of_the_rows_that_pass(tmp_path):
+    rows = ["age,city,rating", "30,Lyon,5", "40,lyon,4", "50,Lyon,1", "9,Lyon,1", "60,Nice,1", ""]
+    (tmp_path / "own.csv").write_text("\n".join(rows))
+
+    def mean(threshold, **more):
+        settings = SourceSettings(kind="ratings", file="own.csv", **more)
+        drawn = rewards(settings.source(7, tmp_path, threshold), range(3000))
+        assert drawn == rewards(settings.source(7, tmp_path, threshold), range(3000))
+        assert set(drawn) <= {0.0, 1.0}
+        return sum(drawn) / 3000
+
+    assert mean(3) == pytest.approx(2 / 5, abs=0.05)  # more than five standard errors
+    assert mean(4) == pytest.approx(1 / 5, abs=0.04)
+    assert mean(3, where="age >= 18, city = Lyon") == pytest.approx(2 / 3, abs=0.05)
+    assert mean(3, where="age < 45, age >= 30") == 1
+    assert mean(20, column="age") == pytest.approx(4 / 5, abs=0.04)
+    for where, what in (
+        ("age >= 99", "no row where"),
+        ("__import__('os')", "where must be tests"),
+        ("x = 1", "column"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=what):
+            mean(3, where=where)
+
+
 def test_a_file_is_replayed_in_order_and_again(tmp_path):
     (tmp_path / "plain.csv").write_text("# rewards\n0.5\n1\n0\n")
     assert rewards(made(tmp_path, kind="csv", file="plain.csv"), [0, 1, 2, 3, 1]) == [0.5, 1, 0, 0.5, 1]
@@ -113,6 +138,8 @@ def test_a_service_that_is_not_there_is_told(tmp_path):
         ({"kind": "bernoulli"}, "needs mean"),
         ({"kind": "bernoulli", "mean": 1.5}, r"mean must be in \[0, 1\]"),
         ({"kind": "csv"}, "needs file"),
+        ({"kind": "ratings"}, "needs file"),
+        ({"kind": "csv", "file": "none.csv", "where": "age > 3"}, "where belongs to a source of kind 'ratings'"),
         ({"kind": "csv", "file": "none.csv"}, "cannot read rewards"),
         ({"kind": "python", "function": "nowhere"}, "module:function"),
         ({"kind": "python", "function": "no_such_module_here:f"}, "no module 'no_such_module_here'"),

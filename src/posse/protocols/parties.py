@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +28,7 @@ from posse.protocols.base import Parties, System
 from posse.protocols.registry import names, system, systems
 from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
+from posse.results.sections import Section, up
 from posse.results.store import RunHandle, Store
 from posse.runtime.certificates import making
 from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
@@ -143,6 +146,7 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
         "title": of.title,
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
         "learns": list(known.learns),
+        "sections": [dict(table) for table in known.tables],
     }
     vocabulary = {**of.words, **known.words}
     problem = {"name": place.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})
@@ -153,6 +157,35 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
         traffic=traffic(made, party), privacy=tuple(known.privacy), summary=summary, show=show, run_id=run_id(place),
         party=role.name, **fields,
     )  # fmt: skip
+
+
+def with_all_runs(record: Record, store: Store) -> Record:
+    """Add what all runs of this party in a store have spent of its privacy, where this one spent some."""
+    if (mine := _spent(record)) is None:
+        return record
+    rows = [row.id for row in store.list(kind=record.kind) if row.party == record.party and row.id != record.id]
+    others = [found for each in store.heads(rows).values() if (found := _spent(each)) is not None]
+    epsilon, delta = (math.fsum(values) for values in zip(mine, *others, strict=True))
+    table = Section(
+        "Privacy spent in all runs", ("", "value"),
+        (("runs", str(1 + len(others))), ("epsilon", up(epsilon)), ("delta", f"{delta:g}")),
+        (
+            f"Added up over the runs of {record.party} in this store: it holds for who takes part in all of them. Runs "
+            "that were deleted, or are kept elsewhere, are not counted.",
+        ), (1,),
+    )  # fmt: skip
+    sections = [*record.show.get("sections", ()), table.plain()]
+    return replace(record, show={**record.show, "sections": sections})
+
+
+def _spent(record: Record) -> tuple[float, float] | None:
+    """Return epsilon and delta of a party's whole run, the largest of its figures; nothing where there is none."""
+    figures = [
+        (one.get("epsilon"), one.get("delta", 0.0)) for one in record.privacy if one.get("party") == record.party
+    ]
+    if not figures:
+        return None
+    return max((math.inf if epsilon is None else float(epsilon), float(delta or 0)) for epsilon, delta in figures)
 
 
 def traffic(made: Deployment, party: Party) -> tuple[Traffic, ...]:
@@ -234,7 +267,7 @@ class Keeper:
 
     def _end(self, record: Record) -> None:
         self._over = True
-        self._stored(lambda store: store.save(record, replace=True))
+        self._stored(lambda store: store.save(with_all_runs(record, store), replace=True))
 
     def _stored(self, work: Callable[[Store], T]) -> T | None:
         """Write in the store; one that cannot be written is remarked once."""

@@ -1,4 +1,4 @@
-"""Where rewards come from: a function, a file, a chance, or an owner's own service.
+"""Where rewards come from: a function, a file of rewards or of raw ratings, a chance, or an owner's own service.
 
 A source is asked for the reward of a pull by (run, number) and must give the same answer whenever it is asked again: a
 party that dies between the answer and its journal asks once more. The first answer that was journalled stands.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
@@ -35,13 +36,18 @@ RewardSource = Callable[[str, int], Awaitable[float]]
 class SourceSettings(Settings):
     """Where an owner's rewards come from."""
 
-    kind: Literal["python", "csv", "bernoulli", "http"]
+    kind: Literal["python", "csv", "ratings", "bernoulli", "http"]
     function: str = ""
     """python: module:function, called with (run, number); it may be async."""
     file: Path | None = None
-    """csv: one reward a line, or a column of a table; replayed in order, and again from the start after the last."""
-    column: str = "reward"
-    """csv: the column, where the file has a header."""
+    """csv: one reward a line, or a column of a table; replayed in order, and again from the start after the last.
+    ratings: a table with a header and a rating a row, of which every pull draws one; it earns 1 above the threshold
+    that the signed manifest names, and else 0."""
+    column: str | None = None
+    """csv: the column of rewards, where the file has a header (reward); ratings: that of the ratings (rating)."""
+    where: str | None = None
+    """ratings: tests on columns of the file that must all hold, such as "age >= 18, city = Lyon"; other rows are left
+    out. Nobody else learns of them."""
     mean: float | None = None
     """bernoulli: chance of a reward of 1."""
     url: str = ""
@@ -49,16 +55,29 @@ class SourceSettings(Settings):
     timeout: float = 30.0
     """http: seconds until an attempt is given up and made again."""
 
-    def source(self, seed: int, folder: Path) -> RewardSource:
-        """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to."""
-        needed = {"python": "function", "csv": "file", "bernoulli": "mean", "http": "url"}[self.kind]
+    def source(self, seed: int, folder: Path, threshold: float | None = None) -> RewardSource:
+        """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to.
+
+        `threshold` is the one that all parties of the run agreed on.
+        """
+        needed = {"python": "function", "csv": "file", "ratings": "file", "bernoulli": "mean", "http": "url"}[self.kind]
         if getattr(self, needed) in ("", None):
             raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+        if self.where is not None and self.kind != "ratings":
+            raise ConfigError(f"where belongs to a source of kind 'ratings', got one of kind '{self.kind}'. Remove it.")
+        if self.kind == "ratings":
+            assert self.file is not None
+            if threshold is None:
+                raise ConfigError(
+                    "a source of kind 'ratings' needs a threshold that the run names. Where the system has one, add "
+                    "threshold to the options of all parties, such as threshold = 3."
+                )
+            return _drawn(own_ratings(folder / self.file, self.column or "rating", self.where) > threshold, seed)
         if self.kind == "python":
             return load_function(self.function, folder)
         if self.kind == "csv":
             assert self.file is not None
-            return _replayed(_read(folder / self.file, self.column))
+            return _replayed(_read(folder / self.file, self.column or "reward"))
         if self.kind == "bernoulli":
             assert self.mean is not None
             return _chance(self.mean, seed)
@@ -71,6 +90,26 @@ def _chance(mean: float, seed: int) -> RewardSource:
 
     async def reward(run: str, number: int) -> float:
         return 1.0 if uniform(np.uint64(seed), REWARD, 0, number, 0) < mean else 0.0
+
+    return reward
+
+
+def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float64]:
+    """Read an owner's own ratings, of the rows for which `where` holds."""
+    from posse.problems.arms.tables import Where
+    from posse.problems.datasets.columns import read_columns
+    from posse.problems.datasets.frames import read_table
+
+    asked = Where.read(where)
+    table = read_columns(read_table(path), [name for name in asked.columns if name != column], [column])
+    return np.asarray(table.numbers[column][asked.kept(table)])
+
+
+def _drawn(good: NDArray[np.bool_], seed: int) -> RewardSource:
+    """Whether a rating is good that is drawn for every pull, with replacement: a function of (seed, pull number)."""
+
+    async def reward(run: str, number: int) -> float:
+        return float(good[int(uniform(np.uint64(seed), REWARD, 0, number, 0) * len(good))])
 
     return reward
 

@@ -123,6 +123,32 @@ class Agent:
         """Entries of reports, one a producer, from which it learnt."""
         self._done = False
 
+    @property
+    def qualities(self) -> Floats:
+        """Share of good units of each producer, its own and those reported to it; NaN where it saw none."""
+        known = self.knowledge
+        units = np.maximum(known.units + np.maximum(known.told_units, 0), 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.clip((known.good + known.told_good) / np.where(units > 0, units, np.nan), 0, 1))
+
+    def alone(self) -> float:
+        """Estimate what it would have earned without the others, from what it knows itself.
+
+        It buys for as many rounds, at its present offers, in a market whose qualities are those it learnt (0 where it
+        saw none), and learns from its own units alone; every delivery is as good as its mean.
+        """
+        buyer, quality = self._buyer, np.nan_to_num(self.qualities)
+        (good, units, nothing), out = np.zeros((3, len(quality))), np.zeros_like(quality)
+        for number in range(1, self._round + 1):
+            choose(
+                rate(number, buyer.coefficient), good, units, nothing, nothing, buyer.cost, buyer.capacity, buyer.alpha,
+                buyer.rho, out, self._bounds, self._work,
+            )  # fmt: skip
+            if buyer.oracle is not None:
+                out[:] = buyer.oracle(self._bounds, buyer.cost, buyer.capacity, buyer.alpha, buyer.rho)
+            remember(out, out * quality, units, good)
+        return float(buyer.rho * good.sum() - (buyer.cost * units).sum())
+
     def start(self) -> Sequence[Action]:
         """Greet the others, or buy at once where there is nobody to hear from."""
         if self._terms.method == "alone":

@@ -31,6 +31,8 @@ from posse.protocols.dp_combinatorial.settings import DpCombinatorial, Setup
 from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
+from posse.results import words
+from posse.results.sections import Section
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
@@ -146,10 +148,37 @@ def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known
     if agent.ledger is not None and (releases := agent.ledger.entries()):
         privacy = ({"party": agent.name, **agent.ledger.guarantee().entry()}, *releases)
     money = {"money": options.currency} if options.currency else {}
+    tables = (_producers(agent, terms), *([_money(agent, terms)] if agent.finished else []))
     return Known(
         f"the part of {agent.name} is over: it earned {agent.revenue:g} in {rounds:,} rounds", options.level, config,
         rounds, agent.revenue, bought, privacy, learns(options), leaks(options), {"entries_learnt": agent.taken}, money,
+        tables=[table.plain() for table in tables],
     )  # fmt: skip
+
+
+def _producers(agent: Agent, terms: Terms) -> Section:
+    """Say what the agent bought of each producer, and which quality it has learnt."""
+    known = agent.knowledge
+    rows = tuple(
+        (name, f"{int(units):,}", f"{int(good):,}", "" if np.isnan(quality) else f"{quality:.3f}")
+        for name, units, good, quality in zip(terms.producers, known.units, known.good, agent.qualities, strict=True)
+    )
+    notes = ("The quality is the share of good units, of its own and of what others reported.",)
+    return Section("What it bought", ("producer", "units", "good ones", "learnt quality"), rows, notes, (1, 2, 3))
+
+
+def _money(agent: Agent, terms: Terms) -> Section:
+    """Compare what the agent earned with what it would have earned alone."""
+    earned, alone = agent.revenue, agent.revenue if terms.method == "alone" else agent.alone()
+    rows = (
+        ("earned", words.number(earned)), ("alone (estimate)", words.number(alone)),
+        ("more than alone (estimate)", words.number(earned - alone)),
+    )  # fmt: skip
+    notes = (
+        "Alone is an estimate from this agent's own knowledge: it buys as long at its present prices, learns from its "
+        "own units only, and qualities are those it has learnt.",
+    )
+    return Section("Money", ("", "money"), rows, notes, (1,))
 
 
 def _ledger(setup: Setup, name: str) -> Ledger[Plan] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from posse.core import check, files
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
+from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Note, Role
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
@@ -27,6 +28,7 @@ from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, leaks
+from posse.results.sections import Section
 from posse.runtime.local import world_beside
 from posse.runtime.network.deployment import Deployment, Known, Place
 from posse.runtime.network.engine import Vocabulary
@@ -114,7 +116,30 @@ def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
         with suppress(MissingExtraError):
             guarantees = options.ledger(terms, len(role.arms)).guarantees() if terms.rate and len(role.arms) else ()
             privacy = tuple({"party": PULLER, **one.entry()} for one in guarantees)
-    return Known(outcome, SHARED, config, int(str(state["step"])), total, pulls, privacy, LEARNS, leaks(terms))
+    return Known(
+        outcome, SHARED, config, int(str(state["step"])), total, pulls, privacy, LEARNS, leaks(terms),
+        tables=[table.plain() for table in _found(role, terms)],
+    )  # fmt: skip
+
+
+def _found(role: Role, terms: Terms) -> Iterator[Section]:
+    """Say what a role found out: the puller its arms, the payee its rewards, a party what it brought."""
+    if isinstance(role, Puller) and len(role.arms):
+        counts = np.bincount(role.arms, minlength=terms.arms)
+        rows = tuple(
+            (f"arm {arm + 1}", f"{count:,}", f"{count / len(role.arms):.1%}") for arm, count in enumerate(counts)
+        )
+        yield Section("Arms that it pulled", ("arm", "pulls", "share"), rows, numeric=(1, 2))
+    if isinstance(role, Payee) and len(role.rewards):
+        rewards = role.rewards / REWARD_ONE
+        tenth = max(1, len(rewards) // 10)
+        parts = {"all steps": rewards, "first tenth": rewards[:tenth], "last tenth": rewards[-tenth:]}
+        rows = tuple((name, f"{len(some):,}", f"{some.mean():.4f}") for name, some in parts.items())
+        yield Section("Rewards that came in", ("", "steps", "average"), rows, numeric=(1, 2))
+    if isinstance(role, Party):
+        number = terms.features[terms.parties.index(role.name)]
+        rows = (("features of its own", str(number)), ("features in all", str(terms.dimension)))
+        yield Section("What it brought", ("", "number"), rows, numeric=(1,))
 
 
 def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan) -> tuple[Role, Source | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +41,7 @@ from posse.protocols.samba.strict.customer import StrictCustomer
 from posse.protocols.samba.strict.dealer import Dealer
 from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
+from posse.results.sections import Section
 from posse.runtime.local import world_beside
 from posse.runtime.network.deployment import Deployment, Known, Place
 from posse.runtime.network.engine import Vocabulary
@@ -81,6 +83,8 @@ class SambaOptions(PolicySettings):
     slots. 0.1 if not given, none in a simulated world."""
     slowest_pull: float | None = None
     """Seconds of an owner's slowest pull, at the owner; a shorter slot is refused."""
+    threshold: float | None = None
+    """A rating above it earns 1, where owners hold ratings (a source of kind 'ratings'); all parties must agree."""
     world: World | None = None
     """A simulated world ([options.world]): for trying and testing, for whoever knows its seed knows every reward."""
 
@@ -125,7 +129,7 @@ def build(place: Place) -> Deployment:
             "to, such as budget = 20000."
         )
     limit = None if consent is None else consent.budget
-    expected = Expected(options.sound_policy(), level, Switches(), limit, slot_of(options))
+    expected = Expected(options.sound_policy(), level, Switches(), limit, slot_of(options), options.threshold)
     check_level(level, Switches(), expected.policy)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
     if kind not in known:
@@ -222,8 +226,25 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
         leaks=leaks(
             expected.level, expected.switches, len(owners), expected.policy, slot=expected.slot, overruns=overruns
         ),
-        facts=facts, failure=failure,
+        facts=facts, failure=failure, tables=[table.plain() for table in _found(role, terms)],
     )  # fmt: skip
+
+
+def _found(role: Any, terms: Terms | None) -> Iterator[Section]:
+    """Say what a party found out: an owner about its own arm, the customer about the whole run; the servers nothing."""
+    if isinstance(role, Owner) and role.pulls and terms is not None:
+        rows = (
+            ("pulls", f"{role.pulls:,}"), ("of the budget", f"{role.pulls / terms.budget:.1%}"),
+            ("reward", f"{role.reward:g}"), ("average of a pull", f"{role.reward / role.pulls:.4f}"),
+        )  # fmt: skip
+        yield Section("Its own arm", ("", "value"), rows, numeric=(1,))
+    if isinstance(role, Customer) and role.finished and role.total is not None and role.pulls:
+        rows = (
+            ("pulls", f"{role.pulls:,}"),
+            ("reward", f"{role.total:g}"),
+            ("average", f"{role.total / role.pulls:.4f}"),
+        )
+        yield Section("What was bought", ("", "value"), rows, numeric=(1,))
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
@@ -274,6 +295,7 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     terms = Terms(
         run=place.run, budget=options.budget, policy=policy_terms(expected.policy),
         passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n, slot=expected.slot,
+        threshold=expected.threshold,
     )  # fmt: skip
     servers = [name for name in sole(expected.level) if name != CUSTOMER]
     keys = admitted(place, place.folder / options.authority, (*options.owners, *servers))
@@ -314,7 +336,8 @@ def _source(place: Place, options: SambaOptions, name: str) -> Source:
     if place.file.source is None:
         raise ConfigError("an owner needs to know where its rewards come from. Give [source] with a kind.")
     draws = place.secrets.number(b"samba source", context=place.run.encode())
-    return answering(SourceSettings.make(place.file.source).source(draws, place.folder), place.run)
+    given = SourceSettings.make(place.file.source)
+    return answering(given.source(draws, place.folder, options.threshold), place.run)
 
 
 def check_sync(sync: bool, level: str) -> None:

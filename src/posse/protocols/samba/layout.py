@@ -80,7 +80,8 @@ def _check(federation: FederationFile) -> None:
             )
         if member.source is not None:
             try:
-                SourceSettings.make(member.source)
+                if SourceSettings.make(member.source).kind == "ratings" and federation.threshold is None:
+                    raise ConfigError("ratings need a threshold that all agree on. Add threshold, such as 3.")
             except ConfigError as error:
                 raise ConfigError(f"source of owner '{member.name}': {error.text}") from None
     if federation.budget < 1:

@@ -61,6 +61,8 @@ class Terms(msgspec.Struct, frozen=True):
     paillier_n: bytes
     slot: float = 0.0
     """Seconds of a slot at level `strict`; 0 where there are none."""
+    threshold: float | None = None
+    """Owners that hold ratings earn 1 for a rating above it."""
 
 
 def policy_terms(policy: Policy) -> str:
@@ -69,13 +71,16 @@ def policy_terms(policy: Policy) -> str:
     return json.dumps([policy.describe(), selections], sort_keys=True)
 
 
-def _named(policy: str, level: str, off: Sequence[str], slot: float) -> dict[str, Any]:
+def _named(policy: str, level: str, off: Sequence[str], slot: float, threshold: float | None) -> dict[str, Any]:
     """Give terms by name; a policy that does not decode stays as it is written."""
     try:
         described, _ = json.loads(policy)
     except (ValueError, TypeError):
         described = policy
-    return {"policy": described, "level": level, "off": off, **({"slot": slot} if level == "strict" else {})}
+    more: dict[str, Any] = {"slot": slot} if level == "strict" else {}
+    if threshold is not None:
+        more["threshold"] = threshold
+    return {"policy": described, "level": level, "off": off, **more}
 
 
 @lru_cache(maxsize=4)
@@ -95,6 +100,8 @@ class Expected:
     """The largest budget that this party signs; any where none is given."""
     slot: float = 0.0
     """Seconds of a slot at level `strict`."""
+    threshold: float | None = None
+    """Ratings above it earn 1."""
     done: int = 0
     """Steps that were done before, by a run in this process that goes on with fresh keys."""
 
@@ -105,13 +112,16 @@ class Expected:
     @property
     def terms(self) -> dict[str, Any]:
         """The same by name, as parties compare it before they begin."""
-        return _named(policy_terms(self.policy), self.level, self.switches.off, self.slot)
+        return _named(policy_terms(self.policy), self.level, self.switches.off, self.slot, self.threshold)
 
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
-        mine = (policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off, self.slot)
-        if (terms.policy, terms.passes, terms.level, terms.off, terms.slot) != mine:
-            given = written(_named(terms.policy, terms.level, terms.off, terms.slot))
+        mine = (
+            policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off, self.slot,
+            self.threshold,
+        )  # fmt: skip
+        if (terms.policy, terms.passes, terms.level, terms.off, terms.slot, terms.threshold) != mine:
+            given = written(_named(terms.policy, terms.level, terms.off, terms.slot, terms.threshold))
             text = difference(given, written(self.terms), ("there", "here")) or "its policy selects otherwise"
             raise DisagreementError(
                 f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "

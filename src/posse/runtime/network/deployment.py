@@ -125,6 +125,8 @@ class Known:
     """Further facts of its own, such as the digest of a manifest."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Nouns of this run, beside those of its system."""
+    tables: Sequence[Mapping[str, Any]] = ()
+    """Tables of what it found out, as a record keeps them (title, columns, rows, notes, numeric)."""
     failure: str = ""
     """Why the run ended without a result, where it did."""
 

@@ -1,0 +1,128 @@
+"""What each party finds in its own record: what its role may know, in tables that anyone can read, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from posse.core.errors import DisagreementError
+from posse.protocols.samba.layout import layout
+from posse.results.sections import sections
+from posse.results.store import Store
+from posse.runtime.sources import SourceSettings
+from tests.network import mpc
+from tests.network.federations import laid_out
+from tests.network.test_disagreement import edit
+from tests.network.test_inputs import market_of_their_own
+from tests.network.test_records import run_all
+
+OWN, BOUGHT, ARMS, REWARDS, BROUGHT, ALL = (
+    "Its own arm", "What was bought", "Arms that it pulled", "Rewards that came in", "What it brought",
+    "Privacy spent in all runs",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
+
+
+def records():
+    store = Store()
+    return {row.party: store.get(row.id) for row in store.list()}
+
+
+def titles(record):
+    return [section.title for section in sections(record)]
+
+
+def values(record, title):
+    (section,) = [one for one in sections(record) if one.title == title]
+    return {row[0]: row[1:] for row in section.rows}
+
+
+def rated(folder, name, ratings):
+    lines = [f"{age},{rating}" for age, rating in ratings]
+    (folder / f"{name}.csv").write_text("\n".join(["age,rating", *lines, ""]))
+    return {"kind": "ratings", "file": str(folder / f"{name}.csv")}
+
+
+def test_owners_hold_ratings_and_every_record_holds_what_its_role_may_know(tmp_path):
+    """Adults rate the first arm well and children badly; its owner counts adults only."""
+    adults = rated(tmp_path, "clinic-1", [(30, 5), (40, 4), (50, 5), (9, 1), (8, 1), (7, 2), (6, 1), (5, 1)])
+    others = [rated(tmp_path, f"clinic-{i}", [(20, 3), (30, 2), (40, 4), (50, 1)]) for i in (2, 3)]
+    sources = [{**adults, "where": "age >= 18"}, *others]
+    owners = [{"name": f"clinic-{i + 1}", "source": source} for i, source in enumerate(sources)]
+    paths = laid_out(tmp_path, world=None, owner=owners, threshold=3, budget=80)
+    ends, _ = run_all(paths)
+    found = records()
+    first = found["clinic-1"]
+    pulls = int(first.pulls.sum())
+    assert first.total == (pulls,)  # every adult's rating is above 3
+    assert values(first, OWN)["pulls"] == (str(pulls),)
+    assert (
+        sum(record.total[0] for name, record in found.items() if name.startswith("clinic")) == ends["customer"]["total"]
+    )
+    assert values(found["customer"], BOUGHT)["pulls"] == ("80",)
+    assert titles(found["controller"]) == titles(found["comp"]) == []
+    assert found["controller"].total == found["comp"].total == ()
+    for name, record in found.items():
+        assert list(record.problem["names"]) == ([name] if name.startswith("clinic") else [])
+        assert titles(record) == {"customer": [BOUGHT], "controller": [], "comp": []}.get(name, [OWN])
+        rows = json.dumps([section.rows for section in sections(record)])
+        assert not [other for other in found if other != name and other in rows]
+
+
+def test_a_threshold_that_differs_is_named_before_anything_is_pulled(tmp_path):
+    sources = [rated(tmp_path, f"clinic-{i}", [(20, 3), (30, 5)]) for i in (1, 2, 3)]
+    owners = [{"name": f"clinic-{i + 1}", "source": source} for i, source in enumerate(sources)]
+    paths = laid_out(tmp_path, world=None, owner=owners, threshold=3.0, budget=20)
+    edit(tmp_path / "clinic-2.toml", "threshold = 3.0", "threshold = 4.0")
+    ends, _ = run_all(paths)
+    assert {type(end) for end in ends.values()} == {DisagreementError}
+    assert any("threshold" in str(end) for end in ends.values())
+
+
+def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):
+    for number in (1, 2):  # two runs of the same parties: what the arms gave away adds up
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_all(mpc.laid_out(folder, steps=20, run=f"trial-{number}"))
+    store = Store()
+    runs = [store.get(row.id) for row in store.list()]
+    for record in runs:
+        may = {"puller": {ARMS, ALL}, "payee": {REWARDS}, "dealer": set()}.get(record.party, {BROUGHT})
+        assert set(titles(record)) == may
+        assert bool(record.total) == (record.party == "payee")
+        assert bool(record.pulls.sum()) == (record.party == "puller")
+        assert bool(record.privacy) == (record.party == "puller")
+    last, first = (record for record in runs if record.party == "puller")
+    assert sum(int(row[0]) for row in values(last, ARMS).values()) == 20
+    assert values(first, ALL)["runs"] == ("1",)
+    assert values(last, ALL)["runs"] == ("2",)
+    once, twice = (float(values(record, ALL)["epsilon"][0].replace(",", "")) for record in (first, last))
+    assert twice == pytest.approx(2 * once, rel=0.01)
+
+
+def test_an_agent_finds_what_it_bought_learnt_earned_and_spent(tmp_path):
+    run_all(market_of_their_own(tmp_path))
+    found = records()
+    for name, record in found.items():
+        assert titles(record) == ["What it bought", "Money", ALL]
+        bought = values(record, "What it bought")
+        assert [int(row[0].replace(",", "")) for row in bought.values()] == record.pulls.sum(axis=0).tolist()
+        assert all(0 <= float(row[2]) <= 1 for row in bought.values() if row[2])
+        assert set(values(record, "Money")) == {"earned", "alone (estimate)", "more than alone (estimate)"}
+        assert values(record, ALL)["runs"] == ("1",)
+        rows = json.dumps([section.rows for section in sections(record)])
+        assert not [other for other in found if other != name and other in rows]
+
+
+def test_ratings_need_a_threshold_that_the_run_names(tmp_path):
+    source = rated(tmp_path, "own", [(20, 3), (30, 5)])
+    with pytest.raises(Exception, match="needs a threshold that the run names"):
+        SourceSettings(**source).source(7, tmp_path)
+    owners = [{"name": f"clinic-{i}", "source": source} for i in (1, 2)]
+    with pytest.raises(Exception, match="ratings need a threshold that all agree on"):
+        layout({"run": "r", "level": "standard", "budget": 10, "owner": owners}, tmp_path)
