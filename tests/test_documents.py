@@ -19,7 +19,7 @@ from posse.protocols.mpc_contextual.layout import ContextualFederation
 from posse.protocols.parties import invite
 from posse.protocols.samba.deploy import SambaOptions
 from posse.protocols.samba.layout import FederationFile
-from posse.runtime.federation.member import ServiceFile
+from posse.runtime.federation.consent import ServiceFile
 from posse.runtime.federation.talk import Proposal
 from posse.runtime.network.deployment import PartyFile
 from posse.runtime.sources import SourceSettings

@@ -68,13 +68,14 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         left = posse("leave", "agent-2.toml")
         assert left.code == 0, left.err
         assert running[1].wait(PATIENCE) == 0
-        members = json.loads(posse("queue", founder, "--json").out)["members"]
+        members = json.loads(posse("status", founder, "--json").out)["members"]
         assert list(members) == ["agent-1"]
+        assert posse("stop", founder).code == 0
+        assert running[0].wait(PATIENCE) == 0
     finally:
         for each in running:
             each.terminate()
             each.communicate()
-    assert running[0].returncode == 0
 
 
 @pytest.mark.parametrize(

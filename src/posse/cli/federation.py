@@ -251,9 +251,13 @@ def _command(file: Path, command: str) -> Any:
 
 
 def status(file: File, json_: flags.Json = False) -> None:
-    """Say how far a party is, and for whom it waits."""
+    """Say how far a party is, and for whom it waits; of a service, as 'posse queue' does."""
+    from posse.cli import living
     from posse.runtime.network.health import SHOWN, progress
 
+    if living.is_service(file):
+        living.queue(file, json=json_)
+        return
     try:
         shown = _command(file, "status")
     except LinkError as error:
@@ -336,7 +340,12 @@ def change(file: File) -> None:
 
 
 def stop(file: File) -> None:
-    """Stop a running party; started again, it goes on where it was."""
+    """Stop a running party or service; started again, it goes on where it was."""
+    from posse.cli import living
+
+    if living.is_service(file):
+        living.stop_service(file)
+        return
     _command(file, "stop")
     end = time.monotonic() + STOPPING
     while asyncio.run(status_of(file)):

@@ -216,6 +216,31 @@ def renew(file: File, new_key: NewKey = False) -> None:
     say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; connections that stand go on")
 
 
+def is_service(file: Path) -> bool:
+    """Say whether a file is that of a service, and not of one party in one run."""
+    from posse.core.settings import read_toml
+
+    values = read_toml(file)
+    return "protocol" not in values and bool({"home", "authority"} & set(values))
+
+
+def stop_service(file: Path) -> None:
+    """Stop a service and its parties; started again, it goes on with all its runs."""
+    _ask(file, "stop")
+    end = time.monotonic() + PATIENCE
+    while _process(file):
+        if time.monotonic() > end:
+            raise LinkError(f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.")
+        time.sleep(0.1)
+    say(f"stopped; go on with: posse serve {file}")
+
+
+def _process(file: Path) -> int:
+    from posse.runtime.journal import holder
+
+    return holder(file.resolve().parent / _file(file).runs)
+
+
 def _wait(file: Path, command: str, wanted: str) -> str:
     """Ask until the founder has answered; a service that has stopped has done what was asked."""
     answer, end = str(_ask(file, command)), time.monotonic() + PATIENCE
@@ -229,7 +254,7 @@ def _wait(file: Path, command: str, wanted: str) -> str:
 
 
 def _file(path: Path) -> Any:
-    from posse.runtime.federation.member import ServiceFile
+    from posse.runtime.federation.consent import ServiceFile
 
     return ServiceFile.make(file=path)
 

@@ -2,7 +2,7 @@
 
 | file | holds |
 |---|---|
-| `consent` | what a member agrees to, and the ledger that adds up what its runs have asked of it |
+| `consent` | the file of a service, what a member agrees to, and the ledger of what its runs have asked |
 | `talk` | a signed proposal, and what founder and member tell each other on the control connection |
 | `listener` | one listener for all runs of a party and for the control connection |
 | `member` | a member's service: it answers proposals, takes part in runs, renews its certificate |

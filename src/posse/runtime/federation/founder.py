@@ -1,7 +1,7 @@
 """What the founder's service does beside its own part: the queue of runs, renewals, the revocation list.
 
-    queue/run-<number>.json     a proposal, how far it is, and what every member said of it
-    queue/addresses.json        where members listen, as they said last
+    authority/queue/run-<number>.json   a proposal, how far it is, and what every member said of it
+    authority/queue/addresses.json      where members listen, as they said last
 
 A run waits until it is its turn, is proposed to everyone it names, and starts when all have agreed. One that a member
 refuses, or that fails at one, is dropped for all, with the reason. It is over when the parts of all are.
@@ -80,7 +80,7 @@ class Founder:
     def __init__(self, member: Member, authority: Authority, tell: Callable[[str], None]) -> None:
         self.member, self.authority, self._tell = member, authority, tell
         _ = authority.key  # a passphrase is asked for now
-        self.folder = member.runs.parent / QUEUE
+        self.folder = authority.folder / QUEUE
         files.make_folder(self.folder)
         self.items: list[Item] = []
         self.addresses: dict[str, str] = {}

@@ -24,11 +24,9 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from pydantic import Field
 
 from posse.core import files
 from posse.core.errors import ConfigError, DisagreementError, JournalError, PosseError, ProtocolError, UnfinishedError
-from posse.core.settings import Settings
 from posse.runtime.certificates.authority import utc_now
 from posse.runtime.certificates.identity import (
     CERTIFICATE,
@@ -40,7 +38,7 @@ from posse.runtime.certificates.identity import (
     load_pair,
     ssl_contexts,
 )
-from posse.runtime.federation.consent import Consent, Ledger
+from posse.runtime.federation.consent import Consent, Ledger, ServiceFile
 from posse.runtime.federation.talk import (
     ACCEPTED,
     DROPPED,
@@ -62,48 +60,9 @@ from posse.runtime.network.deployment import Build, Checker, Deployment, Place, 
 from posse.runtime.network.party import Party
 
 RUN, FILE = "run.json", "party.toml"
+_PART = ".part-"
+"""Begins the name of a run's folder until this member has agreed."""
 _RETRY, _LONGEST_RETRY = 1.0, 60.0
-
-
-class ServiceFile(Settings):
-    """What the file of a service says; paths are relative to the file."""
-
-    identity: Path
-    """Folder that 'posse enrol' or 'posse found' wrote."""
-    runs: Path = Path("runs")
-    """Folder of all runs; each has a folder of its own in it."""
-    founder: str = "customer"
-    """Name of the member that founded the federation."""
-    home: str | None = None
-    """host:port where the founder's service listens; at the founder itself, none."""
-    authority: Path | None = None
-    """Folder of the authority; at the founder."""
-    enrol: str | None = None
-    """host:port where tokens are used; at the founder, in place of 'posse ca serve'."""
-    at_once: int = 1
-    """Runs that go on at the same time, at the founder; the others wait in its queue."""
-    proxy: str | None = None
-    """Through which the founder and peers are called: http://host:port or socks5://host:port."""
-    listen: str | None = None
-    """host:port where others call: the founder, and members that listen in their runs."""
-    address: str | None = None
-    """host:port under which others reach `listen`, where it differs."""
-    connect: dict[str, str] = Field(default_factory=dict)
-    """Addresses of members that this one calls, where they differ from what these say themselves."""
-    sync: bool = True
-    """Wait for the disk before anything that follows from a reward leaves."""
-    renew: float = 30.0
-    """Days before its end at which a certificate is renewed; a third of its time, where that is less."""
-    key_days: float = 365.0
-    """Days after which a renewal between runs draws a new key."""
-    log: str = "info"
-    """Least level of events in the log: debug, info, warning or error."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of this member's own, such as its features or its slowest pull ([options])."""
-    source: dict[str, Any] | None = None
-    """Where rewards come from ([source])."""
-    consent: Consent | None = None
-    """What this member agrees to ([consent]); without it, to nothing but what it proposes itself."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +130,7 @@ class Member:
     # What is on the disk ----------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        for folder in [each for each in self.runs.iterdir() if each.is_dir() and not (each / RUN).exists()]:
+        for folder in self.runs.glob(f"{_PART}*"):
             shutil.rmtree(folder)  # a kill came while a proposal was looked at
         for path in sorted(self.runs.glob(f"*/{RUN}")):
             try:
@@ -185,13 +144,14 @@ class Member:
             else:
                 self.parts[signed.digest] = part
 
-    def _keep(self, part: Part) -> None:
+    def _keep(self, part: Part, folder: Path | None = None) -> None:
         """Write what was made of a run; it counts when it is on the disk."""
         document = {
             "signed": part.signed.word, "state": part.state, "text": part.text, "began": part.began,
             "ended_without": part.ended_without,
         }  # fmt: skip
-        files.write_whole(self.runs / part.run / RUN, json.dumps(document).encode(), mode=files.PRIVATE)
+        path = (folder or self.runs / part.run) / RUN
+        files.write_whole(path, json.dumps(document).encode(), mode=files.PRIVATE)
 
     def _forget(self, part: Part) -> None:
         """Give back what a run would have asked that never started, and remove its folder."""
@@ -273,15 +233,18 @@ class Member:
                 consent = consent.model_copy(update={"customers": (*consent.customers, self.name)})
             demand = self.systems.invite(proposal.system, proposal.values).demand()
             consent.check(demand, proposer, self.file.founder)
+            folder = self.runs / f"{_PART}{proposal.run}"
             try:
-                self._write_file(made, line)
-                self._try(self.runs / proposal.run / FILE, proposal.system)
+                self._write_file(made, line, folder)
+                self._try(folder / FILE, proposal.system)
                 self.ledger.reserve(signed.digest, demand, consent, proposer, self.file.founder)
                 made.state = ACCEPTED
-                self._keep(made)
+                self._keep(made, folder)
+                folder.rename(self.runs / proposal.run)
+                files.sync_folder(self.runs)
             except BaseException:
                 self.ledger.release(signed.digest)
-                shutil.rmtree(self.runs / proposal.run, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
                 raise
             self.parts[signed.digest] = made
         except (PosseError, OSError) as error:
@@ -296,7 +259,7 @@ class Member:
         place.journal.mkdir(mode=0o700, exist_ok=True)
         check_effect(place.file, self.systems.build(system)(place))
 
-    def _write_file(self, part: Part, line: Line) -> bool:
+    def _write_file(self, part: Part, line: Line, folder: Path | None = None) -> bool:
         """Write the party's file of a run: what the proposal says for this party, and what is its own."""
         proposal = line.signed.proposal
         invitation = self.systems.invite(proposal.system, proposal.values)
@@ -321,7 +284,7 @@ class Member:
             "options": {**options, **own}, "source": source,
             "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
         }  # fmt: skip
-        folder, text = self.runs / proposal.run, to_toml(values).encode()
+        folder, text = folder or self.runs / proposal.run, to_toml(values).encode()
         unknown = set(mine["connect"]) - set(known)  # the founder has just started, and its members have not called yet
         if (folder / FILE).exists() and ((folder / FILE).read_bytes() == text or unknown):
             return False
