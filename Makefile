@@ -56,8 +56,8 @@ bench-mpc: $(READY)  ## the contextual bandit on shares: time, rounds, bytes and
 bench-range: $(READY)  ## how far the contextual bandit's model is from breaking at the most steps allowed
 	@$(BIN)/python -m benchmarks.mpc_range
 
-bench-studio: $(READY)  ## the studio at 20 steps a second: bytes on the wire, CPU of the server, CPU a frame in Chromium
-	@$(BIN)/python -m benchmarks.studio
+bench-studio: $(READY)  ## the studio at 20 steps a second: bytes, CPU of server and page; MINUTES=10: what they hold over time
+	@POSSE_BENCH_MINUTES=$(MINUTES) $(BIN)/python -m benchmarks.studio
 
 bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
 	@$(BIN)/python -m benchmarks.devices

@@ -4,6 +4,9 @@ A server in a process of its own plays Samba at level strict with 20 and with 10
 second on the wire as a browser takes them (compressed) and as they are, and CPU of the server. In headless Chromium
 without a GPU: main-thread CPU a frame, frames a second, the page's heap at the beginning and at the end, bytes of the
 first load, and how long a press of a key takes until the page shows it. POSSE_BENCH_SECONDS is how long each is played.
+
+`make bench-studio MINUTES=10` plays 20 owners for so long instead, and prints once a minute what the page and the
+server hold: the page's heap after its garbage was collected, its nodes and listeners, and the server's memory.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +28,7 @@ from urllib.parse import urlencode
 import httpx
 
 SECONDS = float(os.environ.get("POSSE_BENCH_SECONDS", "20"))
+MINUTES = int(os.environ.get("POSSE_BENCH_MINUTES") or 0)
 SPEED, WINDOW = 20, 0.25
 """Time steps a second, and seconds over which main-thread CPU is added up for one figure."""
 ARGS = (
@@ -54,6 +60,12 @@ def measure(origin: str, token: str, pid: int, home: Path) -> None:
     """Print everything for 20 and for 100 owners."""
     with httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60) as client:
         _enter(client, token)
+        if MINUTES:
+            chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+            if chromium is None:
+                sys.exit("no Chromium is here: the page's heap is not measured")
+            heap(origin, _token(home), chromium, pid)
+            return
         for owners in (20, 100):
             id = client.post("/api/stages", json={"system": "samba", "settings": settings(owners)}).json()["id"]
             while client.get(f"/api/stages/{id}").json()["phase"] == "starting":
@@ -112,8 +124,9 @@ def wire(client: httpx.Client, id: str, encoding: str, pid: int, owners: int) ->
           f"{steps / took:4.1f} steps/s, server {(cpu(pid) - spent) / took:5.1%} of a core")  # fmt: skip
 
 
-def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
-    """Play in Chromium; main-thread CPU is that of its tasks, in ticks of the thread (`Performance.getMetrics`)."""
+@contextmanager
+def playing(origin: str, token: str, chromium: str, owners: int) -> Iterator[tuple[Any, Any, int]]:
+    """Open the page in Chromium and play: the tab, its metrics, and the bytes of the first load."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -121,14 +134,15 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.add_init_script("localStorage.setItem('posse-studio-tour', 'yes')")
         tab = context.new_page()
+        tab.set_default_timeout(300_000)
         loaded: list[int] = []
         tab.on("response", lambda answer: loaded.append(int(answer.headers.get("content-length", 0))))
         tab.goto(f"{origin}/#token={token}")
-        tab.wait_for_timeout(2000)
+        tab.get_by_role("button", name="Play").wait_for()
         first = sum(loaded)
         tab.goto(f"{origin}/#/stage?{urlencode({'system': 'samba', **settings(owners), 't': owners + 10})}")
         tab.reload()
-        tab.get_by_role("button", name="Play").wait_for(timeout=60_000)
+        tab.get_by_role("button", name="Play").wait_for()
         metrics = context.new_cdp_session(tab)
         metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
         tab.evaluate(
@@ -138,6 +152,28 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
         tab.get_by_label("speed, units a second").select_option(str(SPEED))
         tab.get_by_role("button", name="Play").click()
         tab.wait_for_timeout(2000)
+        yield tab, metrics, first
+        browser.close()
+
+
+def heap(origin: str, token: str, chromium: str, pid: int) -> None:
+    """Play 20 owners for `MINUTES`, and print every minute what is held after the garbage was collected."""
+    with playing(origin, token, chromium, 20) as (tab, metrics, _):
+        for minute in range(MINUTES + 1):
+            metrics.send("HeapProfiler.collectGarbage")
+            found = _metrics(metrics)
+            at = tab.locator(".place").inner_text()
+            held = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+            print(f"minute {minute:2}: {at}; heap {found['JSHeapUsedSize'] / 1e6:.2f} MB, {found['Nodes']:.0f} nodes, "
+                  f"{found['JSEventListeners']:.0f} listeners; server {held:.0f} MB, {cpu(pid):.0f} s of CPU",
+                  flush=True)  # fmt: skip
+            if minute < MINUTES:
+                tab.wait_for_timeout(60_000)
+
+
+def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
+    """Play in Chromium; main-thread CPU is that of its tasks, in ticks of the thread (`Performance.getMetrics`)."""
+    with playing(origin, token, chromium, owners) as (tab, metrics, first):
         samples, frames, heaps, spent, began = [], 0, [], cpu(pid), time.monotonic()
         while time.monotonic() - began < SECONDS:
             start = _metrics(metrics), tab.evaluate("window.frames_")
@@ -148,12 +184,17 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
             frames += drawn
             heaps.append(end[0]["JSHeapUsedSize"] / 1e6)
         took, used = time.monotonic() - began, cpu(pid) - spent
-        presses = [_press(tab) for _ in range(20)]
-        browser.close()
+        presses = [_press(tab, PRESSED) for _ in range(20)]
+        steps = []
+        for _ in range(10):  # the run plays: it is paused, and then played until the next step is shown
+            _press(tab, PRESSED)
+            tab.wait_for_timeout(300)
+            steps.append(_press(tab, STEPPED))
     ninth = statistics.quantiles(samples, n=20)[-1]
     print(f"K = {owners:3}, page: main thread {statistics.median(samples):.1f} ms a frame, p95 {ninth:.1f} ms; "
           f"{frames / took:.0f} frames/s; heap {min(heaps[:8]):.1f} -> {min(heaps[-8:]):.1f} MB; press to shown "
-          f"{statistics.median(presses):.0f} ms, p95 {statistics.quantiles(presses, n=20)[-1]:.0f} ms; "
+          f"{statistics.median(presses):.0f} ms, p95 {statistics.quantiles(presses, n=20)[-1]:.0f} ms; play to the "
+          f"next step {statistics.median(steps):.0f} ms, at most {max(steps):.0f} ms; "
           f"first load {first / 1000:.0f} KB; server {used / took:.1%} of a core")  # fmt: skip
 
 
@@ -161,17 +202,21 @@ def _metrics(session: Any) -> dict[str, float]:
     return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
 
 
-def _press(tab: Any) -> float:
-    """Milliseconds from a press of play or pause until the button says the other."""
+PRESSED, STEPPED = "button.getAttribute('aria-label')", "document.querySelector('.place').textContent"
+
+
+def _press(tab: Any, shown: str) -> float:
+    """Milliseconds from a press of play or pause until the page shows something else."""
     return float(
-        tab.evaluate("""() => new Promise(done => {
+        tab.evaluate(
+            """() => new Promise(done => {
         const button = document.querySelector("button[aria-label='Play'], button[aria-label='Pause']");
-        const was = button.getAttribute("aria-label"), began = performance.now();
-        const look = () => button.getAttribute("aria-label") !== was
-            ? done(performance.now() - began) : requestAnimationFrame(look);
+        const was = SHOWN, began = performance.now();
+        const look = () => SHOWN !== was ? done(performance.now() - began) : requestAnimationFrame(look);
         button.click();
         look();
-    })""")
+    })""".replace("SHOWN", shown)
+        )
     )
 
 

@@ -46,6 +46,7 @@ class Studio:
         if self._socket.fileno() < 0:
             self._socket = bind("127.0.0.1", self.port)
         app = make_app(self.folder, Place.loopback(self.port), live=self.live)
+        self.parts = app.studio
         config = uvicorn.Config(
             app, http="h11", loop="asyncio", ws="none", log_level="error", timeout_graceful_shutdown=1
         )

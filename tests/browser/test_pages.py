@@ -74,6 +74,30 @@ def test_a_chart_has_a_cursor_with_values(visit: Visits, stored: list[str]) -> N
     expect(values).not_to_have_text(said)
 
 
+def test_long_names_stay_in_the_window_beside_a_comparison(visit: Visits, stored: list[str]) -> None:
+    """The page never scrolls sideways; in a wide window the ledger does not either."""
+    names = ("The shop with the longest name of Northgate Street", "Harbour Books and Second Hand Records", "C", "D")
+    long = posse.run(posse.Samba(means=MEANS, names=names, horizon=60, seed=3, path="plain"))
+    store, page = posse.Store(), visit().enter("/runs")
+    rows = page.locator(".ledger tbody tr")
+    expect(rows).to_have_count(3)
+    kept = store.save(long)  # as the command line does: the page follows
+    try:
+        expect(rows).to_have_count(4)
+        for place in range(4):
+            rows.nth(place).get_by_role("checkbox").check()
+        expect(page.get_by_role("region", name="Comparison").get_by_role("heading", name="Pulls")).to_be_visible()
+        fits = "() => document.documentElement.scrollWidth <= innerWidth"
+        assert page.evaluate(fits)
+        ledger = page.get_by_role("region", name="Runs", exact=True)
+        assert ledger.evaluate("one => one.scrollWidth <= one.clientWidth")
+        expect(rows.first.get_by_role("button", name="Delete")).to_be_in_viewport()
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function(fits)
+    finally:
+        store.delete(kept)
+
+
 def test_delete_can_be_undone(visit: Visits, stored: list[str]) -> None:
     page = visit().enter("/runs")
     rows = page.locator(".ledger tbody tr")
@@ -121,6 +145,13 @@ def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, store
     expect(job).to_be_visible()
     job.get_by_role("button", name="Cancel").click()
     expect(job).to_contain_text("cancelled")
+    page.locator("#job-over").select_option("coefficient")
+    page.locator("#job-values").fill("1, 2, 3")
+    page.get_by_role("button", name="Start in the background").click()
+    sweep = page.locator(".jobs li").filter(has_text="sweep of").first
+    expect(sweep).to_contain_text("0 of 3")
+    sweep.get_by_role("button", name="Cancel").click()
+    expect(sweep).to_contain_text("cancelled")
 
 
 def test_a_budget_answers_and_says_what_it_does_not_cover(visit: Visits) -> None:

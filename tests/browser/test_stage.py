@@ -219,7 +219,9 @@ OTHERS = {
 def test_another_system_stands_on_the_same_stage(visit: Visits, system: str) -> None:
     """Its parties by their labels, its figures, its code, and a sentence about what happened last."""
     page = visit().enter(f"/stage?{OTHERS[system]}&t=4")
-    expect(page.locator(".log p")).to_contain_text(re.compile(r"\w+ (sends|reports|opens|shows|returns|takes|tells)"))
+    expect(page.locator(".log p")).to_contain_text(
+        re.compile(r"\w+ (sends|reports|opens|shows|returns|takes|tells|compares)")
+    )
     labels = {"mpc-contextual": "Laboratory", "dp-combinatorial": "Harbour Market", "fed-contextual": "server"}
     expect(page.get_by_text(labels[system], exact=True).locator("visible=true").first).to_be_visible()
     page.get_by_role("tab", name="Code").click()

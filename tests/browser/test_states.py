@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.studio import FOUR, Studio, Visits
+from posse.studio.stages import resident
+from tests.browser.studio import FOUR, SIZES, Studio, Visits
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -26,6 +29,24 @@ def sound(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def sound_in_both_sizes(page: Any) -> None:
+    """The same in a window as wide as a phone, and back."""
+    sound(page)
+    for size in ("phone", "wide"):
+        page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+        if size == "phone":
+            sound(page)
+
+
+def until(holds: Callable[[], bool], page: Any) -> None:
+    """Wait until something holds on the server's side."""
+    ends = time.monotonic() + 300
+    while not holds():
+        assert time.monotonic() < ends
+        page.wait_for_timeout(50)
+
+
 @pytest.mark.parametrize("size", ["wide", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str, dark: bool) -> None:
@@ -40,7 +61,7 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
     sound(page)
     page.keyboard.press("Escape")
     page.get_by_role("tab", name="Found out").click()
-    for name, mark in (("Runs", ".runs-page"), ("Choose", ".choose-page"), ("Privacy", ".uncovered li")):
+    for name, mark in (("Runs", ".runs-page .empty"), ("Choose", ".choose-page"), ("Privacy", ".uncovered li")):
         page.get_by_role("link", name=re.compile(f"^{name}")).click()
         expect(page.locator(mark).first).to_be_visible(timeout=90_000)
         sound(page)
@@ -85,7 +106,7 @@ def test_the_server_goes_away_and_comes_back(visit: Visits, studio: Studio) -> N
     studio.stop()
     bar = page.get_by_role("alert").filter(has_text="gone since")
     expect(bar).to_be_visible()
-    sound(page)
+    sound_in_both_sizes(page)
     studio.start()
     page.get_by_role("button", name="Try now").click()
     expect(bar).to_be_hidden()
@@ -103,7 +124,7 @@ def test_too_many_runs_asks_which_shall_stop(visit: Visits, tmp_path: Path) -> N
         expect(first.locator(".place")).to_have_text("t = 20 of 60")
         page = visit(at=small, allowed="409").enter(PLAYED)
         expect(page.locator(".strip.tall")).to_contain_text("Which one shall stop?")
-        sound(page)
+        sound_in_both_sizes(page)
         page.get_by_role("button", name="Stop it").click()
         expect(page.locator(".place")).to_have_text("t = 20 of 60")
         for one in (first, page):
@@ -112,17 +133,131 @@ def test_too_many_runs_asks_which_shall_stop(visit: Visits, tmp_path: Path) -> N
         small.stop()
 
 
+def test_too_much_memory_is_said_with_what_can_be_stopped(visit: Visits, tmp_path: Path) -> None:
+    small = Studio(tmp_path / "small")
+    try:
+        first = visit(at=small, allowed="409|404").enter(PLAYED)
+        expect(first.locator(".place")).to_have_text("t = 20 of 60")
+        small.parts.stages.memory = 1
+        page = visit(at=small, allowed="409", dark=True).enter(PLAYED)
+        expect(page.locator(".strip.tall")).to_contain_text(re.compile(r"MB are used, .* Which one shall stop\?"))
+        sound_in_both_sizes(page)
+        page.get_by_role("button", name="Stop it").click()
+        expect(page.locator(".place")).to_have_text("t = 20 of 60")
+        for one in (first, page):
+            one.close()
+    finally:
+        small.stop()
+
+
+def test_a_tour_and_refused_settings_are_sound_in_both_sizes(visit: Visits) -> None:
+    page = visit(first=True, allowed="400").enter(PLAYED)
+    expect(page.get_by_role("dialog", name="Tour")).to_be_visible()
+    sound_in_both_sizes(page)
+    page.get_by_role("button", name="Skip").click()
+    page.get_by_label("Horizon").fill("-5")
+    page.get_by_label("Horizon").blur()
+    expect(page.locator("[data-field=horizon] .error")).to_be_visible()
+    sound(page)
+    page.goto(f"{page.url.split('#')[0]}#/stage?system=samba&data=file:{'0' * 64}&file=mine.csv&horizon=50")
+    expect(page.locator("[data-field=data] .error")).to_contain_text("mine.csv: the file 000000000000 is not here")
+    sound_in_both_sizes(page)
+
+
+CROWDS = {
+    "samba": ("owners=100&horizon=400&level=standard&t=103", ".party.cell", 100),
+    "mpc-contextual": ("data=digits&rows=60&horizon=20&parties=10&t=1", ".party.row", 10),
+    "dp-combinatorial": ("agents=100&producers=12&horizon=60&start=50&delta=0.01&t=2", ".party.cell", 100),
+    "fed-contextual": ("data=digits&clients=200&horizon=4&cohort=100&t=1", ".party.cell", 61),
+}
+
+
+@pytest.mark.parametrize(
+    "system", ["samba", "mpc-contextual", *(pytest.param(one, marks=pytest.mark.long) for one in list(CROWDS)[2:])]
+)
+def test_a_crowd_of_each_system_is_sound_in_both_sizes(visit: Visits, system: str) -> None:
+    """Every party has its place, no name leaves the stage, and what moves at once has few labels."""
+    settings, shape, count = CROWDS[system]
+    page = visit(dark=system == "samba").enter(f"/stage?system={system}&{settings}")
+    expect(page.locator(".place")).to_have_text(re.compile(f"^t = {settings.rpartition('=')[2]} of"))
+    expect(page.locator(shape)).to_have_count(count)
+    sound_in_both_sizes(page)
+    outside = """() => {
+        const box = document.querySelector('.stage').getBoundingClientRect();
+        return [...document.querySelectorAll('.stage .parties text')].filter(one => {
+            const at = one.getBoundingClientRect();
+            return at.width > 0 && (at.left < box.left - 1 || at.right > box.right + 1 || at.bottom > box.bottom + 1);
+        }).map(one => one.textContent);
+    }"""
+    assert page.evaluate(outside) == []
+    assert page.locator(".pill").count() <= 12
+
+
 def test_a_hidden_tab_closes_its_stream(visit: Visits, studio: Studio) -> None:
     page = visit().enter(PLAYED)
     expect(page.locator(".place")).to_have_text("t = 20 of 60")
+    until(lambda: studio.parts.streams == 1, page)
     hide = """hidden => {
         Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
         document.dispatchEvent(new Event('visibilitychange'));
     }"""
-    with page.expect_event("requestfailed", predicate=lambda one: "/api/stream" in one.url):
-        page.evaluate(hide, True)
-    with page.expect_request(re.compile("/api/stream")):
-        page.evaluate(hide, False)
+    page.evaluate(hide, True)
+    until(lambda: studio.parts.streams == 0, page)
+    page.evaluate(hide, False)
+    until(lambda: studio.parts.streams == 1, page)
+    page.get_by_role("button", name=re.compile("^Forward")).click()
+    expect(page.locator(".place")).to_have_text("t = 21 of 60")
+
+
+def test_ten_visible_tabs_share_one_stream(visit: Visits, studio: Studio) -> None:
+    """A browser opens six connections to a server: more streams than that would leave none for anything else."""
+    one = visit()
+    page = one.enter(PLAYED)
+    tabs = [page]
+    for number in range(9):
+        tabs.append(one.context.new_page())
+        tabs[-1].goto(f"{studio.origin}/#{PLAYED.replace('t=20', f't={21 + number}')}")
+    for number, tab in enumerate(tabs):
+        expect(tab.locator(".place")).to_have_text(f"t = {20 + number} of 60", timeout=180_000)
+    for number, tab in enumerate(tabs):
+        tab.get_by_role("button", name=re.compile("^Forward")).click()
+        expect(tab.locator(".place")).to_have_text(f"t = {21 + number} of 60")
+    until(lambda: sum(live.readers > 0 for live in studio.parts.stages.live.values()) == 10, page)
+    until(lambda: studio.parts.streams == 1, page)  # one that was closed ends when the server notices
+    for tab in tabs[1:]:
+        tab.close(run_before_unload=False)
+    until(lambda: sum(live.readers > 0 for live in studio.parts.stages.live.values()) == 1, page)
+
+
+def opened_and_closed(visit: Visits, studio: Studio, count: int) -> None:
+    """Open tabs one after the other, let each play, close it: nothing of it is left on the server."""
+    one = visit()
+    page = one.enter(PLAYED)
+    expect(page.locator(".place")).to_have_text("t = 20 of 60")
+    until(lambda: studio.parts.streams == 1, page)
+    live = len(studio.parts.stages.live)
+    for _ in range(count):
+        tab = one.context.new_page()
+        tab.set_default_timeout(90_000)
+        tab.goto(f"{studio.origin}/#{PLAYED}")
+        tab.get_by_role("button", name="Play", exact=True).click()
+        expect(tab.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+        tab.close()
+    until(lambda: studio.parts.streams == 1 and len(studio.parts.stages.live) <= live, page)
+    page.get_by_role("button", name=re.compile("^Forward")).click()
+    expect(page.locator(".place")).to_have_text("t = 21 of 60")
+
+
+def test_tabs_that_are_opened_and_closed_leave_nothing(visit: Visits, studio: Studio) -> None:
+    opened_and_closed(visit, studio, 4)
+
+
+@pytest.mark.long
+def test_200_tabs_that_are_opened_and_closed_leave_nothing(visit: Visits, studio: Studio) -> None:
+    opened_and_closed(visit, studio, 20)
+    before = resident()
+    opened_and_closed(visit, studio, 200)
+    assert resident() - before < 100 << 20
 
 
 def test_the_first_load_is_small() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from posse.core.errors import ProtocolError
 from posse.core.roles import WORLD, Message, Note, Reward
-from posse.runtime.memory import MemoryRun
+from posse.runtime.memory import LATE, MemoryRun, Transcript
 from tests.runtime.toys import ROUNDS, WORKERS, Answer, Ask, burn, toy
 
 MESSAGES = 2 * len(WORKERS) * ROUNDS
@@ -238,3 +238,18 @@ def test_a_run_without_roles_ends_at_once() -> None:
     run = MemoryRun([], world=lambda pull: Reward(0, 0))
     assert list(run) == []
     assert run.deliver() is None
+
+
+def test_copies_of_a_long_transcript_hold_its_end() -> None:
+    kept = Transcript(5_000)
+    for _ in range(5_000):
+        kept.add("a", "b", Ask(0), 1)
+    whole = kept.copy()
+    assert whole.forgotten == 0
+    assert whole.entries[0] is kept.entries[0]
+    kept.add("a", "b", Ask(0), 1)
+    late = kept.copy()
+    assert (len(late), late.count, late.forgotten) == (LATE, 5_001, 5_001 - LATE)
+    late.add("b", "a", Ask(0), 1)
+    assert late.entries[-1].number == 5_001
+    assert len(kept) == 5_000

@@ -22,9 +22,10 @@ from tests.studio.conftest import Server, Visitor
 
 CALLS = (
     ("GET", "/api/systems"), ("GET", "/api/stages"), ("GET", "/api/runs"), ("GET", "/api/jobs"), ("GET", "/api/files"),
-    ("GET", "/api/budgets"), ("GET", "/api/stream"), ("POST", "/api/check"), ("POST", "/api/stages"),
-    ("POST", "/api/stages/x/do"), ("POST", "/api/jobs"), ("POST", "/api/files"), ("DELETE", "/api/stages/x"),
-    ("DELETE", "/api/runs/x"), ("POST", "/api/runs/x/undelete"), ("POST", "/api/stages/x/audit"),
+    ("GET", "/api/budgets"), ("GET", "/api/data"), ("GET", "/api/stream"), ("POST", "/api/check"),
+    ("POST", "/api/stages"), ("POST", "/api/stages/x/do"), ("POST", "/api/jobs"), ("POST", "/api/files"),
+    ("DELETE", "/api/stages/x"), ("DELETE", "/api/runs/x"), ("POST", "/api/runs/x/undelete"),
+    ("POST", "/api/stages/x/audit"),
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Stream:
                 block, _, self._text = self._text.partition(b"\n\n")
                 fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if not line.startswith(":"))
                 if "event" in fields:
-                    yield fields["event"], fields["id"], json.loads(fields["data"])
+                    yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
             self._raw += self._line.recv(65536)
 
     def _chunks(self) -> None:
@@ -91,11 +92,11 @@ def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool
                 continue
             frames, number = frames + 1, last
             assert ("settings" in data) == (frames == 1)
-            lines = data.pop("curves", {"from": 0, "lines": {}})
+            lines = data.pop("curves", {"from": {}, "lines": {}})
             state.update(data)
             for line, points in lines["lines"].items():
                 held = state.setdefault("lines", {}).setdefault(line, [])
-                del held[lines["from"] :]
+                del held[lines["from"][line] :]
                 held.extend(points)
             if state.get("done") and state["phase"] == "done":
                 break
@@ -111,6 +112,15 @@ def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool
         assert data["time"] == 100
     with Stream(visitor, "nothing") as stream:
         assert next(stream.events())[0] == "gone"
+
+
+def test_an_idle_stream_says_that_it_is_there(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an event: a page does not see comments, and would take the server for gone."""
+    monkeypatch.setattr("posse.studio.stream.BEAT", 0.05)
+    id = visitor.stage("toy", **TOY)
+    with Stream(visitor, id) as stream:
+        beats = (name for name, _, _ in stream.events() if name == "beat")
+        assert list(islice(beats, 2)) == ["beat", "beat"]
 
 
 def test_200_streams_leave_nothing_behind(server: Server, visitor: Visitor) -> None:
@@ -295,6 +305,8 @@ def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Vis
     ]
     assert len({cell["reward"]["mean"] for cell in job["cells"]}) == 1  # protection costs no reward
     assert job["says"].startswith("ucb at ")
+    assert "as much as in the clear" in job["says"]
+    assert re.search(r"[\d.]+ us of CPU a step and arm", job["says"])
     long = {"kind": "run", "system": "samba", "settings": {**settings, "horizon": 1_000_000}}
     id = visitor.post("/api/jobs", long, 201)["id"]
     while not [row for row in visitor.get("/api/runs")["rows"] if row["status"] == "running"]:
@@ -462,7 +474,7 @@ def _self_signed(folder: Path) -> tuple[Path, Path]:
     return pem, secret
 
 
-def test_the_command_refuses_what_others_could_reach() -> None:
+def test_the_command_refuses_what_others_could_reach(home: Path) -> None:
     def call(*flags: str) -> Any:
         return CliRunner().invoke(app, ["studio", "--no-browser", *flags])
 
@@ -473,6 +485,8 @@ def test_the_command_refuses_what_others_could_reach() -> None:
     assert call("--certificate", "x.pem").exit_code == 2
     address = call("--token").stdout.strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:8750/#token=\S+", address)
+    (home / "studio" / "port").write_text("8123")  # as a studio leaves it that found the usual port taken
+    assert call("--token").stdout.startswith("http://127.0.0.1:8123/#token=")
 
 
 def test_data_are_looked_through_again_only_where_a_file_changed(
@@ -485,9 +499,13 @@ def test_data_are_looked_through_again_only_where_a_file_changed(
     looked: list[str] = []
     monkeypatch.setattr(type(system("samba")), "problems", lambda self, folder: looked.append(self.name))
     catalogue = Catalogue(tmp_path / "studio")
+    assert [one["data"] for one in catalogue.systems()] == [None] * len(catalogue.systems())
+    assert looked == []
     for _ in range(2):
-        catalogue.systems()
+        catalogue.data()
     assert looked == ["samba"]
+    assert {one["name"]: one["data"] for one in catalogue.systems()} == catalogue.data()
     (tmp_path / "new.csv").write_text("a,b\n1,2\n")
-    catalogue.systems()
+    assert [one["data"] for one in catalogue.systems()] == [None] * len(catalogue.systems())
+    catalogue.data()
     assert looked == ["samba", "samba"]

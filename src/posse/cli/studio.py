@@ -47,7 +47,7 @@ def studio(
     from posse.studio.guard import Keys
 
     if token:
-        place = serve.place_of(host, port or serve.PORT, None, False, None)
+        place = serve.place_of(host, port or serve.running(), None, False, None)
         typer.echo(serve.launch_address(place, Keys(serve.folder())))
         return
     for one in policy or ():

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,8 @@ import numpy as np
 
 from posse.core.roles import OPERATOR, WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
 
+LATE = 2_000
+"""Messages that a saved moment keeps of a run whose first ones are forgotten."""
 World = Callable[[Any], Message]
 """Answers what the roles of one protocol ask of the world (their own kind of `Ask`)."""
 
@@ -46,9 +49,14 @@ class Transcript:
         return [entry for entry in self._entries if entry.sender in parties or entry.receiver in parties]
 
     def copy(self) -> Transcript:
-        """Return a transcript of its own with the same messages."""
+        """Return a transcript of its own with the same messages; the last `LATE` where the first ones are forgotten.
+
+        Copies of one that holds all messages share them; otherwise each copy would hold others.
+        """
         made = Transcript(self._entries.maxlen or 0)
-        made._entries, made.count = self._entries.copy(), self.count
+        held = len(self._entries)
+        made._entries.extend(islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held))
+        made.count = self.count
         return made
 
     @property
@@ -134,6 +142,11 @@ class MemoryRun:
             if enough is not None and enough():
                 break
         return None if self._last is None else Delivery(*self._last, tuple(notes), self.time)
+
+    def crowded(self, count: int) -> bool:
+        """Whether about more than so many messages wait to be delivered, judged by the first ones."""
+        first = self._queue[0] if self._queue else None
+        return len(self._queue) * (len(first.sends) if isinstance(first, Many) else 1) > count
 
     @property
     def upcoming(self) -> Send | None:

@@ -128,6 +128,10 @@ def _setting_up(app: FastAPI, studio: Studio) -> None:
     async def systems() -> Response:
         return answer(await off(catalogue.systems))
 
+    @app.get("/api/data")
+    async def data() -> Response:
+        return answer(await off(catalogue.data))
+
     @app.post("/api/check")
     async def check(request: Request) -> Response:
         given = await table(request, "system", "settings")

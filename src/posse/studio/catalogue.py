@@ -99,22 +99,28 @@ class Catalogue:
         self._own = tuple(policies)
         self._made: OrderedDict[str, RunSettings] = OrderedDict()
         self._looked: dict[str, tuple[Any, list[Any]]] = {}
-        self._reading = threading.Lock()
+        self._reading, self._looking = threading.Lock(), threading.Lock()
 
     def systems(self) -> list[dict[str, Any]]:
-        """Describe every system."""
+        """Describe every system; of data those that were looked through before, or None (`data`)."""
         with self._reading:  # a second page waits for what the first one reads
             return [self._system(one) for one in registry.systems()]
 
-    def _data_of(self, one: System) -> list[Any]:
-        """Return the data that a system knows; they are looked through again where a file of theirs changed."""
+    def data(self) -> dict[str, list[Any]]:
+        """Look through the data that each system knows, which takes seconds, again where a file of theirs changed."""
         now = _files()
+        with self._looking:
+            for one in registry.systems():
+                if self._known(one, now) is None:
+                    section = one.problems(None)
+                    known = list((section.data or {}).get("data", ())) if section else []
+                    self._looked[one.name] = now, known
+        return {one.name: self._looked[one.name][1] for one in registry.systems()}
+
+    def _known(self, one: System, now: Any) -> list[Any] | None:
+        """Return the data of a system, if the files are those that were looked through."""
         before, known = self._looked.get(one.name, (None, []))
-        if before != now:
-            section = one.problems(None)
-            known = list((section.data or {}).get("data", ())) if section else []
-            self._looked[one.name] = now, known
-        return known
+        return known if before == now else None
 
     def _system(self, one: System) -> dict[str, Any]:
         policies = one.policies()
@@ -128,7 +134,7 @@ class Catalogue:
             "schema": schema_of(one.Settings, one.skip), "groups": groups_of(one.Settings, one.skip),
             "presets": {name: dict(values) for name, values in one.presets.items()},
             "scenarios": [plain(scenario) for scenario in one.scenarios],
-            "policies": known, "data": self._data_of(one),
+            "policies": known, "data": self._known(one, _files()),
         }  # fmt: skip
 
     def system(self, name: Any) -> System:

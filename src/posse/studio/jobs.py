@@ -18,7 +18,6 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from posse.core.errors import PosseError
-from posse.experiments.sweeps import grid_of
 from posse.privacy.leakage.attack import FINDS, LITTLE, NOTHING
 from posse.protocols import registry
 from posse.protocols.audit import audit
@@ -38,6 +37,8 @@ JOBS, CELLS, RUNS = 20, 100, 200
 ATTACKED = 1000
 """Steps of the run that a choice attacks, at most."""
 KINDS = ("run", "sweep", "choose")
+PLAIN = "plain"
+"""The column without protection."""
 
 
 @dataclass
@@ -179,6 +180,8 @@ def cells_of(
     if kind == "run":
         return [_cell(system, base)]
     if kind == "sweep":
+        from posse.experiments.sweeps import grid_of  # it brings every published figure along
+
         return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
     made: list[Cell] = []
     refused: PosseError | None = None
@@ -216,7 +219,7 @@ def columns_of(system: System, settings: RunSettings) -> list[tuple[str, RunSett
     for level in system.levels:
         with suppress(PosseError):  # a policy that a level does not allow
             made.append((level.name, settings.but(level=level.name)))
-    return [*made, ("plain", system.twin(settings))]
+    return [*made, (PLAIN, system.twin(settings))]
 
 
 # In the process of a job ---------------------------------------------------------------------------------------------
@@ -263,7 +266,8 @@ def _earned(record: Record) -> dict[str, Any]:
     best = max(means) * record.horizon if isinstance(means, list) and means else None
     steps = max(1, record.horizon * max(1, record.runs))
     return {
-        "done": True, "run": record.id, "seconds": record.seconds, "per_step": record.seconds / steps, "best": best,
+        "done": True, "run": record.id, "arms": record.arms, "best": best,
+        "seconds": record.seconds, "per_step": record.seconds / steps,
         "reward": {"mean": float(made.mean), "low": float(made.low), "high": float(made.high), "what": made.what},
     }  # fmt: skip
 
@@ -297,7 +301,13 @@ def answer(cells: Sequence[Cell]) -> str:
     best = max((cell for cell in known if ranks[id(cell)] == least), key=lambda cell: cell.found["reward"]["mean"])
     found, reward = best.found, best.found["reward"]["mean"]
     share = f"{reward / found['best']:.0%} of the best arm" if found.get("best") else f"a reward of {reward:,.4g}"
-    said = [share, f"{found['per_step'] * 1e6:,.3g} us a step"]
+    plain = [cell.found["reward"]["mean"] for cell in known if cell.policy == best.policy and cell.level == PLAIN]
+    if plain and best.level != PLAIN:
+        same = reward == plain[0]
+        share += ", as much as in the clear" if same else f", where {plain[0]:,.4g} is earned in the clear"
+    owners = found.get("arms") or 1
+    each = f"{found['per_step'] / owners * 1e6:,.3g} us of CPU a step and arm"
+    said = [share, each if owners > 1 else f"{found['per_step'] * 1e6:,.3g} us of CPU a step"]
     if found.get("verdict") == NOTHING:
         said.append(f"nothing found by any party alone ({found['attacks']} attacks)")
     elif found.get("finds"):

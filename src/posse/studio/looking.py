@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time as clock
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -220,18 +220,19 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
     for _, _, run in runs:
         run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
     turns: list[list[tuple[int, float]]] = [[] for _ in runs]
+    spent = _by_roles if any(isinstance(run, RolesRun) for _, _, run in runs) else _by_process
     ends = clock.monotonic() + MEASURED * len(runs)
     while clock.monotonic() < ends and not all(run.done for _, _, run in runs):
         for (_, _, run), made in zip(runs, turns, strict=True):
             if not run.done:
-                made.append(_turn(run))
+                made.append(_turn(run, spent))
     rows: list[dict[str, Any]] = []
     for (name, changed, run), made in zip(runs, turns, strict=True):
-        each = [spent / steps for steps, spent in made if steps]
+        each = [used / steps for steps, used in made if steps]
         moved = run.traffic() if isinstance(run, RolesRun) else {}
         rows.append({
             "name": name, "level": system.level_of(changed), "steps": run.time, "points": _summed(made),
-            "seconds": sum(spent for _, spent in made), "per_step": median(each) if each else None,
+            "seconds": sum(used for _, used in made), "per_step": median(each) if each else None,
             "messages": sum(n for n, _ in moved.values()), "bytes": sum(size for _, size in moved.values()),
             "roles": [{"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()]
             if isinstance(run, RolesRun) else [],
@@ -239,7 +240,8 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
     first, notes = rows[0], [system.workload(settings)]
     if first["messages"]:
         notes += [f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, {first['steps']:,} steps."]
-    note = f"CPU time, each for about {MEASURED:g} s in turns, measured now; reading data is not in it."
+    whose = "of its roles" if spent is _by_roles else "of the whole process"
+    note = f"CPU time {whose}, each run for about {MEASURED:g} s in turns, measured now; reading data is not in it."
     return {"rows": rows, "notes": [one for one in notes if one], "note": note}
 
 
@@ -251,15 +253,21 @@ def _summed(turns: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return [*points[: -1 : max(1, len(points) // DRAWN)], points[-1]]
 
 
-def _turn(run: Run) -> tuple[int, float]:
-    """Go forward a little; return the steps made and the CPU seconds that roles (or the whole run) took."""
-    began, at = _spent(run), run.time
+def _turn(run: Run, spent: Callable[[Run], float]) -> tuple[int, float]:
+    """Go forward a little; return the steps made and the CPU seconds they took."""
+    began, at = spent(run), run.time
     run.advance(max(1, min(run.horizon // 20, 100)))
-    return run.time - at, _spent(run) - began
+    return run.time - at, spent(run) - began
 
 
-def _spent(run: Run) -> float:
-    return sum(run.role_seconds().values()) if isinstance(run, RolesRun) else run.seconds
+def _by_roles(run: Run) -> float:
+    """CPU seconds of roles; of a run without roles those of this thread, in which it does the same work."""
+    return sum(run.role_seconds().values()) if isinstance(run, RolesRun) else clock.thread_time()
+
+
+def _by_process(run: Run) -> float:
+    """CPU seconds of all threads while the run went forward, where its work is not done in this one."""
+    return run.seconds
 
 
 def keep(stage: Stage) -> dict[str, Any]:

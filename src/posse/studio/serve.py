@@ -29,6 +29,14 @@ def folder() -> Path:
     return default_path().parent / "studio"
 
 
+def running() -> int:
+    """Return the port of the studio that was started last with this folder, or the usual one."""
+    try:
+        return int((folder() / "port").read_text())
+    except (OSError, ValueError):
+        return PORT
+
+
 def launch_address(place: Place, keys: Keys) -> str:
     """Return an address that lets one browser in."""
     return place.origins[0] + ("/" if place.password is not None else f"/#token={keys.token()}")
@@ -116,13 +124,14 @@ def serve(
     listening = bind(host, port)
     place = place_of(host, listening.getsockname()[1], password, certificate is not None, proxy)
     app = make_app(folder(), place, policies)
-    threading.Thread(target=app.studio.catalogue.systems, daemon=True).start()  # a page asks for them first of all
+    threading.Thread(target=app.studio.catalogue.systems, daemon=True).start()  # a page asks for it first of all
     config = uvicorn.Config(
         app, http="h11", loop="asyncio", ws="none", lifespan="on", log_level="warning", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, timeout_graceful_shutdown=1,
         ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
     )  # fmt: skip
     address = launch_address(place, Keys(folder()))
+    files.write_whole(folder() / "port", str(place.port).encode(), mode=files.PRIVATE)
     print(f"The studio is at {address}", flush=True)
     if password is None:
         print("This address lets one browser in; 'posse studio --token' prints another. Ctrl-C ends it.", flush=True)

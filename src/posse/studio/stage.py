@@ -33,8 +33,10 @@ EXPLAINED = 2_000
 """Explanations that a stage holds."""
 CLOSE = 2
 """Decisions before a moment that is wanted from which on messages are explained."""
+WHOLE = "all together"
+"""What is said instead of a kind of role where time is not counted by role."""
 ALIKE = 200
-"""Messages of one move that are named."""
+"""Messages of one move that are named and, on the way to a time, explained."""
 
 
 class Stage:
@@ -50,6 +52,8 @@ class Stage:
         self._last: list[Delivery] = []
         self._since = 0
         """Messages that had moved when the present time began; -1 where that is not known."""
+        self._drawn = -1
+        """Time of the last point of the curves."""
         self._run: Run | None = None
         self._kinds: dict[str, str] = {}
 
@@ -114,6 +118,11 @@ class Stage:
                 self._one("time")
         return True
 
+    def unexplained(self) -> int | None:
+        """Return the time of the last message, where it moved at full speed and so nothing explains it."""
+        found = self.entries(None, 1) if isinstance(self.run, RolesRun) and not self._last else []
+        return found[0][1].time if found and found[0][2] is None else None
+
     def _one(self, unit: Unit) -> None:
         run = self.run
         if not isinstance(run, RolesRun):
@@ -132,9 +141,12 @@ class Stage:
                 return
 
     def _deliver(self, run: RolesRun, until: int | None = None) -> Delivery | None:
-        """Move one message, or none where so many decisions were made before it."""
+        """Move one message, or none where so many decisions were made before it.
+
+        On the way to a time only the last messages of a crowd are explained.
+        """
         time = run.time
-        moved = run.deliver(until=until)
+        moved = run.deliver(explain=until is None or not run.memory.crowded(ALIKE), until=until)
         if run.time > time:
             self._since = self.message
         if moved is not None:
@@ -177,7 +189,11 @@ class Stage:
             self._save()
 
     def _keep_point(self) -> None:
+        """Keep a point of every curve, once a time: pictures of a crowd take long."""
         time = self.run.time
+        if self._drawn == time:
+            return
+        self._drawn = time
         for name, value in ((self.system.scene(self.run) or {}).get("curves") or {}).items():
             line = self.curves.setdefault(name, [])
             if not line or line[-1][0] < time:
@@ -201,6 +217,7 @@ class Stage:
         for line in self.curves.values():
             while line and line[-1][0] > time:
                 line.pop()
+        self._drawn = max((line[-1][0] for line in self.curves.values() if line), default=-1)
 
     def before(self, unit: Unit, n: int) -> tuple[int, int | None]:
         """Return the moment so many units ago, as `seek` takes it."""
@@ -273,7 +290,7 @@ class Stage:
     def state(self) -> dict[str, Any]:
         """Everything a page shows of this moment; curves are apart."""
         run, time = self.run, self.run.time
-        roles = run.role_seconds() if isinstance(run, RolesRun) else {}
+        roles = run.role_seconds() if isinstance(run, RolesRun) else {WHOLE: run.seconds}
         hops = run.traffic() if isinstance(run, RolesRun) else {}
         message, scene = self.message, self.system.scene(run)
         return {

@@ -91,10 +91,10 @@ class Live:
         """Seconds since somebody looked at it; none while somebody does."""
         return 0.0 if self.readers else clock.monotonic() - self.seen
 
-    def state(self, since: int = 0) -> dict[str, Any]:
-        """Return the state as it was last drawn, with the curves from a point on."""
+    def state(self, *, curves: bool = True) -> dict[str, Any]:
+        """Return the state as it was last drawn, with the curves where they are wanted."""
         stage = self.stage
-        lines = {name: line[since:] for name, line in stage.curves.items()}
+        lines = {name: list(line) for name, line in stage.curves.items()}
         said = {} if self.refused is None else {"refused": self.refused}
         if self.phase == "starting":
             said["doing"] = self.doing
@@ -102,7 +102,7 @@ class Live:
             "id": stage.id, "system": stage.system.name, "settings": self.settings,
             "level": stage.system.level_of(stage.settings), "phase": self.phase, "playing": self.phase == "playing",
             "speed": self.speed, "play_unit": self.unit, **said, **self.shown,
-            "curves": {"from": since, "lines": lines},
+            **({"curves": {"from": dict.fromkeys(lines, 0), "lines": lines}} if curves else {}),
         }  # fmt: skip
 
 
@@ -188,10 +188,8 @@ class Stages:
             work = self._forward(live, unit, n)
         elif action == "back":
             work = self._back(live, unit, n)
-        elif action == "end" or (to[0] >= live.stage.run.horizon and to[1] is None):
-            work = self._finish(live)
         else:
-            work = self._seek(live, *to)
+            work = self._finish(live) if action == "end" else self._go(live, *to)
         self._move(live, "moving", work)
         if live.motion is not None:
             await asyncio.wait([live.motion], timeout=PATIENCE)
@@ -260,7 +258,7 @@ class Stages:
         if at is not None:
             self._say(live, f"Playing as far as t = {at[0]:,}")
             await self._draw(live)
-            await self._seek(live, *at)
+            await self._go(live, *at)
 
     def _say(self, live: Live, doing: str) -> None:
         live.doing = doing
@@ -271,8 +269,22 @@ class Stages:
             n -= await self._inside(live, live.stage.forward, unit, n, CHUNK)
             await self._draw(live)
 
+    async def _go(self, live: Live, time: int, message: int | None) -> None:
+        """Go to a moment; the last time, without a message, is the end."""
+        if time >= live.stage.run.horizon and message is None:
+            await self._finish(live)
+        else:
+            await self._seek(live, time, message)
+
     async def _seek(self, live: Live, time: int, message: int | None) -> None:
         await self._inside(live, live.stage.aim, time, message)
+        await self._approach(live, time, message)
+        if (behind := await self._inside(live, live.stage.unexplained)) is not None:
+            await self._inside(live, live.stage.aim, behind, None)
+            await self._approach(live, behind + 1, None)
+            await self._approach(live, time, message)
+
+    async def _approach(self, live: Live, time: int, message: int | None) -> None:
         while not await self._inside(live, live.stage.approach, time, message, CHUNK):
             await self._draw(live)
 

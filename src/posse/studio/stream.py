@@ -19,7 +19,7 @@ from posse.studio.guard import Receive, Scope, Send
 from posse.studio.stages import FRAMES, Hub, Live, Stages
 
 BEAT = 10.0
-"""Seconds after which an idle stream says that it is there."""
+"""Seconds after which an idle stream says that it is there, by an event: a page does not see comments."""
 RETRY = 1000
 """Milliseconds after which a browser tries again."""
 
@@ -40,7 +40,7 @@ class Stream:
         known = boot == hub.boot and number.isascii() and number.isdigit()
         self._since = min(int(number[:18]), hub.count) if known else -1
         self._sent: dict[str, dict[str, bytes]] = {}
-        self._points: dict[str, list[tuple[int, float]]] = {}
+        self._points: dict[str, dict[str, list[tuple[int, float]]]] = {}
         self._zip = zlib.compressobj(6, zlib.DEFLATED, 31) if zipped else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +80,7 @@ class Stream:
             seen = max(seen, number)
             await asyncio.sleep(1 / FRAMES)
             if not await self._hub.wait(seen, BEAT):
-                await self._write(send, [b": still here\n\n"])
+                await self._write(send, [b"event: beat\ndata: 0\n\n"])
 
     def _events(self, seen: int, number: int) -> list[bytes]:
         found: list[bytes] = []
@@ -105,21 +105,17 @@ class Stream:
         """Encode what changed since the last frame of this stage; of curves the points that came."""
         before = self._sent.setdefault(id, {})
         lines = {name: list(line) for name, line in live.stage.curves.items()}
-        longest = max(lines.values(), key=len, default=[])
-        had = self._points.get(id, [])
-        same = next(
-            (i for i, (a, b) in enumerate(zip(had, longest, strict=False)) if a != b), min(len(had), len(longest))
-        )
-        since = same if before else 0
-        changed = {name: encode(value) for name, value in live.state(since).items() if name != "curves"}
+        had = self._points.get(id, {})
+        since = {name: _alike(had.get(name, []), line) for name, line in lines.items()}
+        changed = {name: encode(value) for name, value in live.state(curves=False).items()}
         frame = {name: value for name, value in changed.items() if before.get(name) != value or name == "id"}
         if "refused" in before and "refused" not in changed:
             frame["refused"] = b"null"
         self._sent[id] = changed
-        if longest[since:] or len(had) > len(longest) or not before:
-            cut = {name: line[since:] for name, line in lines.items()}
+        if had != lines or not before:
+            cut = {name: line[since[name] :] for name, line in lines.items()}
             frame["curves"] = encode({"from": since, "lines": cut})
-        self._points[id] = longest
+        self._points[id] = lines
         return b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), value) for name, value in frame.items())
 
     async def _write(self, send: Send, parts: Sequence[bytes]) -> None:
@@ -127,3 +123,9 @@ class Stream:
         if self._zip is not None:
             body = self._zip.compress(body) + self._zip.flush(zlib.Z_SYNC_FLUSH)
         await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _alike(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Return how many points two lines have in common from their beginning."""
+    least = min(len(a), len(b))
+    return least if a[:least] == b[:least] else next(i for i in range(least) if a[i] != b[i])

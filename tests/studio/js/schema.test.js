@@ -68,3 +68,18 @@ Deno.test("a setting that has no meaning beside the others is not asked for, unl
   assert.equal(asked({ level: "paper" }), true);
   assert.equal(asked({ sealed: false }), true);
 });
+
+Deno.test("settings that stand in the place of another one are said in its field", () => {
+  const data = { default: "small", instead: ["names"] };
+  const system = { ...SYSTEM, schema: { ...SYSTEM.schema, properties: { ...SYSTEM.schema.properties, data } } };
+  const field = (/** @type {Record<string, unknown>} */ settings) => blocks(system, settings)[0]?.fields.find((one) => one.name === "data");
+  assert.deepEqual(field({})?.options, ["small"]);
+  assert.deepEqual(field({ names: ["a"] })?.options, ["", "small"]);
+  assert.equal(current(system, {}, "data"), "small");
+  assert.equal(current(system, { names: ["a"] }, "data"), null);
+});
+
+Deno.test("data that are still being looked through do not hide the one that is set", () => {
+  const made = blocks({ ...SYSTEM, data: null }, { data: "mine" })[0]?.fields.find((one) => one.name === "data");
+  assert.deepEqual([made?.kind, made?.options], ["choice", ["mine"]]);
+});

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
@@ -34,7 +34,7 @@ class ProblemSettings(DataSettings):
 
     panel: ClassVar[str] = "What is learnt"
 
-    data: Any = "embedded:movielens"
+    data: Any = Field(default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]})
     """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with columns name,mean or
     item,rating."""
     data_dir: Path | None = None

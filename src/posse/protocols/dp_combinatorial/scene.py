@@ -98,7 +98,8 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
     alone = _alone(run, time)
     agents = [
         {
-            "name": name, "kind": "agent", "label": label(name, j), "weight": round(float(earned[j]), 1),
+            "name": name, "kind": "agent", "label": label(name, j, len(market.agents)),
+            "weight": round(float(earned[j]), 1),
             "text": f"earned {number(earned[j], 0)}" + (f", alone {number(alone[j], 0)}" if alone is not None else ""),
         }
         for j, name in enumerate(market.agents)
@@ -123,9 +124,9 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
     }
 
 
-def label(name: str, position: int) -> str:
-    """Return what an agent is called."""
-    return LABELS[position] if name == f"agent-{position + 1}" and position < len(LABELS) else name
+def label(name: str, position: int, agents: int) -> str:
+    """Return what an agent is called: by an invented name where there is one for each."""
+    return LABELS[position] if name == f"agent-{position + 1}" and agents <= len(LABELS) else name
 
 
 def _numbers(run: MarketRun | TwinRun) -> tuple[Floats, Floats, Floats, Floats, int, Floats, int]:

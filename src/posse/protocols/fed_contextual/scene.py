@@ -106,8 +106,9 @@ def scene(run: FedRun) -> dict[str, Any]:
         *_clipping(outcome, done),
         *_privacy(run, done),
     ]  # fmt: skip
-    curves = {"a decision": average, "at least": low, "at most": high}
+    curves = {"a decision": average}
     if done:
+        curves |= {"at least": low, "at most": high}
         bare = settings.once("scene without a model", lambda: without_model(settings, setup, [outcome]))
         names = (("at random", "chance_reward"), ("best fixed arm", "best_fixed_reward"))
         curves |= {name: float(bare[key]) for name, key in names if key in bare}

@@ -55,11 +55,12 @@ class Pass:
     @property
     def code(self) -> Code:
         """The code that runs."""
-        return code(self.policy, self.level, self.setup.switches)
+        return self.settings.once("scene code", lambda: code(self.policy, self.level, self.setup.switches))
 
     def ran(self, **keys: str) -> dict[str, list[int]]:
         """Return the lines with these keys; several of a role with blanks between."""
-        return lines(self.code, {kind: texts.split() for kind, texts in keys.items()})
+        ran = {kind: texts.split() for kind, texts in keys.items()}
+        return self.settings.once(f"scene lines {keys}", lambda: lines(self.code, ran))
 
     def text(self, value: float) -> str:
         """Write a number."""

@@ -4,7 +4,7 @@ import { get, Gone, post, Refused, remove, upload } from "./api.js";
 import { look } from "./looking.js";
 import { format, parse, token } from "./route.js";
 import { applies, current, fromAddress, write } from "./schema.js";
-import { joined, thin } from "./scale.js";
+import { joined, spending } from "./scale.js";
 import { change, refresh, state } from "./store.js";
 import { stream } from "./stream.js";
 import { reason } from "./words.js";
@@ -51,6 +51,7 @@ async function arrive() {
   line ??= stream({ frame, gone: (since) => change({ gone: since }) });
   await open();
   addEventListener("hashchange", open);
+  addEventListener("pagehide", () => state.stage && void end(state.stage.id));
 }
 
 /**
@@ -90,7 +91,7 @@ async function open() {
     return;
   }
   const settings = fromAddress(named, route.values);
-  change({ system: named, settings, scenario: route.values["scenario"] ?? "", check: null });
+  change({ system: named, settings, scenario: route.values["scenario"] ?? "", check: null, file: route.values["file"] ?? "" });
   const time = Number(route.values["t"] ?? 0);
   const message = route.values["m"] === undefined ? undefined : Number(route.values["m"]);
   await start(time || message ? { time, message } : undefined);
@@ -120,6 +121,7 @@ export function link() {
   /** @type {Record<string, string>} */
   const values = { system: system.name, scenario: state.scenario };
   for (const [name, value] of given) values[name] = write(value);
+  if (values["data"]?.startsWith("file:") && state.file) values["file"] = state.file;
   const stage = state.stage;
   if (stage && stage.time > 0) values["t"] = String(stage.time);
   if (stage && stage.message > 0 && stage.phase !== "playing") values["m"] = String(stage.message);
@@ -170,6 +172,7 @@ export function set(name, value) {
   const fallback = state.system?.schema.properties[name]?.default ?? null;
   if (value === null || JSON.stringify(value) === JSON.stringify(fallback)) delete settings[name];
   else settings[name] = value;
+  for (const other of state.system?.schema.properties[name]?.instead ?? []) delete settings[other];
   if (name === "policy") {
     const policies = (state.system?.policies ?? []).filter((one) => typeof one.parameters === "object");
     for (const parameter of policies.flatMap((one) => Object.keys(one.parameters))) delete settings[parameter];
@@ -211,7 +214,7 @@ export async function drop(file) {
     const kept = await upload(`/api/files?name=${encodeURIComponent(file.name)}`, file);
     const about = new Set(state.system?.groups?.find((group) => group.fields.includes("data"))?.fields ?? []);
     const rest = Object.entries(state.settings).filter(([name]) => !about.has(name));
-    change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}`, settings: Object.fromEntries(rest), scenario: "" });
+    change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}`, file: kept.name, settings: Object.fromEntries(rest), scenario: "" });
     set("data", `file:${kept.id}`);
   } catch (error) {
     change({ check: { ok: false, errors: [{ field: "data", message: reason(error) }] } });
@@ -248,7 +251,7 @@ export async function start(at) {
       curves: {},
       spent: [],
       messages: [],
-      code: {},
+      code: null,
       source: null,
       audit: null,
       auditFor: "",
@@ -296,12 +299,12 @@ function differing(system, settings) {
 }
 
 /**
- * End a stage that nobody looks at any more.
+ * End a stage that nobody looks at any more; also while the page itself ends.
  * @param {string} id
  */
 async function end(id) {
   try {
-    await remove(`/api/stages/${id}`);
+    await remove(`/api/stages/${id}`, true);
   } catch {
     // The server ends idle stages by itself.
   }
@@ -333,13 +336,20 @@ export async function act(action, more = {}) {
     await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
   } catch (error) {
     if (error instanceof Refused && error.status === 404) await again();
-    else if (error instanceof Refused) change({ said: error.message });
+    else if (error instanceof Refused) {
+      change({ said: error.message });
+      line?.retry(); // it sends everything again
+    }
   }
 }
 
-/** Play, or pause if it plays. */
+/** Play, or pause if it plays; the button says so at once, and the stream what came of it. */
 export function toggle() {
-  return act(state.stage?.phase === "playing" ? "pause" : "play");
+  const stage = state.stage;
+  if (stage === null) return;
+  const plays = stage.phase === "playing";
+  change({ stage: { ...stage, phase: plays ? "paused" : "playing", speed: plays ? stage.speed : state.speed } });
+  void act(plays ? "pause" : "play");
 }
 
 /** Take the run up again from where it was: the server does not know it any more. */
@@ -390,30 +400,14 @@ function merge(news) {
   const { curves, ...rest } = news;
   if (curves?.lines) {
     for (const [name, points] of Object.entries(curves.lines)) {
-      state.curves[name] = joined(state.curves[name] ?? [], points, curves.from);
+      state.curves[name] = joined(state.curves[name] ?? [], points, curves.from[name] ?? 0);
     }
-    if (curves.from === 0) {
-      for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
-    }
+    for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
   }
   const now = { ...stage, ...rest };
   change({ stage: now, spent: spending(state.spent, now), starting: now.phase === "starting" ? state.starting : 0 });
   address();
   look();
-}
-
-/**
- * CPU seconds of all roles against time, with the moment of a stage; what was after it is taken away.
- * @param {import("./types.js").Point[]} before
- * @param {Stage} stage
- * @returns {import("./types.js").Point[]}
- */
-function spending(before, stage) {
-  const last = before.at(-1);
-  if (!stage.costs?.length || last?.[0] === stage.time) return before;
-  const all = stage.costs.reduce((sum, one) => sum + one.seconds, 0);
-  const kept = last && last[0] > stage.time ? before.filter(([time]) => time < stage.time) : before;
-  return [...thin(kept, 400), [stage.time, all]];
 }
 
 /** Keep the run of the stage in the store. */

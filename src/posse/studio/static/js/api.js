@@ -23,15 +23,17 @@ export class Gone extends Error {}
  * @param {string} path
  * @param {unknown} [body]
  * @param {Blob} [file]
+ * @param {boolean} [late] whether the page may end before the answer
  * @returns {Promise<any>}
  */
-async function call(method, path, body, file) {
+async function call(method, path, body, file, late = false) {
   /** @type {Response} */
   let answer;
   try {
     answer = await fetch(path, {
       method,
       credentials: "same-origin",
+      keepalive: late,
       headers: file
         ? { "Content-Type": "application/octet-stream" }
         : body === undefined
@@ -64,8 +66,11 @@ export const get = (path) => call("GET", path);
  */
 export const post = (path, body = {}) => call("POST", path, body);
 
-/** @param {string} path */
-export const remove = (path) => call("DELETE", path);
+/**
+ * @param {string} path
+ * @param {boolean} [late]
+ */
+export const remove = (path, late) => call("DELETE", path, undefined, undefined, late);
 
 /**
  * @param {string} path

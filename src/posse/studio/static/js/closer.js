@@ -77,11 +77,12 @@ function open(tab) {
 function messages() {
   const list = h("ol", { class: "messages", "aria-label": "Messages, the newest first", tabindex: "0" });
   const more = h("button", { type: "button", class: "plain", on: { click: () => older() } }, "Earlier messages");
-  const empty = h("p", { class: "empty" }, "No message has moved yet. Press Play, or go forward by one message.");
+  const empty = h("p", { class: "empty" });
   const node = h("div", {}, empty, list, more);
   function update() {
     const shown = [...state.messages].reverse();
     show(empty, shown.length === 0);
+    text(empty, without());
     show(list, shown.length > 0);
     keyed(list, shown, (one) => `${state.stage?.id} ${one.number} ${one.sees} ${one.bytes?.slice(0, 24)} ${state.observer}`, message, (item, one) => {
       const current = event()?.number === one.number;
@@ -91,6 +92,13 @@ function messages() {
     show(more, shown.length > 0 && (state.messages[0]?.number ?? 1) > 1 && state.stage?.phase !== "playing");
   }
   return { node, update };
+}
+
+/** What is said where no message is shown. */
+function without() {
+  const stage = state.stage;
+  if (stage && stage.message > 0) return state.fetched === stage.id ? "No message of this run is held." : "Fetching the messages …";
+  return "No message has moved yet. Press Play, or go forward by one message.";
 }
 
 /** @param {Message} one */
@@ -155,14 +163,14 @@ function code() {
   } } });
   const file = h("p", { class: "note" });
   const list = h("ol", { class: "code", tabindex: "0", "aria-label": "Code" });
-  const empty = h("p", { class: "empty" }, "This system has no pseudocode for these settings; the real source is there.");
+  const empty = h("p", { class: "empty" });
   const node = h("div", {}, h("div", { class: "bar" }, h("h2", {}, "Code"), file, real), who.node, empty, list);
   const lines = once((/** @type {[string[], number]} */ [texts, first]) => {
     list.replaceChildren(...texts.map((line, place) => h("li", {}, h("span", { class: "no", "aria-hidden": "true" }, String(first + place)), h("code", {}, line || " "))));
   });
   let followed = -1;
   function update() {
-    const kinds = Object.keys(state.code);
+    const kinds = Object.keys(state.code ?? {});
     const now = event();
     const ran = now?.lines ?? {};
     const acting = Object.keys(ran).find((kind) => kinds.includes(kind));
@@ -172,10 +180,11 @@ function code() {
     who.update(options.map((one) => ({ value: one, label: one })), shown, (button, value) => tint(button, state.system?.roles ?? [], value));
     text(real, state.real ? "Pseudocode" : "Real source");
     attr(real, "aria-pressed", String(state.real));
-    const given = state.real ? state.source?.text.split("\n") ?? [] : state.code[shown] ?? [];
+    const given = state.real ? state.source?.text.split("\n") ?? [] : state.code?.[shown] ?? [];
     lines([given, state.real ? state.source?.first ?? 1 : 1]);
-    text(file, state.real ? state.source?.file ?? "" : `${shown}, ${state.stage?.level ?? ""}`);
+    text(file, state.real ? state.source?.file ?? "" : [shown, state.stage?.level].filter((one) => one).join(", "));
     show(empty, !state.real && given.length === 0);
+    text(empty, state.stage === null ? "The code stands here as soon as a run is on the stage." : state.code === null ? "Fetching the code …" : "This system has no pseudocode for these settings; the real source is there.");
     show(list, given.length > 0);
     tint(list, state.system?.roles ?? [], shown);
     const marked = new Set(state.real ? [] : ran[shown] ?? []);
@@ -248,7 +257,7 @@ function found() {
   const said = once((/** @type {string[]} */ sentences) => stated.replaceChildren(...sentences.map((one) => h("li", {}, one))));
   function update() {
     const who = state.observer === "wire" ? "who watches the wire" : labelOf(state.observer);
-    text(title, `Found out by ${who} so far`);
+    text(title, who ? `Found out by ${who} so far` : "Found out so far");
     text(again, state.auditing ? "Trying …" : state.audit ? "Try again now" : "Try the attacks now");
     attr(again, "disabled", state.auditing || state.stage === null);
     const attacks = state.audit?.rows ?? [];

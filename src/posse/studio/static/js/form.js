@@ -71,7 +71,7 @@ function make(owner, field) {
       if (input.checked !== on) input.checked = on;
       wrong(input);
     };
-  } else if (field.kind === "choice" && field.options.length <= BESIDE && field.options.join("").length <= LETTERS) {
+  } else if (field.kind === "choice" && field.options.length > 1 && field.options.length <= BESIDE && field.options.join("").length <= LETTERS) {
     const choice = segments(name, (value) => owner.set(field.name, value));
     body = h("div", {}, h("span", { class: "label" }, name), choice.node);
     patch = () => {

@@ -12,9 +12,11 @@
  */
 
 const EDGE = 14;
-/** Room for the line under a circle. */
-const UNDER = 14;
-const SIDE = 18;
+/** Room for the lines under a circle. */
+const UNDER = 28;
+const SIDE = 22;
+/** How much less room two circles need above each other than beside each other. */
+const WORDS = 0.8;
 export const ROWS = 12;
 export const CHIPS = 40;
 
@@ -142,7 +144,7 @@ function crowd(members, shape, box, down) {
  * @param {number} radius
  */
 function apart(circles, box, radius) {
-  const gap = 2 * radius + 40;
+  const gap = 2 * radius + 44;
   const edge = radius + 10;
   for (let turn = 0; turn < 60; turn += 1) {
     for (const one of circles) {
@@ -151,7 +153,7 @@ function apart(circles, box, radius) {
       for (const other of circles) {
         const dx = other.x - one.x;
         const dy = other.y - one.y;
-        const far = Math.hypot(dx, dy);
+        const far = Math.hypot(dx * WORDS, dy); // the words under a circle are wider than it
         if (one === other || far >= gap) continue;
         const push = (gap - far) / 2 / (far || 1);
         one.x -= (far ? dx : 1) * push;

@@ -1,6 +1,6 @@
 /** Looking closer at the run: messages as an observer has them, a party, code, attacks, costs. */
 
-import { get, post, Refused } from "./api.js";
+import { get, Gone, post, Refused } from "./api.js";
 import { change, state } from "./store.js";
 import { reason } from "./words.js";
 
@@ -55,10 +55,11 @@ async function fetchMessages(stage, count) {
   try {
     const observer = encodeURIComponent(state.observer || "wire");
     const messages = await get(`/api/stages/${stage.id}/messages?count=${count}&observer=${observer}`);
-    if (stage.id === state.stage?.id) change({ messages });
-    if (Object.keys(state.code).length === 0) change({ code: await get(`/api/stages/${stage.id}/code`) });
+    if (stage.id !== state.stage?.id) return; // another one is on the stage by now
+    change({ messages, fetched: stage.id });
+    if (state.code === null) change({ code: await get(`/api/stages/${stage.id}/code`) });
   } catch (error) {
-    if (error instanceof Refused) change({ said: error.message });
+    if (error instanceof Refused && stage.id === state.stage?.id) change({ said: error.message });
   }
 }
 
@@ -113,7 +114,7 @@ export async function pin(name) {
 /** Show the real source of the role whose code is on display. */
 export async function source() {
   const stage = state.stage;
-  const kind = state.codeKind || Object.keys(state.code)[0] || "";
+  const kind = state.codeKind || Object.keys(state.code ?? {})[0] || "";
   if (stage === null || !state.real || state.source?.kind === kind) return;
   try {
     const found = await get(`/api/stages/${stage.id}/source?kind=${encodeURIComponent(kind)}`);
@@ -158,4 +159,20 @@ export async function measure() {
   } catch (error) {
     change({ cost: { rows: [], note: reason(error) }, costing: false });
   }
+}
+
+let asking = false;
+
+/** Have the data of all systems looked through, which takes a while: once the first picture stands. */
+export async function survey() {
+  if (asking || state.systems.every((one) => one.data !== null)) return;
+  asking = true;
+  try {
+    const data = await get("/api/data");
+    const systems = state.systems.map((one) => ({ ...one, data: data[one.name] ?? [] }));
+    change({ systems, system: systems.find((one) => one.name === state.system?.name) ?? state.system });
+  } catch (error) {
+    if (!(error instanceof Gone)) change({ said: reason(error) });
+  }
+  asking = false;
 }

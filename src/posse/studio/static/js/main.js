@@ -4,7 +4,7 @@ import { boot, drop, go } from "./actions.js";
 import { closer } from "./closer.js";
 import { paint } from "./colour.js";
 import { attr, h, show } from "./dom.js";
-import { audit, look, observe } from "./looking.js";
+import { audit, look, observe, survey } from "./looking.js";
 import { cost, log, reward } from "./panels.js";
 import { setup } from "./setup.js";
 import { bars, head, scheme, tour } from "./shell.js";
@@ -117,6 +117,7 @@ document.addEventListener("visibilitychange", refresh);
 setInterval(() => {
   if (document.hidden) return;
   if (state.starting > 0 || state.gone !== null) refresh();
+  else if (state.entered === "yes") void survey();
   if (state.stage?.phase === "paused" || state.stage?.phase === "done") {
     look();
     if (state.tab === "found" || matchMedia("(min-width: 1180px) and (min-height: 860px)").matches) void audit(false);

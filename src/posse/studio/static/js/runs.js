@@ -108,9 +108,10 @@ export function page() {
   const exports = h("p", { class: "acts" });
   beside.append(h("h2", {}, "Beside each other"), plots, sections, exports);
   const jobs = background();
+  const split = h("div", { class: "split" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, table, empty), beside);
   const node = h("div", { class: "page runs-page" }, h("h1", { class: "unseen" }, "Runs"),
     h("div", { class: "toolbar" }, h("label", { for: "filter" }, "Show"), search), error, undoBar,
-    h("div", { class: "split" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, table, empty), beside), jobs.node);
+    split, jobs.node);
 
   const drawn = once((/** @type {Comparison | null} */ found) => {
     plots.replaceChildren(...(found?.curves ?? []).map((one) => {
@@ -136,6 +137,7 @@ export function page() {
     show(undoBar, undo !== null && Date.now() < undo.until);
     text(undoText, undo ? `Deleted ${undo.row.label || undo.row.id}.` : "");
     show(beside, ticked.size >= 2);
+    flag(split, "comparing", ticked.size >= 2);
     drawn(compared);
     const ids = [...ticked].join(",");
     keyed(exports, ticked.size > 0 ? ["csv", "parquet", "svg"] : [], (one) => `${one} ${ids}`, (one) =>
@@ -159,10 +161,10 @@ export function page() {
     } } });
     return h("tr", {}, h("td", {}, tick), h("th", { scope: "row" }), ...Array.from({ length: 3 }, () => h("td")),
       h("td", { class: "num" }), h("td", { class: "num" }), h("td"),
-      h("td", { class: "acts" },
+      h("td", {}, h("div", { class: "acts" },
         h("a", { class: "plain small link", href: `/api/runs/report?ids=${encodeURIComponent(one.id)}`, target: "_blank", rel: "noopener" }, "Report"),
         h("button", { type: "button", class: "plain small", on: { click: () => replay(one.id).catch(fail) } }, "On the stage"),
-        h("button", { type: "button", class: "plain small", "aria-label": `Delete ${one.label || one.id}`, on: { click: () => erase(one) } }, "Delete")));
+        h("button", { type: "button", class: "plain small", "aria-label": `Delete ${one.label || one.id}`, on: { click: () => erase(one) } }, "Delete"))));
   }
 
   /**
@@ -194,7 +196,7 @@ export function page() {
  */
 export function sectionNode(one) {
   return h("section", { class: "section" }, one.title ? h("h3", {}, one.title) : null,
-    one.rows.length ? h("div", { class: "scroll" }, h("table", {},
+    one.rows.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": one.title || "Table" }, h("table", {},
       h("thead", {}, h("tr", {}, ...one.columns.map((name, place) => h("th", { scope: "col", class: one.numeric.includes(place) ? "num" : null }, name)))),
       h("tbody", {}, ...one.rows.map((row) => h("tr", {}, ...row.map((value, place) => h("td", { class: one.numeric.includes(place) ? "num" : null }, value))))))) : null,
     one.notes.length ? h("ul", { class: "notes" }, ...one.notes.map((note) => h("li", {}, note.replace(/^- /, "")))) : null);

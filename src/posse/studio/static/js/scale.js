@@ -98,3 +98,17 @@ export function path(points, x, y) {
   for (const [a, b] of points) text += `${text === "" ? "M" : "L"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`;
   return text;
 }
+
+/**
+ * CPU seconds of all roles against time, with the moment of a stage; what was after it is taken away.
+ * @param {Point[]} before
+ * @param {import("./types.js").Stage} stage
+ * @returns {Point[]}
+ */
+export function spending(before, stage) {
+  const last = before.at(-1);
+  if (!stage.costs?.length || last?.[0] === stage.time) return before;
+  const all = stage.costs.reduce((sum, one) => sum + one.seconds, 0);
+  const kept = last && last[0] > stage.time ? before.filter(([time]) => time < stage.time) : before;
+  return [...thin(kept, 400), [stage.time, all]];
+}

@@ -89,7 +89,18 @@ export function write(value) {
  * @param {string} name
  */
 export function current(system, settings, name) {
+  if (replaced(system, settings, name)) return null;
   return name in settings ? settings[name] : system.schema.properties[name]?.default ?? null;
+}
+
+/**
+ * Whether other settings stand in the place of one: its schema may name them (`instead`).
+ * @param {System} system
+ * @param {Settings} settings
+ * @param {string} name
+ */
+export function replaced(system, settings, name) {
+  return (system.schema.properties[name]?.instead ?? []).some((other) => other in settings);
 }
 
 /**
@@ -169,10 +180,11 @@ function shown(system, settings, name) {
   if (name === "policy" && system.policies.length > 0) {
     return { ...made, kind: "choice", options: system.policies.map((one) => one.name) };
   }
-  if (name === "data" && system.data.length > 0) {
-    const names = system.data.map((one) => one.name);
+  if (name === "data" && (system.data === null || system.data.length > 0)) {
+    const names = (system.data ?? []).map((one) => one.name);
     const now = write(current(system, settings, name));
-    return { ...made, kind: "choice", options: names.includes(now) || now === "" ? names : [...names, now] };
+    const options = names.includes(now) || now === "" ? names : [...names, now];
+    return { ...made, kind: "choice", options: replaced(system, settings, name) ? ["", ...options] : options };
   }
   const own = parameters(policy(system, settings));
   return name in own && made.fallback === null ? { ...made, fallback: own[name] } : made;

@@ -5,7 +5,7 @@ import { attr, flag, h, once, put, show, text } from "./dom.js";
 import { form, histogram } from "./form.js";
 import { blocks, current, write } from "./schema.js";
 import { refresh, state } from "./store.js";
-import { number } from "./words.js";
+import { label, number } from "./words.js";
 
 /** Make the set-up. */
 export function setup() {
@@ -17,7 +17,7 @@ export function setup() {
     id: "setting",
     value,
     set,
-    error: (name) => state.check?.errors.find((one) => one.field === name)?.message ?? "",
+    error: wrong,
     note,
     words: (field, option) => (field.name === "data" ? dataName(option) : option),
   };
@@ -88,16 +88,27 @@ export function setup() {
 }
 
 /** @param {string} name */
+function wrong(name) {
+  const said = state.check?.errors.find((one) => one.field === name)?.message ?? "";
+  const own = name === "data" && state.file && write(value("data")).startsWith("file:");
+  return said && own ? `${state.file}: ${said}` : said;
+}
+
+/** @param {string} name */
 function dataName(name) {
-  const known = state.system?.data.find((one) => one.name === name);
-  if (name.startsWith("file:")) return `your file ${name.slice(5, 13)}…`;
+  const known = state.system?.data?.find((one) => one.name === name);
+  if (name === "") return `${label(state.system?.schema.properties["data"]?.instead?.[0] ?? "")} of your own`;
+  if (name.startsWith("file:")) return state.file || `your file ${name.slice(5, 13)}…`;
   return known && known.ready === false ? `${name} (not here)` : name;
 }
 
 /** @param {import("./schema.js").Field} field */
 function note(field) {
   if (field.name === "data") {
-    const known = state.system?.data.find((one) => one.name === write(value("data")));
+    const now = write(value("data"));
+    if (now === "") return `Given below; a data set takes their place.`;
+    if (state.system?.data === null) return "The other data sets are being looked through …";
+    const known = state.system?.data?.find((one) => one.name === now);
     return known ? [known.what, known.reason].filter((one) => one).join("; ") : "";
   }
   if (field.name === "policy") return state.system?.policies.find((one) => one.name === write(value("policy")))?.summary ?? "";

@@ -24,12 +24,25 @@ function fit(name, room, letter) {
   return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
 }
 
+/**
+ * Fold a line into two of at most so many letters, the second one shortened where that is not enough.
+ * @param {string} line
+ * @param {number} most
+ */
+export function folded(line, most) {
+  if (line.length <= most) return [line];
+  const cut = line.lastIndexOf(" ", most);
+  const at = cut > 0 ? cut : most;
+  const rest = line.slice(at).trim();
+  return [line.slice(0, at), rest.length <= most ? rest : `${rest.slice(0, most - 1).trim()}…`];
+}
+
 /** @typedef {(spot: Spot, party: Party) => {node: SVGGElement, patch: (party: Party, most: number) => void}} Shape */
 
 /** @type {Shape} */
 function row(spot, party) {
   const low = spot.h < 29;
-  const bar = party.bar ? Math.min(72, spot.w * 0.33) : 0;
+  const bar = party.bar ? Math.max(30, Math.min(low ? 46 : 72, spot.w - 50 - party.label.length * 6.2)) : 0;
   const left = spot.w - bar - 10;
   const middle = spot.h / 2;
   const name = s("text", { class: "name", x: 30, y: low ? middle + 4 : middle - 2 });
@@ -48,7 +61,7 @@ function row(spot, party) {
     node,
     patch(one) {
       text(name, fit(one.label, left - (low ? 44 + 5.6 * (one.text ?? "").length : 36), 6));
-      text(under, one.text ?? "");
+      text(under, low ? one.text ?? "" : fit(one.text ?? "", left - 34, 5.4));
       attr(node, "aria-label", spoken(one));
       if (!one.bar) return;
       const x = (/** @type {number} */ value) => (left + Math.max(0, Math.min(1, value)) * bar).toFixed(1);
@@ -115,14 +128,15 @@ function circle(spot, party) {
   const names = lines.map((line, place) =>
     s("text", { class: "name", x: middle, y: middle + 4 + (place - (lines.length - 1) / 2) * 14, "text-anchor": "middle" }, fit(line, 68, 6.2))
   );
-  const under = s("text", { class: "under", x: middle, y: spot.h + 14, "text-anchor": "middle" });
+  const under = [14, 26].map((y) => s("text", { class: "under", x: middle, y: spot.h + y, "text-anchor": "middle" }));
   const node = s("g", {},
     s("circle", { class: "halo", cx: middle, cy: middle, r: middle + 5 }),
-    s("circle", { class: "ring", cx: middle, cy: middle, r: middle }), ...names, under);
+    s("circle", { class: "ring", cx: middle, cy: middle, r: middle }), ...names, ...under);
   return {
     node,
     patch(one) {
-      text(under, fit(one.text ?? "", 120, 5.4));
+      const said = folded(one.text ?? "", 21);
+      under.forEach((line, place) => text(line, said[place] ?? ""));
       attr(node, "aria-label", spoken(one));
     },
   };

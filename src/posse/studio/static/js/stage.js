@@ -6,19 +6,20 @@ import { along, corner, drawn, layout, way } from "./layout.js";
 import { observe, pin, rate } from "./looking.js";
 import { SHAPES } from "./shapes.js";
 import { change, event, kindOf, labelOf, refresh, state } from "./store.js";
-
+import { size } from "./words.js";
 
 /**
  * @typedef {import("./types.js").Party} Party
  * @typedef {import("./layout.js").Spot} Spot
  * @typedef {import("./layout.js").Curve} Curve
- * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string, kind: string}} Link
+ * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string, kind: string, passing: boolean}} Link
  * @typedef {{curve: Curve, node: SVGGElement, began: number}} Flight
  */
 
 const TRAVEL = 340;
 const QUICK = 5;
-const FLIGHTS = 24;
+/** Messages on as many arrows at once have one label for all. */
+const PILLS = 12;
 const FADE = 450;
 
 /** Make the stage. */
@@ -122,7 +123,7 @@ export function stage() {
     const path = s("path", { d: drawn(curve), class: "link" });
     tint(path, state.system?.roles ?? [], kind);
     links.append(path);
-    const link = { curve, path, heat: 0, drawn: "", kind };
+    const link = { curve, path, heat: 0, drawn: "", kind, passing: false };
     lines.set(key, link);
     return link;
   }
@@ -138,7 +139,10 @@ export function stage() {
     if (!where || !near || !far) return null;
     const name = (/** @type {Spot} */ spot) => (spot.shape === "cell" ? spot.kind : spot.name);
     const found = lines.get(`${name(near)}>${name(far)}`) ?? lines.get(`${name(far)}>${name(near)}`);
-    return found ?? addLink(`${from}>${to}`, way(where, near, far), near.kind);
+    if (found) return found;
+    const made = addLink(`${from}>${to}`, way(where, near, far), near.kind);
+    made.passing = true;
+    return made;
   }
 
   /**
@@ -154,19 +158,30 @@ export function stage() {
       link.drawn = "";
     }
     marked = [];
+    /** @type {Map<Link, number>} */
+    const shared = new Map();
     for (const [from, to] of pairs) {
       const link = linkOf(from, to);
       if (!link || !where) continue;
+      const again = shared.get(link) ?? 0;
+      shared.set(link, again + 1);
+      if (again > 0) continue;
       link.heat = 1;
       link.path.style.setProperty("--c", roleColour(from));
       if (!travel && rate0() > QUICK) continue;
       flag(link.path, "marked", true);
       marked.push(link);
-      if (flying.length >= FLIGHTS) continue;
+    }
+    const many = marked.length > PILLS;
+    for (const [from, to] of many ? pairs.slice(Math.floor(pairs.length / 2)) : pairs) {
+      const link = linkOf(from, to);
+      const count = many ? pairs.length : link ? shared.get(link) ?? 0 : 0;
+      if (!link || !where || count === 0 || !marked.includes(link) || (many && flying.length > 0)) continue;
+      shared.delete(link);
       const spots = /** @type {[Spot, Spot]} */ ([where.spots.get(from), where.spots.get(to)]);
       const both = lines.has(`${from}>${to}`) && lines.has(`${to}>${from}`);
-      const curve = way(where, spots[0], spots[1], both ? 6 : 0);
-      const label = `${bytes} B`;
+      const curve = count > 1 ? link.curve : way(where, spots[0], spots[1], both ? 6 : 0);
+      const label = `${count > 1 ? `${count} × ` : ""}${size(bytes).replace(" bytes", " B")}`;
       const wide = Math.max(26, 10 + label.length * 6);
       const pill = s("g", { class: "pill" },
         s("rect", { x: -wide / 2, y: -8, width: wide, height: 16, rx: 8 }),
@@ -232,7 +247,12 @@ export function stage() {
       if (link.heat === 0 && !marked.includes(link)) tint(link.path, state.system?.roles ?? [], link.kind);
       moves ||= link.heat > 0;
     }
-    for (const link of lines.values()) moves ||= link.heat > 0;
+    for (const [key, link] of lines) {
+      moves ||= link.heat > 0;
+      if (!link.passing || link.heat > 0 || marked.includes(link)) continue;
+      link.path.remove();
+      lines.delete(key);
+    }
     return moves;
   }
 

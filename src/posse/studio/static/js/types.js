@@ -11,10 +11,10 @@
  * @typedef {Record<string, unknown>} Settings
  * @typedef {{type?: string, enum?: unknown[], anyOf?: Property[], items?: Property, default?: unknown, description?: string,
  *   title?: string, minimum?: number, maximum?: number, exclusiveMinimum?: number, exclusiveMaximum?: number,
- *   const?: unknown, $ref?: string, format?: string, only?: Record<string, unknown[]>}} Property
+ *   const?: unknown, $ref?: string, format?: string, only?: Record<string, unknown[]>, instead?: string[]}} Property
  * @typedef {{properties: Record<string, Property>, required?: string[], $defs?: Record<string, Property>}} Schema
  * @typedef {{name: string, title: string, summary: string, reference: string, protects: string, roles: Role[],
- *   levels: Level[], schema: Schema, groups?: Group[], scenarios: Scenario[], policies: Policy[], data: DataSet[],
+ *   levels: Level[], schema: Schema, groups?: Group[], scenarios: Scenario[], policies: Policy[], data: DataSet[] | null,
  *   words: Record<string, string>}} System
  *
  * @typedef {{estimate: number, low: number, high: number, truth?: number | null}} Bar
