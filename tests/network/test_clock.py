@@ -48,7 +48,8 @@ def test_which_clocks_are_read_at_all():
     assert readers(
         ANY, "protocols/samba", "core", "policies", "privacy/crypto", "runtime/journal.py",
         *(f"runtime/network/{name}.py" for name in decides),
-    ) == {"protocols/samba/strict/clock.py", "protocols/samba/attacks/network.py", "core/compiled.py"}  # fmt: skip
+    ) == {"protocols/samba/strict/clock.py", "protocols/samba/attacks/network.py", "core/compiled.py",
+        "core/interrupts.py"}  # fmt: skip
 
 
 class Shifted:

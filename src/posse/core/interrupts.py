@@ -6,9 +6,32 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+LOOK = 0.5
+"""Seconds of work, at most, between two looks at Ctrl-C and at progress, where work can be cut so small."""
+
+
+def pieces(most: int, least: int = 1) -> Iterator[int]:
+    """Say how many steps to take next: from a sixteenth of `most` on, as many as take about half a second.
+
+    How work is cut depends on the machine's clock, and what it gives must not.
+
+    >>> next(pieces(1600)), next(pieces(1600, least=400))
+    (100, 400)
+    """
+    steps = max(least, most // 16)
+    while True:
+        began = time.monotonic()
+        yield steps
+        took = time.monotonic() - began
+        if took < LOOK / 2:
+            steps = max(least, min(most, 2 * steps))
+        elif took > LOOK:
+            steps = max(least, steps // 2)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.interrupts import pieces
 from posse.core.roles import WORLD, Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
@@ -71,20 +72,28 @@ class Run(ABC):
 
     def finish(self, watch: Watch | None = None) -> None:
         """Go to the end; `watch` is called on the way."""
-        while not self.done:
-            self.advance(self.stride)
+        for steps in pieces(self.stride, self.least):
+            if self.done:
+                return
+            self.advance(steps)
             if watch is not None:
                 watch(self.progress)
 
     @property
     def stride(self) -> int:
-        """Decisions between two looks at progress or at Ctrl-C."""
+        """Decisions between two looks at progress or at Ctrl-C, at most; fewer where they take long."""
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
+
+    @property
+    def least(self) -> int:
+        """Decisions that are made together at least."""
+        return 1
 
     @property
     def progress(self) -> Progress:
         """How far the run is."""
         number = min(len(self.seeds) - 1, self.time * len(self.seeds) // max(1, self.horizon))
+        number -= number % self.side_by_side
         return Progress(number, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side)
 
     @property

@@ -148,6 +148,8 @@ class FedRun(Run):
         """Rounds in one call of the compiled program."""
         return self.simulation.together
 
+    least = stride
+
     @property
     def side_by_side(self) -> int:
         """Seeds that go forward together."""

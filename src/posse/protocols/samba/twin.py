@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import side_by_side
 from posse.core.fixed import REWARD_ONE, tie_bits
+from posse.core.interrupts import pieces
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import Arms, BernoulliArms
@@ -27,7 +28,7 @@ from posse.results.record import Record, points_of
 from posse.runtime.memory import fork
 
 SCORES = 20_000_000
-"""Scores that are computed between two looks at Ctrl-C: about a second."""
+"""Scores that are computed between two looks at Ctrl-C, at most: about a second."""
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 
 
@@ -139,7 +140,10 @@ def simulate(arms: Arms, policy: Policy, budget: int, seeds: Sequence[int], **op
     [958, 976, 977]
     """
     twin = Twin(arms, policy, budget, seeds, **options)
-    twin.advance(budget)
+    for steps in pieces(max(1, SCORES // (len(seeds) * len(arms) * len(policy.passes())))):
+        twin.advance(steps)
+        if twin.step >= budget:
+            break
     return twin.outcome
 
 

@@ -1,0 +1,83 @@
+"""Ctrl-C at any moment, in real processes: it ends soon, says what was kept, and shows no traceback."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from posse.cli.flags import INTERRUPTED
+from posse.core import interrupts
+from posse.policies import UCB
+from posse.problems import BernoulliArms
+from posse.protocols.samba.twin import simulate
+from posse.results import Store
+from tests.cli.conftest import SECONDS
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+LONG = {
+    "plain samba": (
+        "simulate",
+        "samba",
+        "--policy",
+        "thompson",
+        "--owners",
+        "40",
+        "--budget",
+        "500000",
+        "--runs",
+        "400",
+    ),
+    "strict samba": ("run", "samba", "--owners", "4", "--budget", "5000000", "--no-beside"),
+    "a market": ("simulate", "dp-combinatorial", "--horizon", "5000000"),
+    "shared contexts": ("run", "mpc-contextual", "--data", "digits", "--horizon", "1000000", "--no-beside"),
+}
+
+
+@pytest.mark.parametrize("name", [*LONG][:2] + [pytest.param(name, marks=pytest.mark.long) for name in [*LONG][2:]])
+def test_ctrl_c_at_a_random_moment_keeps_what_was_done(name: str, process: Start) -> None:
+    started = process(*LONG[name], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    assert started.stderr is not None
+    said = ""
+    for _ in range(random.choice((1, 2))):  # lines with a percentage, some seconds apart
+        while " %" not in (line := started.stderr.readline()):
+            assert line, f"ended before it was interrupted: {said}"
+            said += line
+        said += line
+    started.send_signal(signal.SIGINT)
+    said += started.communicate(timeout=SECONDS)[1]
+    assert started.returncode == INTERRUPTED
+    assert "Traceback" not in said
+    assert "left" in said  # an estimate of the time stood beside the percentage
+    record = Store().get("last")
+    assert f"saved as {record.id}" in said
+    assert record.status == "interrupted"
+    assert 0 < record.steps_done < record.steps_planned
+
+
+def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(interrupts.time, "monotonic", lambda: clock[0])
+    made: Iterator[int] = interrupts.pieces(6400)
+    sizes = []
+    for _ in range(12):
+        sizes.append(next(made))
+        clock[0] += sizes[-1] * 0.001  # a millisecond a step
+    assert sizes[0] == 400
+    assert set(sizes[1:]) <= {400, 200}
+    made = interrupts.pieces(6400)
+    fast = [next(made) for _ in range(8)]
+    assert fast == [400, 800, 1600, 3200, 6400, 6400, 6400, 6400]
+
+
+def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = BernoulliArms([0.4, 0.5, 0.6])
+    whole = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
+    monkeypatch.setattr("posse.protocols.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000]))
+    cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
+    for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
+        assert (getattr(whole, name) == getattr(cut, name)).all()
