@@ -14,12 +14,14 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from posse.core.errors import ConfigError
 from posse.runtime.network import tls
 from posse.runtime.network.connection import SHUTTING, Connection
 
+P = TypeVar("P", bound=asyncio.Protocol)
 LONGEST_ANSWER = 8 << 10
 """Bytes of a proxy's answer."""
 EYEBALLS = 0.25
@@ -74,32 +76,39 @@ async def opened(host: str, port: int, proxy: Proxy) -> socket.socket:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
     family, kind, number, _, where = found[0]
-    through = socket.socket(family, kind, number)
+    tunnel = socket.socket(family, kind, number)
     try:
-        through.setblocking(False)
-        await loop.sock_connect(through, where)
-        await (_connect if proxy.kind == "http" else _socks)(through, host, port, proxy)
+        tunnel.setblocking(False)
+        await loop.sock_connect(tunnel, where)
+        await (_connect if proxy.kind == "http" else _socks)(tunnel, host, port, proxy)
     except BaseException:
-        through.close()
+        tunnel.close()
         raise
-    return through
+    return tunnel
 
 
 async def call(
     make: Callable[[], Connection], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
 ) -> Connection:
     """Open a connection to a peer, through a proxy if there is one; TLS is with the peer."""
+    return await through(make, host, port, context, proxy)
+
+
+async def through(
+    make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None
+) -> P:
+    """Open a connection of any kind, through a proxy if there is one."""
     if proxy is None:
         return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=EYEBALLS)
-    through = await opened(host, port, proxy)
+    tunnel = await opened(host, port, proxy)
     try:
-        return await tls.call(make, context, shutting=SHUTTING, sock=through)
+        return await tls.call(make, context, shutting=SHUTTING, sock=tunnel)
     except BaseException:
-        through.close()
+        tunnel.close()
         raise
 
 
-async def _connect(through: socket.socket, host: str, port: int, proxy: Proxy) -> None:
+async def _connect(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> None:
     """Ask an HTTP proxy for a tunnel."""
     loop = asyncio.get_running_loop()
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -107,10 +116,10 @@ async def _connect(through: socket.socket, host: str, port: int, proxy: Proxy) -
     if proxy.user:
         secret = base64.b64encode(f"{proxy.user}:{proxy.password}".encode()).decode()
         lines.append(f"Proxy-Authorization: Basic {secret}")
-    await loop.sock_sendall(through, "\r\n".join([*lines, "", ""]).encode())
+    await loop.sock_sendall(tunnel, "\r\n".join([*lines, "", ""]).encode())
     head = b""
     while not head.endswith(b"\r\n\r\n"):  # one byte at a time: what is behind it belongs to TLS
-        byte = await loop.sock_recv(through, 1)
+        byte = await loop.sock_recv(tunnel, 1)
         if not byte or len(head) > LONGEST_ANSWER:
             raise ProxyError(f"the proxy {proxy.host}:{proxy.port} gave no answer to CONNECT")
         head += byte
@@ -120,30 +129,30 @@ async def _connect(through: socket.socket, host: str, port: int, proxy: Proxy) -
         raise ProxyError(f"the proxy {proxy.host}:{proxy.port} does not let it through: {said or 'no HTTP'}")
 
 
-async def _socks(through: socket.socket, host: str, port: int, proxy: Proxy) -> None:
+async def _socks(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> None:
     """Ask a SOCKS proxy of version 5 for a connection."""
     loop = asyncio.get_running_loop()
 
     async def exactly(count: int) -> bytes:
         data = b""
         while len(data) < count:
-            more = await loop.sock_recv(through, count - len(data))
+            more = await loop.sock_recv(tunnel, count - len(data))
             if not more:
                 raise ProxyError(f"the proxy {proxy.host}:{proxy.port} hung up")
             data += more
         return data
 
-    await loop.sock_sendall(through, b"\x05\x02\x00\x02" if proxy.user else b"\x05\x01\x00")
+    await loop.sock_sendall(tunnel, b"\x05\x02\x00\x02" if proxy.user else b"\x05\x01\x00")
     version, method = await exactly(2)
     if version != 5 or method not in ((0, 2) if proxy.user else (0,)):
         asks = "asks for a user and a password that it was not given" if method in (2, 255) else "is no SOCKS 5 proxy"
         raise ProxyError(f"the proxy {proxy.host}:{proxy.port} {asks}")
     if method == 2:
         parts = (proxy.user.encode(), proxy.password.encode())
-        await loop.sock_sendall(through, b"\x01" + b"".join(bytes([len(part)]) + part for part in parts))
+        await loop.sock_sendall(tunnel, b"\x01" + b"".join(bytes([len(part)]) + part for part in parts))
         if (await exactly(2))[1] != 0:
             raise ProxyError(f"the proxy {proxy.host}:{proxy.port} refuses this user and password")
-    await loop.sock_sendall(through, b"\x05\x01\x00" + _where(host) + port.to_bytes(2, "big"))
+    await loop.sock_sendall(tunnel, b"\x05\x01\x00" + _where(host) + port.to_bytes(2, "big"))
     _, reply, _, kind = await exactly(4)
     if reply != 0:
         why = _SOCKS.get(reply, f"reason {reply}")

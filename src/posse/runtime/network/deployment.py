@@ -29,7 +29,7 @@ from posse.core.errors import CertificateError, ConfigError, JournalError
 from posse.core.roles import Message, Note, Role
 from posse.core.settings import Settings
 from posse.privacy.crypto.keys import Secrets, commitment, hkdf
-from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
+from posse.runtime.certificates.identity import PartyIdentity, relay_context, ssl_contexts
 from posse.runtime.certificates.names import check_name
 from posse.runtime.journal import Disk, Journal
 from posse.runtime.network.calling import Proxy
@@ -38,6 +38,7 @@ from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
 from posse.runtime.network.recording import LIMIT_MB, Recorder, RecordingEngine
+from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time, vouch
 
 ROOT = "root.key"
@@ -79,6 +80,8 @@ class PartyFile(Settings):
     """host:port where peers call, such as *:7400 for all addresses of both families."""
     connect: dict[str, str] = Field(default_factory=dict)
     """Peers that this party calls, by name: host:port."""
+    relays: bool = False
+    """Whether this party joins others of its run that cannot call each other ("relay:NAME" in their [connect])."""
     proxy: str | None = None
     """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with user:password@."""
     metrics: str | None = None
@@ -283,6 +286,17 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def relayed_by(file: PartyFile) -> dict[str, str]:
+    """Return the peers that a party meets at another one, by name, and that one; it must be called itself."""
+    found = {name: text.removeprefix(PREFIX) for name, text in file.connect.items() if text.startswith(PREFIX)}
+    for name, hub in found.items():
+        if hub not in file.connect or hub in found:
+            raise ConfigError(
+                f"'{name}' is met at '{hub}', which has no address. Give [connect] with {hub} = \"host:port\"."
+            )
+    return found
+
+
 def check_effect(file: PartyFile, made: Deployment) -> None:
     """Refuse tables that have no effect for the role that was made."""
     if file.consent is not None and not made.limits:
@@ -333,10 +347,12 @@ def make_party(
         journal.close()
         raise
     server, client = ssl_contexts(place.identity) if service is None else service.contexts
+    relayed = relayed_by(file)
     wiring = Wiring(
-        file.protocol, made.peers, {name: address(text) for name, text in file.connect.items()},
+        file.protocol, made.peers, {name: address(text) for name, text in file.connect.items() if name not in relayed},
         None if file.listen is None or service is not None else address(file.listen), server, client,
-        None if file.proxy is None else Proxy.parse(file.proxy),
+        None if file.proxy is None else Proxy.parse(file.proxy), relayed,
+        relay_context(place.identity) if relayed else None, file.relays,
     )  # fmt: skip
     clock = now or (lambda: datetime.now(UTC))
     checker = Checker(place.identity, clock)

@@ -21,6 +21,7 @@ from posse.runtime.network.calling import Proxy, opened
 from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
+from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, Refused, agreed, check_versions
 from posse.version import PROTOCOL_VERSION, __version__
@@ -127,6 +128,8 @@ def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iter
             yield Finding(f"way to {name}", False, f"'{name}' has no part here. [connect] may name: {known}.")
         elif status and name not in status["missing"]:
             yield Finding(f"way to {name}", True, "its part is over" if name in status["over"] else "connected")
+        elif text.startswith(PREFIX):
+            yield Finding(f"way to {name}", True, f"met at '{text.removeprefix(PREFIX)}', when both are there")
         else:
             yield _way(place, name, text)
     if place.file.listen is not None:

@@ -23,6 +23,7 @@ from posse.runtime.network import leaving
 from posse.runtime.network.calling import call
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
+from posse.runtime.network.relay import Relay, meet
 from posse.runtime.network.wire import (
     WIRE_VERSION,
     AnyFrame,
@@ -92,6 +93,7 @@ class Party:
         """Peers that their operators hold."""
         self.source_seconds, self.source_answers = 0.0, 0
         """How long this party's own source took, over all its answers."""
+        self.relay = Relay(wiring.peers, admit) if wiring.relays else None
         self.port = 0
 
     async def run(self) -> None:
@@ -102,7 +104,7 @@ class Party:
         self.begin(self._keep_durable())
         if self._give_up is not None:
             self.begin(leaving.miss(self, self._give_up))
-        for peer in self.wiring.addresses:
+        for peer in (*self.wiring.addresses, *self.wiring.relayed):
             self.begin(self._dial(peer))
         try:
             await self._over.wait()
@@ -114,6 +116,8 @@ class Party:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._hang_up()
+            if self.relay is not None:
+                self.relay.close()
             self.often.flush(all_of_them=True)
         if self._failed is not None:
             raise self._failed
@@ -381,14 +385,18 @@ class Party:
     async def _dial(self, peer: str) -> None:
         """Keep a connection to a peer that this party calls."""
         loop = asyncio.get_running_loop()
-        host, port = self.wiring.addresses[peer]
+        wiring, hub = self.wiring, self.wiring.relayed.get(peer)
+        host, port = wiring.addresses[hub or peer]
         wait = self.timing.first_wait
         assert self.wiring.client is not None
         while not self._over.is_set():  # a cancellation can be lost in wait_for
             began = loop.time()
             try:
                 make = partial(Connection, self, dialled=peer)
-                calling = call(make, host, port, self.wiring.client, self.wiring.proxy)
+                if hub is None:
+                    calling = call(make, host, port, wiring.client, wiring.proxy)
+                else:
+                    calling = meet(make, self.engine.role.name, peer, (hub, host, port), self._admit, wiring)
                 connection = await asyncio.wait_for(calling, self.timing.patience)
                 await connection.closed
                 if connection.ready and loop.time() - began > self.timing.longest_wait:
@@ -437,7 +445,7 @@ class Party:
         if self.wiring.listen is None:
             return None
         assert self.wiring.server is not None
-        peers = len(self.wiring.peers)
+        peers = len(self.wiring.peers) ** (2 if self.wiring.relays else 1)  # each pair of them may meet here
         door = Door(
             partial(greet, self, self.wiring.server),
             lambda address, why: self.refused(address or "somebody", why, counted="stranger"),
