@@ -94,9 +94,7 @@ async def call(
     return await through(make, host, port, context, proxy)
 
 
-async def through(
-    make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None
-) -> P:
+async def through(make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None) -> P:
     """Open a connection of any kind, through a proxy if there is one."""
     if proxy is None:
         return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=EYEBALLS)

@@ -20,10 +20,9 @@ from posse.core.errors import BudgetError, DisagreementError, PosseError, Protoc
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.calling import call
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.relay import Relay, meet
+from posse.runtime.network.relay import Relay, reach
 from posse.runtime.network.wire import (
     WIRE_VERSION,
     AnyFrame,
@@ -385,18 +384,13 @@ class Party:
     async def _dial(self, peer: str) -> None:
         """Keep a connection to a peer that this party calls."""
         loop = asyncio.get_running_loop()
-        wiring, hub = self.wiring, self.wiring.relayed.get(peer)
-        host, port = wiring.addresses[hub or peer]
+        host, port = self.wiring.addresses[self.wiring.relayed.get(peer, peer)]
         wait = self.timing.first_wait
-        assert self.wiring.client is not None
         while not self._over.is_set():  # a cancellation can be lost in wait_for
             began = loop.time()
             try:
                 make = partial(Connection, self, dialled=peer)
-                if hub is None:
-                    calling = call(make, host, port, wiring.client, wiring.proxy)
-                else:
-                    calling = meet(make, self.engine.role.name, peer, (hub, host, port), self._admit, wiring)
+                calling = reach(make, self.engine.role.name, peer, self._admit, self.wiring)
                 connection = await asyncio.wait_for(calling, self.timing.patience)
                 await connection.closed
                 if connection.ready and loop.time() - began > self.timing.longest_wait:

@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from posse.core.errors import PosseError, ProtocolError
-from posse.runtime.network.calling import through
+from posse.runtime.network.calling import call, through
 from posse.runtime.network.connection import GREETING, SHUTTING, Admit, Connection, Wiring
 from posse.runtime.network.tls import Tls
 
@@ -151,11 +151,18 @@ def _context(wiring: Wiring, *, client: bool) -> ssl.SSLContext:
     return context
 
 
-async def meet(
-    make: Callable[[], Connection], me: str, peer: str, hub: tuple[str, str, int], admit: Admit, wiring: Wiring
+async def reach(make: Callable[[], Connection], me: str, peer: str, admit: Admit, wiring: Wiring) -> Connection:
+    """Call a peer, or meet it where the two are joined."""
+    hub = wiring.relayed.get(peer)
+    if hub is not None:
+        return await _meet(make, me, peer, hub, admit, wiring)
+    return await call(make, *wiring.addresses[peer], _context(wiring, client=True), wiring.proxy)
+
+
+async def _meet(
+    make: Callable[[], Connection], me: str, peer: str, name: str, admit: Admit, wiring: Wiring
 ) -> Connection:
-    """Meet a peer at a hub (name, host, port)."""
-    name, host, port = hub
+    host, port = wiring.addresses[name]
     assert wiring.outer is not None
     caller = await through(lambda: _Caller(me, peer), host, port, wiring.outer, wiring.proxy)
     transport, inner = caller.transport, None
