@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from posse.core.errors import PosseError, ProtocolError
 from posse.runtime.network.calling import call, through
@@ -177,7 +178,8 @@ async def _meet(
         return await inner.opened
     except BaseException as error:
         transport.abort()
-        for waiter in (caller.met, *([] if inner is None else [inner.opened])):
+        waiters: list[asyncio.Future[Any]] = [caller.met, *([] if inner is None else [inner.opened])]
+        for waiter in waiters:
             if waiter.done() and not waiter.cancelled():
                 waiter.exception()  # nobody asks any more
         if isinstance(error, PosseError):
