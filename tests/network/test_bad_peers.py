@@ -29,14 +29,14 @@ async def call(port, context, frames=()):
     """Connect, send, and return what comes back until the other hangs up; an alert of TLS is what comes back too."""
     try:
         reader, writer = await asyncio.wait_for(
-            asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="" if context else None), 5
+            asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="" if context else None), 240
         )
     except (ssl.SSLError, OSError) as error:
         return f"{error}"
     try:
         for frame in frames:
             writer.write(frame if isinstance(frame, bytes) else pack(frame))
-        data = await asyncio.wait_for(reader.read(), 8)
+        data = await asyncio.wait_for(reader.read(), 240)
         return list(Reader(1 << 20).feed(data))
     except (ssl.SSLError, OSError) as error:
         return f"{error}"

@@ -35,7 +35,7 @@ from posse.runtime.network.deployment import open_place
 from posse.runtime.network.operate import SOCKET, Control, ask, party_commands, serve_metrics
 from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import journalled_secrets, laid_out, opened
+from tests.network.federations import journalled_secrets, laid_out, opened, until
 
 BUDGET = 40
 ANY_RATE = Limits(rate=1e6, burst=1e6, silence=0.3)
@@ -521,7 +521,8 @@ def test_strangers(tmp_path, times, monkeypatch):
         for _ in range(times // 50):
             await asyncio.gather(*(shout(parties[0].port, noise(rng), rng.random() < 0.7) for _ in range(50)))
             held.append(rss())
-        await asyncio.sleep(0.8)
+        # A connection that is gone before it is accepted is not seen.
+        await until(lambda: sum(parties[0].counts[f"refused {who}"] for who in ("tls", "stranger")) >= 0.9 * times)
         assert not running.done()
         counts = dict(parties[0].counts)
         for party in parties:
@@ -536,8 +537,6 @@ def test_strangers(tmp_path, times, monkeypatch):
     assert max(held) - held[len(held) // 3] < 16 << 20  # flat, once the first of them were here
     if times > 10_000:
         print(f"\n{counts}, memory {held[0] >> 20} to {max(held) >> 20} MiB")
-    # A connection that is gone before it is accepted is not seen.
-    assert counts["refused tls"] + counts["refused stranger"] >= 0.9 * times
     assert counts["refused tls"] > 0.3 * times
     assert not counts.get("refused hello")
     finish(paths)
@@ -710,7 +709,7 @@ def test_who_stands_at_the_door_of_a_party_that_stops(tmp_path):
         with contextlib.suppress(OSError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
-                ends.append(await asyncio.wait_for(reader.read(), 3))
+                ends.append(await asyncio.wait_for(reader.read(), 240))
             finally:
                 writer.transport.abort()
 

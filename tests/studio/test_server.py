@@ -131,7 +131,7 @@ def test_200_streams_leave_nothing_behind(server: Server, visitor: Visitor) -> N
 
     def settle(tasks: int, files: int) -> tuple[int, int]:
         """Wait until what was closed is gone on both sides, or for some seconds."""
-        for _ in range(250):
+        for _ in range(12_000 if files else 250):
             now = (server.tasks(), opened())
             if now[0] <= tasks and now[1] <= files:
                 break

@@ -216,7 +216,7 @@ def test_oversized_and_empty_frames(authority: Authority) -> None:
             for length in (LONGEST + 1, 0, 2**32 - 1):
                 reader, writer = await tls_to(port)
                 writer.write(length.to_bytes(4, "big") + b"x" * 1000)
-                await closes(reader, 5)
+                await closes(reader, 240)
                 writer.transport.abort()
             assert replies == []
             read_answer(token, (request := request_for(token)), await ask(token, request, "127.0.0.1", port))
@@ -295,7 +295,7 @@ def test_one_request_a_connection(authority: Authority) -> None:
             for one in (token, other):
                 request = request_for(one)
                 writer.write(len(request).to_bytes(4, "big") + request)
-            await closes(reader, 5)
+            await closes(reader, 240)
             writer.transport.abort()
             assert [reply.peer for reply in replies] == [token.peer]
 
@@ -310,7 +310,7 @@ def test_plaintext_and_old_tls(authority: Authority) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             request = request_for(token)
             writer.write(b"GET / HTTP/1.0\r\n\r\n" + len(request).to_bytes(4, "big") + request)
-            await closes(reader, 5)
+            await closes(reader, 240)
             writer.transport.abort()
             old = enrolment._client_context()
             old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_2
