@@ -167,3 +167,23 @@ def test_attacks_are_functions_of_what_was_seen(attack: Attack, run: Run, staged
         view = evidence.seen
         with pytest.raises(PosseError, match="cut off"):
             attack.estimate(replace(view, entries=view.entries[: len(view.entries) // 2]), 4)
+
+
+def test_an_audit_keeps_what_attacks_read_and_little_else() -> None:
+    """The same estimates from a hundredth of the bytes."""
+    thinned = posse.start(SETTINGS.but(horizon=30), transcript=1 << 20)
+    whole = posse.start(SETTINGS.but(horizon=30), transcript=1 << 20)
+    assert thinned.memory.transcript is not None  # type: ignore[attr-defined]
+    thinned.memory.transcript.thin = thinned.thin  # type: ignore[attr-defined]
+    for one in (thinned, whole):
+        one.finish()
+    for attack in OF_VIEWS:
+        first, second = (attack.estimate(seen(one, attack).seen, 5) for one in (thinned, whole))
+        np.testing.assert_array_equal(first, second)
+        assert [entry.size for entry in seen(thinned, attack).seen.entries] == [
+            entry.size for entry in seen(whole, attack).seen.entries
+        ]
+    kept, all_of_it = (
+        sum(len(getattr(entry.message, "data", b"")) for entry in one.tap().entries) for one in (thinned, whole)
+    )
+    assert kept < all_of_it / 100

@@ -23,7 +23,7 @@ from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import LEVEL, PLANTINGS, WIRE, Attack, Attempt, Evidence, attempt, check_view
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import system, system_of
-from posse.protocols.runs import Run
+from posse.protocols.runs import RolesRun, Run
 from posse.results import words
 from posse.results.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.results.record import Record
@@ -270,6 +270,8 @@ class Auditing:
         for number, seed in enumerate(seeds):
             with held():  # what is imported may compile, and a compiler loses a Ctrl-C
                 run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
+            if isinstance(run, RolesRun) and run.memory.transcript is not None:
+                run.memory.transcript.thin = run.thin
             run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
             yield run
 

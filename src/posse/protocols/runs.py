@@ -344,6 +344,10 @@ class RolesRun(Run):
         secrets = {party: self.memory.roles[party].save() for party in parties}
         return View(tuple(parties), kept.view(*parties), secrets, self._terms, kept.forgotten)
 
+    def thin(self, message: Message) -> Message:
+        """Return what an audit keeps of a message: all that attacks on one view read of it."""
+        return message
+
     def tap(self) -> View:
         """Return what travelled between the parties in the current seed, without anybody's secrets."""
         kept = self._transcript

@@ -33,9 +33,13 @@ class Transcript:
     def __init__(self, limit: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
         self.count = 0
+        self.thin: Callable[[Message], Message] | None = None
+        """Makes of a message what is kept of it; its size stays what it was."""
 
     def add(self, sender: str, receiver: str, message: Message, size: int = 0, time: int = 0) -> None:
         """Keep one message."""
+        if self.thin is not None:
+            message = self.thin(message)
         self._entries.append(Entry(self.count, sender, receiver, message, size, time))
         self.count += 1
 
@@ -56,7 +60,7 @@ class Transcript:
         made = Transcript(self._entries.maxlen or 0)
         held = len(self._entries)
         made._entries.extend(islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held))
-        made.count = self.count
+        made.count, made.thin = self.count, self.thin
         return made
 
     @property

@@ -233,12 +233,13 @@ class Arms(Mechanism):
         """Return the figures that could be claimed for `rounds` arms, from the boldest unit to the total; all true."""
         total = self.choice.total(rounds, self.delta)
         once = (self.choice.published_epsilon, self.choice.epsilon) if rounds else (0.0, 0.0)
+        times = f"{rounds} round{'' if rounds == 1 else 's'}"
         return (
             Claim("as published: log(K/e), one arm, unit score", once[0], 0.0, proved=True),
             Claim("log(K/e - K + 1), one arm, unit score", once[1], 0.0, proved=True),
-            Claim(f"the published figure added over {rounds} rounds, unit context", rounds * once[0], 0.0, proved=True),
-            Claim(f"basic composition over {rounds} rounds, unit context", rounds * once[1], 0.0, proved=True),
-            Claim(f"{total.accountant}, {rounds} rounds, unit context", total.epsilon, total.delta, proved=True),
+            Claim(f"the published figure added over {times}, unit context", rounds * once[0], 0.0, proved=True),
+            Claim(f"basic composition over {times}, unit context", rounds * once[1], 0.0, proved=True),
+            Claim(f"{total.accountant}, {times}, unit context", total.epsilon, total.delta, proved=True),
         )
 
     def refusal(self, party: str, message: int, after: Released, spent: str) -> str:

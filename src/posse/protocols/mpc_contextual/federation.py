@@ -20,7 +20,7 @@ from posse.protocols.base import System
 from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
 from posse.protocols.mpc_contextual.floats import FloatTwin
-from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.messages import Act, Acted, Choice, Dealt, Earn, Earned, Opening, Payoff, Reveal
 from posse.protocols.mpc_contextual.outside import Model
 from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.program import costs, plan, planned_seconds
@@ -163,6 +163,15 @@ class ContextualRun(RolesRun):
             "means": setup.contexts.means[rows],
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }  # fmt: skip
+
+    def thin(self, message: Message) -> Message:
+        """Keep a party's masked features, opened first in every step; of all else that is opened or dealt its size."""
+        if isinstance(message, Opening):
+            inputs = 8 * self._setup.terms.batch * max(self._setup.terms.features)
+            return Opening(message.step, message.round, b"" if message.round else message.data[:inputs])
+        if isinstance(message, Dealt):
+            return Dealt(message.chunk, b"")
+        return type(message)(message.step, b"") if isinstance(message, Choice | Payoff | Reveal) else message
 
     def view(self, *parties: str) -> View:
         """Return what these parties together saw of the current seed; the dealer also has the key of its coins."""
