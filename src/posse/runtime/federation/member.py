@@ -335,7 +335,7 @@ class Member:
                 if self.stopping:
                     return
                 continue
-            except (DisagreementError, ConfigError, ProtocolError) as error:
+            except (DisagreementError, ProtocolError) as error:
                 result, failure = {}, error.text
             except (PosseError, OSError) as error:
                 part.text = str(error)
