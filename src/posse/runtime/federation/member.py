@@ -26,7 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
-from posse.core.errors import ConfigError, DisagreementError, JournalError, PosseError, ProtocolError, UnfinishedError
+from posse.core.errors import ConfigError, JournalError, PosseError, ProtocolError, UnfinishedError
 from posse.runtime.certificates.authority import utc_now
 from posse.runtime.certificates.identity import (
     CERTIFICATE,
@@ -335,7 +335,7 @@ class Member:
                 if self.stopping:
                     return
                 continue
-            except (DisagreementError, ProtocolError) as error:
+            except ProtocolError as error:  # with a disagreement among them
                 result, failure = {}, error.text
             except (PosseError, OSError) as error:
                 part.text = str(error)
