@@ -30,6 +30,7 @@ from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.sections import Section, up
 from posse.results.store import RunHandle, Store
+from posse.results.values import JSON
 from posse.runtime.certificates import making
 from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
 from posse.runtime.network.party import Party
@@ -174,18 +175,24 @@ def with_all_runs(record: Record, store: Store) -> Record:
             "that were deleted, or are kept elsewhere, are not counted.",
         ), (1,),
     )  # fmt: skip
-    sections = [*record.show.get("sections", ()), table.plain()]
+    kept = record.show.get("sections")
+    sections: list[JSON] = [*(kept if isinstance(kept, list | tuple) else ()), table.plain()]
     return replace(record, show={**record.show, "sections": sections})
 
 
 def _spent(record: Record) -> tuple[float, float] | None:
     """Return epsilon and delta of a party's whole run, the largest of its figures; nothing where there is none."""
-    figures = [
-        (one.get("epsilon"), one.get("delta", 0.0)) for one in record.privacy if one.get("party") == record.party
-    ]
-    if not figures:
-        return None
-    return max((math.inf if epsilon is None else float(epsilon), float(delta or 0)) for epsilon, delta in figures)
+    figures = []
+    for one in record.privacy:
+        epsilon, delta = one.get("epsilon"), one.get("delta")
+        if one.get("party") == record.party:
+            figures.append(
+                (
+                    float(epsilon) if isinstance(epsilon, int | float) else math.inf,
+                    float(delta) if isinstance(delta, int | float) else 0.0,
+                )
+            )
+    return max(figures, default=None)
 
 
 def traffic(made: Deployment, party: Party) -> tuple[Traffic, ...]:

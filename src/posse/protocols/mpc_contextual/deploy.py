@@ -138,8 +138,8 @@ def _found(role: Role, terms: Terms) -> Iterator[Section]:
         yield Section("Rewards that came in", ("", "steps", "average"), rows, numeric=(1, 2))
     if isinstance(role, Party):
         number = terms.features[terms.parties.index(role.name)]
-        rows = (("features of its own", str(number)), ("features in all", str(terms.dimension)))
-        yield Section("What it brought", ("", "number"), rows, numeric=(1,))
+        brought = (("features of its own", str(number)), ("features in all", str(terms.dimension)))
+        yield Section("What it brought", ("", "number"), brought, numeric=(1,))
 
 
 def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan) -> tuple[Role, Source | None]:

@@ -239,12 +239,12 @@ def _found(role: Any, terms: Terms | None) -> Iterator[Section]:
         )  # fmt: skip
         yield Section("Its own arm", ("", "value"), rows, numeric=(1,))
     if isinstance(role, Customer) and role.finished and role.total is not None and role.pulls:
-        rows = (
+        whole = (
             ("pulls", f"{role.pulls:,}"),
             ("reward", f"{role.total:g}"),
             ("average", f"{role.total / role.pulls:.4f}"),
         )
-        yield Section("What was bought", ("", "value"), rows, numeric=(1,))
+        yield Section("What was bought", ("", "value"), whole, numeric=(1,))
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
