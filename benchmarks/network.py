@@ -33,6 +33,7 @@ from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party, open_place
 
+CAPACITY = (("standard", 5), ("standard", 20), ("strict", 5), ("strict", 20))
 TARGETS = {("standard", 10): 500, ("standard", 100): 60, ("strict", 10): 250, ("strict", 100): 30}
 
 
@@ -160,15 +161,22 @@ def values_of(owners: int, given: dict[str, object]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def federation(owners: int, seconds: float, folder: Path, *, delay: float = 0.0, **given: object) -> Measured:
-    """Run a federation for a while; with `delay`, what travels between comp and the controller takes so long."""
+def federation(
+    owners: int, seconds: float, folder: Path, *, delay: float = 0.0, far: tuple[str, ...] = ("comp",), **given: object
+) -> Measured:
+    """Run a federation for a while; with `delay`, what travels between the controller and those `far` takes so long.
+
+    No name in `far` stands for everyone.
+    """
     values = values_of(owners, given)
     listen = values["listen"]
     paths, notes = lay_out(FederationFile.make(values), folder), folder / "notes.json"
     children: dict[str, int] = {}
     if delay:
-        port, comp = free_port(), folder / "comp.toml"
-        comp.write_text(comp.read_text().replace(listen, f"127.0.0.1:{port}"))
+        port = free_port()
+        for path in paths:
+            if path.stem in far or (not far and path.stem != "controller"):
+                path.write_text(path.read_text().replace(listen, f"127.0.0.1:{port}"))
         children["delay"] = forked(lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay)))
     children |= {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
     try:
@@ -363,6 +371,17 @@ def journal_megabytes(folder: Path) -> float:
     return size / 1e6
 
 
+def capacity(seconds: float) -> None:
+    """Steps a second by the time of one way between the controller and everyone else, by level and owners."""
+    print("\none way ms    " + "".join(f"{f'{level}, K={owners}':>18}" for level, owners in CAPACITY))
+    for delay in (0.0, 0.01, 0.05):
+        rates = []
+        for level, owners in CAPACITY:
+            with tempfile.TemporaryDirectory(dir=".") as folder:
+                rates.append(federation(owners, seconds, Path(folder), delay=delay, far=(), level=level).rate)
+        print(f"  {delay * 1e3:>8.0f}    " + "".join(f"{rate:>18.1f}" for rate in rates), flush=True)
+
+
 def main() -> None:
     for level in ("standard", "strict"):
         warm_up(UCB(), level)
@@ -374,6 +393,9 @@ def main() -> None:
     print(
         f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes {disk():.2f} ms to sync"
     )
+    if "capacity" in sys.argv[2:]:
+        capacity(seconds)
+        return
     if "strict" not in sys.argv[2:]:
         levels(seconds)
     strict(seconds)

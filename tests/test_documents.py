@@ -14,7 +14,9 @@ import typer
 from typer.main import get_command
 
 from posse.cli.app import app
+from posse.core.settings import Settings
 from posse.protocols import registry
+from posse.protocols.dp_combinatorial.deploy import MarketFederation
 from posse.protocols.mpc_contextual.layout import ContextualFederation
 from posse.protocols.parties import invite
 from posse.protocols.samba.deploy import SambaOptions
@@ -105,6 +107,27 @@ def test_the_files_of_the_tutorial_are_read() -> None:
         SambaOptions.make(made.options)
         if made.source is not None:
             SourceSettings.make(made.source)
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [("samba", FederationFile), ("mpc-contextual", ContextualFederation), ("dp-combinatorial", MarketFederation)],
+)
+def test_the_file_of_each_page_on_deploying_is_read(page: str, kind: type[Settings]) -> None:
+    (table,) = blocks(ROOT / f"docs/deploy-{page}.md", "toml")
+    made = kind.make(tomllib.loads(table))
+    assert made.protocol == page  # type: ignore[attr-defined]
+
+
+def test_pages_on_deploying_have_one_outline() -> None:
+    heads = {
+        path.name: re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path in ROOT.glob("docs/deploy-*.md")
+    }
+    assert len(heads) == 4
+    for name, found in heads.items():
+        found[2] = found[2].replace("Commands", "A file")
+        assert found == heads["deploy-samba.md"], name
 
 
 def test_the_files_of_a_federation_that_lives_are_read() -> None:
