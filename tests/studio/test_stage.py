@@ -131,7 +131,7 @@ def test_an_address_takes_a_run_up_at_its_moment(visitor: Visitor) -> None:
 
 def test_a_jump_explains_the_last_message_also_where_it_is_old(visitor: Visitor) -> None:
     """Between two reports rounds pass without a message."""
-    settings: dict[str, Any] = {"agents": 2, "producers": 4, "horizon": 60, "start": 10, "delta": "0.01"}
+    settings: dict[str, Any] = {"agents": 2, "producers": 6, "horizon": 60, "start": 10, "delta": "0.01"}
     id = visitor.stage("dp-combinatorial", at={"time": 17}, **settings)
     last = visitor.get(f"/api/stages/{id}")["last"]
     assert last["time"] < 15
