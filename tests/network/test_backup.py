@@ -24,8 +24,7 @@ from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from tests.network import mpc
-from tests.network.federations import QUICK, laid_out, run_all
-from tests.network.test_health import until
+from tests.network.federations import QUICK, laid_out, run_all, until
 from tests.network.test_inputs import close, finish, market_of_their_own, opened
 
 SYSTEMS = {
@@ -109,14 +108,14 @@ def test_an_old_backup_is_refused_and_the_newest_goes_on(tmp_path, name, role):
         before = seen(party, parties)
         again = opened(path)
         with pytest.raises(JournalError, match="Nothing was sent"):
-            await asyncio.wait_for(vouch(again, place.journal), 60)
+            await asyncio.wait_for(vouch(again, place.journal), 240)
         close(again)
         assert seen(party, parties) == before
         assert (place.journal / RESTORED).exists()  # the next start asks again
 
         backup.restore(newest, path)
         last = opened(path)
-        await asyncio.wait_for(vouch(last, place.journal), 60)
+        await asyncio.wait_for(vouch(last, place.journal), 240)
         assert not (place.journal / RESTORED).exists()
         await run_all([last])
         await asyncio.gather(*running)
@@ -145,7 +144,7 @@ def test_two_that_were_restored_do_not_vouch_for_each_other(tmp_path):
         again = [opened(path) for path in paths.values()]
         vouched = [vouch(party, open_place(path).journal) for party, path in zip(again, paths.values(), strict=True)]
         tasks = [asyncio.create_task(each) for each in vouched]
-        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION, timeout=60)
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION, timeout=240)
         for party in again:
             party.stop()
         await asyncio.gather(*waiting, return_exceptions=True)

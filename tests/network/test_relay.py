@@ -118,19 +118,19 @@ def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, mon
         bob, eve = (relay_context(PartyIdentity.load(tmp_path / name)) for name in ("bob", "eve"))
         for wrong in (b"\x03bob", b"\x03ada", b"\x06nobody", b"\x03eve and more", b"\x00"):
             reader, writer = await ask(hub.port, bob, wrong)
-            assert await asyncio.wait_for(reader.read(), 30) == b""
+            assert await asyncio.wait_for(reader.read(), 120) == b""
             writer.transport.abort()
         reader, writer = await ask(hub.port, bob, b"")  # who does not say whom it wants is not waited for
-        assert await asyncio.wait_for(reader.read(), 30) == b""
+        assert await asyncio.wait_for(reader.read(), 120) == b""
         writer.transport.abort()
         reader, writer = await ask(hub.port, bob, b"\x03eve")
         other, back = await ask(hub.port, eve, b"\x03bob")
-        assert await asyncio.wait_for(reader.readexactly(1), 30) == b"\x01"
-        assert await asyncio.wait_for(other.readexactly(1), 30) == b"\x01"
+        assert await asyncio.wait_for(reader.readexactly(1), 120) == b"\x01"
+        assert await asyncio.wait_for(other.readexactly(1), 120) == b"\x01"
         writer.write(b"x" * 3_000_000)
-        assert await asyncio.wait_for(other.readexactly(3_000_000), 60) == b"x" * 3_000_000
+        assert await asyncio.wait_for(other.readexactly(3_000_000), 120) == b"x" * 3_000_000
         writer.transport.abort()
-        assert await asyncio.wait_for(other.read(), 30) == b""  # the other is not left behind
+        assert await asyncio.wait_for(other.read(), 120) == b""  # the other is not left behind
         back.transport.abort()
         await until(lambda: not hub.relay.legs)
         hub.stop()
@@ -153,7 +153,7 @@ def test_a_party_that_does_not_relay_says_so(tmp_path):
         context = relay_context(PartyIdentity.load(tmp_path / "bob"))
         reader, writer = await asyncio.open_connection("127.0.0.1", party.port, ssl=context, server_hostname="")
         assert isinstance(writer.get_extra_info("ssl_object"), ssl.SSLObject)
-        said = await asyncio.wait_for(reader.read(), 30)
+        said = await asyncio.wait_for(reader.read(), 120)
         writer.transport.abort()
         party.stop()
         await running
