@@ -75,7 +75,7 @@ async def settled(parties: Sequence[Party]) -> None:
 
     def rests() -> bool:
         busy = any(party._flushing or party._asking or party.engine.touched for party in parties)
-        return not busy and all(here.sent == there.received for here, there in links)
+        return not busy and all(here.sent == there.received + len(there.held) for here, there in links)
 
     await until(rests)
 

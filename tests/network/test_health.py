@@ -36,11 +36,13 @@ from tests.network.test_party import encoded, greeted, party_of
 from tests.network.toy_roles import Done
 
 
-def over(folder, check, **how):
+def over(folder, check, heartbeat=0.1, **how):
     """Let a hub meet a leaf, and look at it."""
 
     async def go():
-        party = party_of(folder, timing=Timing(heartbeat=0.1, patience=50, linger=0.2, closing=50), **how)
+        party = party_of(
+            folder, timing=Timing(heartbeat=heartbeat, patience=500 * heartbeat, linger=0.2, closing=50), **how
+        )
         running = asyncio.create_task(party.run())
         await asyncio.sleep(0.01)
         connection, _ = greeted(party)
@@ -408,4 +410,4 @@ def test_pages_for_a_monitor_have_their_types_and_health_is_true(tmp_path):
         assert (await asyncio.to_thread(get, "/other"))[0] == 404
         await door.closed()
 
-    over(tmp_path, check)
+    over(tmp_path, check, heartbeat=100)  # longer than a page takes on a busy machine
