@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -206,6 +207,9 @@ class System(ABC):
     """Whether `posse run` runs what `beside` names unless it is told not to."""
     skip: ClassVar[tuple[str, ...]] = ()
     """Settings without a flag on the command line."""
+    pictures: ClassVar[str] = ""
+    """A module with what a picture of a run needs, imported when it is used: any of `SCENARIOS`, `SOURCES` and the
+    functions `code`, `scene`, `explain` and `knowledge`. A system that needs more overrides the methods below."""
     unserved: ClassVar[str] = "its author has not written it. Use posse.run or posse.start."
     """Why `live` refuses it, where it has no `serve`, and what to use instead."""
 
@@ -302,32 +306,44 @@ class System(ABC):
 
     # What a picture of a run needs ------------------------------------------------------------------------------------
 
+    def _picture(self, name: str, default: Any) -> Any:
+        return getattr(import_module(self.pictures), name, default) if self.pictures else default
+
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """Set-ups to start from on a page."""
-        return ()
+        found: tuple[Scenario, ...] = self._picture("SCENARIOS", ())
+        return found
 
     def pseudocode(self, settings: Any) -> Mapping[str, Sequence[str]]:
         """Return the code of each kind of role by line; empty where nobody has written it down yet."""
-        return {}
+        from posse.protocols.scenes import written
+
+        code = self._picture("code", None)
+        return {} if code is None else written(code(settings))
 
     def sources(self, settings: Any) -> Mapping[str, str]:
         """Return the class of each kind of role as "module:Class", to show its real source."""
-        return {}
+        found: Mapping[str, str] = self._picture("SOURCES", {})
+        return found
 
     def scene(self, run: Run) -> Mapping[str, Any] | None:
         """Return who stands where with which numbers, for a picture of the run; None where there is none."""
-        return None
+        found: Mapping[str, Any] | None = self._picture("scene", lambda run: None)(run)
+        return found
 
     def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any] | None:
         """Explain a message at the moment it is delivered; None where there is no explanation."""
-        return None
+        found: Mapping[str, Any] | None = self._picture("explain", lambda run, delivery: None)(run, delivery)
+        return found
 
     def knowledge(self, settings: Any, kind: str) -> Mapping[str, Sequence[str]]:
         """Say what a kind of role knows, can never know, and could find out, in sentences.
 
         By default what the level says about it: sentences of `learns` and `not_protected` that name the role.
         """
+        if (found := self._picture("knowledge", None)) is not None:
+            return found(settings, kind, self.not_protected(settings))  # type: ignore[no-any-return]
         level = self.level(settings)
         label = next((role.label for role in self.roles if role.kind == kind), kind)
         words = {kind.lower(), label.lower(), label.lower().split()[-1]}

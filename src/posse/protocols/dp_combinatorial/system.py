@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, Level, Parties, RoleKind, Scenario, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.joining import joining
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial
     from posse.results.record import Record
-    from posse.runtime.memory import Delivery
 
 
 def learns(settings: DpCombinatorial) -> tuple[str, ...]:
@@ -67,6 +66,7 @@ class DpCombinatorialSystem(System):
 
     name = "dp-combinatorial"
     title = "DP combinatorial"
+    pictures = "posse.protocols.dp_combinatorial.scene"
     summary = "Competing agents buy from common producers under a quality constraint and share noisy reports."
     unserved = (
         "a round is a purchase from all producers under a quality constraint, by several agents "
@@ -215,44 +215,6 @@ class DpCombinatorialSystem(System):
         from posse.protocols.dp_combinatorial.deploy import VOCABULARY, build, invite, layout
 
         return Parties(build, layout, invite, VOCABULARY)
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """Set-ups to start from."""
-        from posse.protocols.dp_combinatorial.scene import SCENARIOS
-
-        return SCENARIOS
-
-    def pseudocode(self, settings: DpCombinatorial) -> Mapping[str, Sequence[str]]:
-        """The code of an agent."""
-        from posse.protocols.dp_combinatorial.scene import code
-        from posse.protocols.scenes import written
-
-        return written(code(settings))
-
-    def sources(self, settings: DpCombinatorial) -> Mapping[str, str]:
-        """The class of an agent."""
-        from posse.protocols.dp_combinatorial.scene import SOURCES
-
-        return SOURCES
-
-    def scene(self, run: Run) -> Mapping[str, Any]:
-        """Agents with their money, producers with what was bought and their quality."""
-        from posse.protocols.dp_combinatorial import scene
-
-        return scene.scene(run)  # type: ignore[arg-type]
-
-    def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any]:
-        """Explain one message."""
-        from posse.protocols.dp_combinatorial import scene
-
-        return scene.explain(run, delivery)  # type: ignore[arg-type]
-
-    def knowledge(self, settings: DpCombinatorial, kind: str) -> Mapping[str, Sequence[str]]:
-        """What an agent or a producer knows, can never know and could find out."""
-        from posse.protocols.dp_combinatorial import scene
-
-        return scene.knowledge(settings, kind, self.not_protected(settings))
 
     def variants(self, settings: DpCombinatorial) -> Sequence[tuple[str, DpCombinatorial]]:
         """With noise, without, with everything shared, and alone."""

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from posse.protocols.base import Action, RoleKind, Scenario, System
+from posse.protocols.base import Action, RoleKind, System
 from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
 from posse.protocols.runs import Run
 from posse.results import words
@@ -42,6 +42,7 @@ class FedContextualSystem(System):
 
     name = "fed-contextual"
     title = "Federated contextual bandit"
+    pictures = "posse.protocols.fed_contextual.scene"
     summary = "Many devices choose by one reward model and learn it together; contexts and logs stay on them."
     reference = "Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023"
     protects = "contexts and logs stay on devices; single updates, by secure sums; the model, by noise"
@@ -150,38 +151,6 @@ class FedContextualSystem(System):
     def level_of(self, settings: Any) -> str:
         """Return the level that noise and rounding give."""
         return level_of(settings.noise, settings.levels)
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """Set-ups to start from."""
-        from posse.protocols.fed_contextual.scene import SCENARIOS
-
-        return SCENARIOS
-
-    def pseudocode(self, settings: FedContextual) -> Mapping[str, Sequence[str]]:
-        """The code of a round, at the server and on a device."""
-        from posse.protocols.fed_contextual.scene import code
-        from posse.protocols.scenes import written
-
-        return written(code(settings))
-
-    def sources(self, settings: FedContextual) -> Mapping[str, str]:
-        """The functions of a round."""
-        from posse.protocols.fed_contextual.scene import SOURCES
-
-        return SOURCES
-
-    def scene(self, run: Run) -> Mapping[str, Any]:
-        """The cohort, the deployed model, what a decision earns, clipping and epsilon."""
-        from posse.protocols.fed_contextual import scene
-
-        return scene.scene(run)  # type: ignore[arg-type]
-
-    def knowledge(self, settings: FedContextual, kind: str) -> Mapping[str, Sequence[str]]:
-        """What the server or a device knows, can never know and could find out."""
-        from posse.protocols.fed_contextual import scene
-
-        return scene.knowledge(settings, kind, self.not_protected(settings))
 
     def variants(self, settings: FedContextual) -> Sequence[tuple[str, FedContextual]]:
         """With and without noise, with and without rounding for secure sums."""

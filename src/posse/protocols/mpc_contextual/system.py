@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.check import require
 from posse.core.errors import DataError, MissingExtraError
-from posse.protocols.base import Action, Level, Parties, RoleKind, Scenario, System
+from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, leaks
 from posse.protocols.runs import Run
 from posse.results import words
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from posse.privacy.leakage.attack import Attack
     from posse.protocols.mpc_contextual.settings import ArmSettings, MpcContextual
     from posse.results.record import Record
-    from posse.runtime.memory import Delivery
 
 BESIDE = {"parties": ("fixed", "float"), "fixed": ("float",), "float": ()}
 """The twins that are run beside each path."""
@@ -36,6 +35,7 @@ class MpcContextualSystem(System):
 
     name = "mpc-contextual"
     title = "MPC contextual"
+    pictures = "posse.protocols.mpc_contextual.scene"
     summary = "Parties hold different features of one context; one role pulls the arm, another one is paid."
     unserved = (
         "its contexts lie in parts with parties that pull and pay by their own tables and "
@@ -184,44 +184,6 @@ class MpcContextualSystem(System):
         from posse.protocols.mpc_contextual.layout import invite, layout
 
         return Parties(build, layout, invite, VOCABULARY)
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """Set-ups to start from."""
-        from posse.protocols.mpc_contextual.scene import SCENARIOS
-
-        return SCENARIOS
-
-    def pseudocode(self, settings: MpcContextual) -> Mapping[str, Sequence[str]]:
-        """The code of each role."""
-        from posse.protocols.mpc_contextual.scene import code
-        from posse.protocols.scenes import written
-
-        return written(code(settings))
-
-    def sources(self, settings: MpcContextual) -> Mapping[str, str]:
-        """The classes of the roles."""
-        from posse.protocols.mpc_contextual.scene import SOURCES
-
-        return SOURCES
-
-    def scene(self, run: Run) -> Mapping[str, Any]:
-        """Parties with their features, the arm at the puller, the reward at the payee."""
-        from posse.protocols.mpc_contextual import scene
-
-        return scene.scene(run)  # type: ignore[arg-type]
-
-    def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any]:
-        """Explain one message."""
-        from posse.protocols.mpc_contextual import scene
-
-        return scene.explain(run, delivery)  # type: ignore[arg-type]
-
-    def knowledge(self, settings: MpcContextual, kind: str) -> Mapping[str, Sequence[str]]:
-        """What a role knows, can never know and could find out."""
-        from posse.protocols.mpc_contextual import scene
-
-        return scene.knowledge(settings, kind, self.not_protected(settings))
 
     def variants(self, settings: MpcContextual) -> Sequence[tuple[str, MpcContextual]]:
         """On shares, the same on plain integers, and on floats."""
