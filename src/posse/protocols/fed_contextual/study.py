@@ -238,7 +238,8 @@ def computing_on(device: jax.Device) -> Iterator[None]:
 
     A GPU left to itself multiplies matrices in 19 bits, and one round's update is then 2 % off a CPU's.
     """
-    precision = jax.config.jax_default_matmul_precision or (None if device.platform == "cpu" else "highest")
+    own = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    precision = own or (None if device.platform == "cpu" else "highest")
     with jax.default_device(device), jax.default_matmul_precision(precision):
         yield
 
