@@ -518,8 +518,8 @@ def test_a_kept_run_from_before_settings_and_pulls_goes_on(tmp_path: Path) -> No
 def test_the_last_model_is_written(tmp_path: Path) -> None:
     whole = run(model_out=tmp_path / "model.npz", keep=tmp_path / "kept")
     with np.load(tmp_path / "model.npz") as found, np.load(tmp_path / "kept" / "seed-0.npz") as kept:
-        assert found.files == ["deployment", "leaf0", "leaf1"]
-        assert int(found["deployment"]) == 8
+        assert found.files == ["deployment", "leaf0", "leaf1", "arms", "scale"]
+        assert (int(found["deployment"]), found["arms"].tolist()) == (8, [str(arm) for arm in range(10)])
         assert [found[name].shape for name in ("leaf0", "leaf1")] == [(10,), (64, 10)]
         assert all(np.array_equal(found[f"leaf{at}"], kept[f"arr_{at}"]) for at in range(2))
     (tmp_path / "model.npz").unlink()
