@@ -12,6 +12,7 @@ import time as clock
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from posse.core.errors import ConfigError, PosseError
@@ -136,7 +137,7 @@ class Stages:
         self._make_room()
         stage = Stage(secrets.token_hex(6), system, settings)
         live = self.live[stage.id] = Live(stage, self.hub.touch(), shown)
-        self._move(live, "starting", self._set_up(live, at))
+        self._move(live, "starting", partial(self._set_up, live, at))
         return live
 
     def _make_room(self) -> None:
@@ -182,14 +183,14 @@ class Stages:
             return live
         if action == "play":
             live.speed, live.unit = speed, unit
-            self._move(live, "playing", self._play(live, unit, speed))
+            self._move(live, "playing", partial(self._play, live, unit, speed))
             return live
         if action == "forward":
-            work = self._forward(live, unit, n)
+            work = partial(self._forward, live, unit, n)
         elif action == "back":
-            work = self._back(live, unit, n)
+            work = partial(self._back, live, unit, n)
         else:
-            work = self._finish(live) if action == "end" else self._go(live, *to)
+            work = partial(self._finish, live) if action == "end" else partial(self._go, live, *to)
         self._move(live, "moving", work)
         if live.motion is not None:
             await asyncio.wait([live.motion], timeout=PATIENCE)
@@ -223,14 +224,14 @@ class Stages:
                 await live.motion
             live.motion = None
 
-    def _move(self, live: Live, phase: str, work: Awaitable[None]) -> None:
+    def _move(self, live: Live, phase: str, work: Callable[[], Awaitable[None]]) -> None:
         live.phase = phase
         live.changed = self.hub.touch()
         live.motion = asyncio.ensure_future(self._guarded(live, work))
 
-    async def _guarded(self, live: Live, work: Awaitable[None]) -> None:
+    async def _guarded(self, live: Live, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
             if live.phase != "failed":
                 await self._draw(live, "done" if live.stage.run.done else "paused")
         except PosseError as error:
