@@ -80,7 +80,8 @@ def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None
     assert "Excluding this order" not in outcome.err
     assert "Decisions" in outcome.out
     with np.load("model.npz") as found:
-        assert [found[name].shape for name in found.files] == [(), (10,), (64, 10)]
+        shapes = {"deployment": (), "leaf0": (10,), "leaf1": (64, 10), "arms": (10,), "scale": ()}
+        assert {name: found[name].shape for name in found.files} == shapes
     assert "Decisions of each arm" in Page(Path("r.html").read_text()).text
 
 
