@@ -12,6 +12,9 @@ import pytest
 import posse as package
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, draw
+from posse.protocols.mpc_contextual.outside import write_share
+from posse.protocols.mpc_contextual.program import Layout
+from posse.protocols.mpc_contextual.terms import Terms
 from posse.results.logs import evaluate_logs, read_logs
 from tests.cli.conftest import Call
 
@@ -151,3 +154,23 @@ def test_no_model_is_said_in_one_line(posse: Call, tmp_path: Path) -> None:
     assert "no model that a run wrote" in posse("predict", "empty", "rows.csv").err
     with pytest.raises(DataError):
         read_logs(tmp_path / "none.csv")
+
+
+def test_shares_that_are_brought_together_decide(posse: Call, tmp_path: Path) -> None:
+    terms = Terms("run-1", ("a", "b"), (2, 2), 3, 200, (1, 10), bits=20)
+    model = Layout(terms.dimension).start(terms.arms, terms.bits)
+    weights = np.array([[0.5, -0.25, 0, 0.125], [-0.5, 0.75, 0.25, 0], [0.25, 0.25, -0.5, 1]])
+    model[:, -4:] += np.round(weights * 2**terms.bits).astype(np.int64).view(np.uint64)
+    mask = np.random.default_rng(1).integers(0, 2**63, model.shape, np.uint64)
+    for party, share in zip(terms.parties, (model - mask, mask), strict=True):
+        (tmp_path / "shares" / party).mkdir(parents=True)
+        write_share(tmp_path / "shares" / party, terms, party, 100, share.tobytes())
+    rows = np.random.default_rng(2).normal(size=(50, 4))
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f1,f2,f3,f4", comments="")
+    made = posse("predict", "shares", "rows.csv", "--json")
+    assert made.code == 0, made.err
+    assert [one["arm"] for one in json.loads(made.out)] == (rows @ weights.T).argmax(axis=1).tolist()
+    (tmp_path / "shares" / "b" / "model-100.share").unlink()
+    alone = posse("predict", "shares", "rows.csv")
+    assert alone.code == 2
+    assert alone.err.count("\n") == 1
