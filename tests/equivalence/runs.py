@@ -98,7 +98,7 @@ def figures(record: Any) -> dict[str, float]:
 def weights(model: Path) -> str:
     """SHA-256 of a model's arrays, in whatever order and under whatever names they were written."""
     with np.load(model) as arrays:
-        leaves = [arrays[name] for name in arrays.files if arrays[name].ndim]
+        leaves = [arrays[name] for name in arrays.files if arrays[name].ndim and arrays[name].dtype.kind == "f"]
     parts = sorted((str(leaf.shape), leaf.astype("<f4").tobytes()) for leaf in leaves)
     return hashlib.sha256(b"".join(shape.encode() + data for shape, data in parts)).hexdigest()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
+import jax
 import pytest
 
 from tests.equivalence.runs import SYSTEMS, Entry, differences, load, machine, run_entry
@@ -14,6 +16,16 @@ WRITTEN_ON, ENTRIES = load()
 def name(entry: Entry) -> str:
     """Name an entry by its system and number."""
     return f"{entry['system']}-{ENTRIES.index(entry)}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_as_users_have_it() -> Iterator[None]:
+    """Other tests compile quickly, which rounds last bits otherwise."""
+    for quick in (False, True):
+        jax.config.update("jax_disable_most_optimizations", quick)
+        jax.clear_caches()
+        if not quick:
+            yield
 
 
 def check(entry: Entry) -> None:
