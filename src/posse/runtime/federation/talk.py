@@ -101,7 +101,7 @@ def check_portable(value: object, name: str = "") -> None:
     >>> check_portable({"policy": "mine.py:Best"})
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports for another. ...
+    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports for another. Take a policy that ships.
     """
     if isinstance(value, Mapping):
         for key, each in value.items():
