@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -30,6 +31,7 @@ from typer.testing import CliRunner
 import posse
 from posse.cli.app import app
 from posse.results.store import Store
+from posse.studio.stages import Hub
 from tests.studio.conftest import Server, Visitor
 
 TOY: dict[str, Any] = {"horizon": 200}
@@ -153,6 +155,28 @@ def test_200_streams_leave_nothing_behind(server: Server, visitor: Visitor) -> N
     studio = server.app.studio
     assert studio.streams == 0
     assert studio.stages.live[id].readers == 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_reader_that_goes_in_the_moment_of_a_change_is_let_go(turns: int) -> None:
+    async def go() -> None:
+        hub = Hub()
+
+        async def reads() -> None:
+            while True:
+                await hub.wait(hub.count, 60)
+
+        reading = asyncio.ensure_future(reads())
+        await asyncio.sleep(0.01)
+        hub.touch()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        done, _ = await asyncio.wait([reading], timeout=5)
+        reading.cancel()
+        assert done
+
+    asyncio.run(go())
 
 
 def test_a_run_that_nobody_watches_stops_playing(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

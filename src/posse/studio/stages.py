@@ -64,7 +64,8 @@ class Hub:
         if self.count > after:
             return True
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for loses a cancellation that comes with a change
+                await self._changed.wait()
         return self.count > after
 
 
