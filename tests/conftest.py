@@ -12,8 +12,8 @@ from hypothesis import settings as hypothesis_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Tests compile many small programs and run each for a moment: quick compiling costs a quarter. Its last bits may be others
-# (equivalence/test_runs.py compiles as users do). A flag that a version of jaxlib does not know would end every process.
+# Tests compile many small programs and run each for a moment: quick compiling costs a quarter. Its last bits may be
+# others (equivalence/test_runs.py compiles as users do). A flag that a jaxlib does not know would end every process.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if version("jaxlib").startswith("0.10."):
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")

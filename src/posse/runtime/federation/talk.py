@@ -98,10 +98,10 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 def check_portable(value: object, name: str = "") -> None:
     """Refuse settings that name a file, or code: no member reads or imports what another one names.
 
-    >>> check_portable({"policy": "mine.py:Best"})
+    >>> check_portable({"policy": "mine.py:Best"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports for another. Take a policy that ships.
+    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports for another...
     """
     if isinstance(value, Mapping):
         for key, each in value.items():
