@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gc
 import json
 import socket
+import ssl
+import warnings
 
 import pytest
 
@@ -16,7 +19,7 @@ from posse.protocols.parties import parties_of
 from posse.runtime import local
 from posse.runtime.door import Door
 from posse.runtime.local import write_party
-from posse.runtime.network.calling import Proxy, ProxyError, opened
+from posse.runtime.network.calling import Proxy, ProxyError, opened, through
 from posse.runtime.network.deployment import open_place
 from posse.runtime.network.doctor import examine
 from tests.network.federations import laid_out, run, run_all
@@ -138,6 +141,31 @@ def test_owners_behind_a_proxy_take_part_and_the_proxy_reads_nothing(tmp_path, k
     assert len(proxy.went) >= 2
     assert {host for host, _ in proxy.went} == {"localhost"}  # the proxy resolves the name
     assert b"clinic" not in proxy.bytes  # certificates and greetings are inside TLS
+
+
+def test_a_call_that_is_given_up_as_it_succeeds_leaves_no_socket():
+    async def go():
+        held = []
+        server = await asyncio.start_server(lambda *both: held.append(both), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for turn in range(240):
+            task = asyncio.ensure_future(through(asyncio.Protocol, "127.0.0.1", port, context, None))
+            for _ in range(turn % 12):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        await asyncio.sleep(0.05)
+        for _, writer in held:
+            writer.close()
+        server.close()
+        return port
+
+    context = ssl.create_default_context()
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        port = asyncio.run(go())
+        gc.collect()
+    assert [str(one.message) for one in noted if f"raddr=('127.0.0.1', {port})" in str(one.message)] == []
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5"])

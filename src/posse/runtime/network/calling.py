@@ -97,7 +97,9 @@ async def call(
 async def through(make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None) -> P:
     """Open a connection of any kind, through a proxy if there is one."""
     if proxy is None:
-        return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=EYEBALLS)
+        # An address is one way only: asyncio loses the socket of a call by several ways that is given up as it succeeds
+        delay = None if _is_address(host) else EYEBALLS
+        return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=delay)
     tunnel = await opened(host, port, proxy)
     try:
         return await tls.call(make, context, shutting=SHUTTING, sock=tunnel)
@@ -157,6 +159,14 @@ async def _socks(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> N
         raise ProxyError(f"the proxy {proxy.host}:{proxy.port} does not let it through: {why}")
     size = {1: 4, 4: 16}.get(kind)
     await exactly(((await exactly(1))[0] if size is None else size) + 2)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _where(host: str) -> bytes:
