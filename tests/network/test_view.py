@@ -161,7 +161,9 @@ def test_what_is_no_view_or_not_whole_gets_one_line(made, tmp_path):
     _, _, path = made
     data = path.read_bytes()
     cut, foreign, other = tmp_path / "cut.log", tmp_path / "foreign.log", tmp_path / "other.log"
-    cut.write_bytes(data[: len(data) * 2 // 3])
+    records, _ = split(data)
+    some = b"".join(map(framed, records[: len(records) * 2 // 3]))
+    cut.write_bytes(data[: len(some) + 3])  # within a record
     foreign.write_bytes(b"step,arm\n1,2\n" * 40)
     damaged = bytearray(data)
     damaged[len(data) // 2] ^= 1
@@ -178,7 +180,6 @@ def test_what_is_no_view_or_not_whole_gets_one_line(made, tmp_path):
         refused = posse("audit", file)
         assert (refused.returncode != 0, refused.stdout) == (True, "")
         assert len(refused.stderr.strip().splitlines()) == 1
-    records, _ = split(data)
     middle = [record for number, record in enumerate(records) if number not in (3, 4, 5)]
     cut.write_bytes(b"".join(map(framed, middle)))
     with pytest.raises(DataError, match="lacks 3 messages: recording began, or went on, in the middle"):
