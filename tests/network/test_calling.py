@@ -19,7 +19,7 @@ from posse.protocols.parties import parties_of
 from posse.runtime import local
 from posse.runtime.door import Door
 from posse.runtime.local import write_party
-from posse.runtime.network.calling import Proxy, ProxyError, opened, through
+from posse.runtime.network.calling import Proxy, ProxyError, call, opened
 from posse.runtime.network.deployment import open_place
 from posse.runtime.network.doctor import examine
 from tests.network.federations import laid_out, run, run_all
@@ -149,7 +149,7 @@ def test_a_call_that_is_given_up_as_it_succeeds_leaves_no_socket():
         server = await asyncio.start_server(lambda *both: held.append(both), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         for turn in range(240):
-            task = asyncio.ensure_future(through(asyncio.Protocol, "127.0.0.1", port, context, None))
+            task = asyncio.ensure_future(call(asyncio.Protocol, "127.0.0.1", port, context))
             for _ in range(turn % 12):
                 await asyncio.sleep(0)
             task.cancel()

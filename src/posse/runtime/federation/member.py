@@ -99,7 +99,7 @@ class Part:
 
 
 class Member:
-    """Takes part in runs; what it is told of them comes as sheets, what it made of them goes out as reports."""
+    """Takes part in runs: the founder's sheets say which, and its reports say what became of them."""
 
     def __init__(self, path: Path, systems: Systems, log: Callable[..., None]) -> None:
         self.file, self.folder = ServiceFile.make(file=path), path.resolve().parent

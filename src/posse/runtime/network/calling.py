@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from posse.core.errors import ConfigError
 from posse.runtime.network import tls
-from posse.runtime.network.connection import SHUTTING, Connection
+from posse.runtime.network.connection import SHUTTING
 
 P = TypeVar("P", bound=asyncio.Protocol)
 LONGEST_ANSWER = 8 << 10
@@ -87,15 +87,8 @@ async def opened(host: str, port: int, proxy: Proxy) -> socket.socket:
     return tunnel
 
 
-async def call(
-    make: Callable[[], Connection], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
-) -> Connection:
+async def call(make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None) -> P:
     """Open a connection to a peer, through a proxy if there is one; TLS is with the peer."""
-    return await through(make, host, port, context, proxy)
-
-
-async def through(make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None) -> P:
-    """Open a connection of any kind, through a proxy if there is one."""
     if proxy is None:
         # An address is one way only: asyncio loses the socket of a call by several ways that is given up as it succeeds
         delay = None if _is_address(host) else EYEBALLS

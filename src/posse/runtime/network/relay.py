@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from posse.core.errors import PosseError, ProtocolError
-from posse.runtime.network.calling import call, through
+from posse.runtime.network.calling import call
 from posse.runtime.network.connection import GREETING, SHUTTING, Admit, Connection, Wiring
 from posse.runtime.network.tls import Tls
 
@@ -165,7 +165,7 @@ async def _meet(
 ) -> Connection:
     host, port = wiring.addresses[name]
     assert wiring.outer is not None
-    caller = await through(lambda: _Caller(me, peer), host, port, wiring.outer, wiring.proxy)
+    caller = await call(lambda: _Caller(me, peer), host, port, wiring.outer, wiring.proxy)
     transport, inner = caller.transport, None
     try:
         if (found := admit(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))[1]) != name:
