@@ -223,7 +223,7 @@ def test_ten_visible_tabs_leave_connections_free(visit: Visits, studio: Studio) 
         tab.get_by_role("button", name=re.compile("^Forward")).click()
         expect(tab.locator(".place")).to_have_text(f"t = {21 + number} of 60")
     until(lambda: sum(live.readers > 0 for live in studio.parts.stages.live.values()) == 10, page)
-    until(lambda: studio.parts.streams < 6, page)
+    until(lambda: studio.parts.streams == 1, page)
 
 
 def opened_and_closed(visit: Visits, studio: Studio, count: int) -> None:
