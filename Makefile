@@ -6,9 +6,12 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEMO   := $(VENV)/.demo
 STUDIO := $(VENV)/.studio
+TOOLS  := $(VENV)/.release
+# A release is installed here, bare, before it counts as one.
+BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
+.PHONY: help demo studio release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +19,8 @@ help:  ## what can be made
 $(READY): extras := dev
 $(DEMO): extras := plot
 $(STUDIO): extras := all
-$(READY) $(DEMO) $(STUDIO): pyproject.toml
+$(TOOLS): extras := release
+$(READY) $(DEMO) $(STUDIO) $(TOOLS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Posse needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "setting up $(VENV) (a minute or two the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -64,6 +68,17 @@ bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a 
 
 mutants: $(READY)  ## small faults in the code, and whether the tests find them (hours; goes on where it was stopped)
 	@$(BIN)/python -m benchmarks.mutants
+
+release: $(TOOLS)  ## build wheel and sdist into dist/, install and try them, with an SBOM and checksums; nothing is uploaded
+	@rm -rf dist $(BARE) && $(BIN)/python -m build --no-isolation && $(BIN)/twine check --strict dist/*
+	@echo "installing the wheel into an empty environment ..."
+	@$(PYTHON) -m venv $(BARE) && $(BARE)/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[plot]"
+	@cd $(BARE) && POSSE_HOME=home bin/posse demo --horizon 200 --out demo >/dev/null && echo "the demo runs from the wheel"
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json $(BARE)/bin/python
+	@$(BARE)/bin/python -m pip freeze --exclude posse-bandits >$(BARE)/installed
+	@$(BIN)/pip-audit --progress-spinner off --strict --no-deps --disable-pip -r $(BARE)/installed >$(BARE)/audit 2>&1 && cat $(BARE)/audit \
+		|| { ! grep '^Found [0-9]* known' -A 99 $(BARE)/audit && echo "no dependency audit: the database of known faults cannot be reached from here"; }
+	@cd dist && sha256sum * >SHA256SUMS && cat SHA256SUMS
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
 	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \

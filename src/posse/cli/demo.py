@@ -27,9 +27,10 @@ AUDITED = 300
 
 Name = Annotated[str | None, typer.Argument(help="A system; the registry's first if not given.", metavar="[SYSTEM]")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="FOLDER")]
+Horizon = Annotated[int | None, typer.Option("--horizon", help="Steps or rounds of a shorter demo.", min=1)]
 
 
-def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
+def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = None) -> None:
     """See it work: no download, half a minute."""
     from posse.protocols.registry import names, system
 
@@ -40,20 +41,21 @@ def demo(name: Name = None, out: Out = Path("posse-demo")) -> None:
     make_folder(out)
     say(known.story or known.summary)
     with keeper.on_interrupt(False):
-        pairs = list(_pairs(known, keeper))
+        pairs = list(_pairs(known, keeper, horizon))
     protected = [record for record, _ in pairs]
     records = [*protected, *([pairs[0][1]] if pairs[0][1] is not None else [])]
     with keeper.kept(records):
         _tell(known, pairs)
-        _attack(known, [record.level for record in protected])
+        _attack(known, [record.level for record in protected], min(horizon or AUDITED, AUDITED))
         page = _report(records, out / "report.html")
     _end(known, records, page)
 
 
-def _pairs(known: System, keeper: Keeper) -> Iterator[tuple[Record, Record | None]]:
+def _pairs(known: System, keeper: Keeper, horizon: int | None) -> Iterator[tuple[Record, Record | None]]:
     """Run the levels and the plain twin of each, saying what is being done."""
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
+    settings = settings if horizon is None else settings.but(horizon=horizon)
     named = known.demo_levels or [level.name for level in known.levels]
     levels = list(named) if "level" in known.Settings.model_fields else [None]
     for number, level in enumerate(levels):
@@ -82,7 +84,7 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
 
 
-def _attack(known: System, levels: Sequence[str]) -> None:
+def _attack(known: System, levels: Sequence[str], horizon: int) -> None:
     """Make one attack at every level that was run, on a short run, and say what it finds."""
     from posse.protocols.audit import audit
 
@@ -91,7 +93,7 @@ def _attack(known: System, levels: Sequence[str]) -> None:
     lines = []
     with Doing("attacking short runs"):
         for level in levels:
-            settings = known.Settings(**{**known.presets["demo"], "horizon": AUDITED, "level": level})
+            settings = known.Settings(**{**known.presets["demo"], "horizon": horizon, "level": level})
             row = audit(settings, attacks=known.demo_attack, plantings=1)[known.demo_attack]
             lines.append(f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})")
     heading("What an attack finds ('posse audit' makes all)")
