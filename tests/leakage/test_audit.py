@@ -14,6 +14,7 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
+from posse.privacy.leakage import linking
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
 from posse.protocols.audit import AuditInterrupted, audit, view_of
 from posse.protocols.registry import system, systems
@@ -96,6 +97,19 @@ def test_a_late_comer_reads_pulls_and_sum_of_the_leader() -> None:
 def test_two_owners_show_the_difference_of_their_means_by_the_law_of_the_scale() -> None:
     found = audit(settings("standard", horizon=3000, means=(0.3, 0.6), runs=2), attacks="scale-of-two", plantings=0)
     assert found["scale-of-two"].value == 1.0
+
+
+def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twelve_runs_does() -> None:
+    """Scales as the level draws them, one pass in ten an exploring step; the difference is .3 everywhere."""
+    rng, attack, guesses, steps = np.random.default_rng(5), ATTACKS["scale-of-two"], [], np.arange(3, 1500, 10)
+    for _ in range(12):
+        gaps = np.where(rng.random(150) < 0.1, rng.random(150), 0.3) * 2.0**41
+        scales = rng.uniform(1, 2, 150) * 2.0 ** (63 + rng.integers(64, size=150))
+        guesses.append(linking.difference(gaps * scales, steps, 1250))
+    assert attack.score(guesses, [{"gap": 0.3}] * 12).above(LEVEL / 100)
+    assert not attack.score(guesses, [{"gap": float(one)} for one in rng.random(12)]).above(0.05)
+    words = linking.difference(rng.random(150) * 2.0**64, steps, 1250)
+    np.testing.assert_allclose(words, 1.0, atol=1e-6)
 
 
 SUCCEED = {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import posse
-from posse.privacy.leakage.attack import LEVEL, Attack, Evidence
+from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt
 from posse.protocols.audit import view_of
 from posse.protocols.registry import system
 
@@ -130,3 +130,15 @@ def test_no_attack_beats_its_baseline_over_policies_and_seeds() -> None:
 @pytest.mark.long
 def test_the_same_runs_show_what_is_planted() -> None:
     check_finds(LONG)
+
+
+@pytest.mark.long
+def test_one_pass_in_ten_of_two_owners_is_found() -> None:
+    """The twelve runs with two owners, 40 plantings of one pass in ten: 38 found are a power of .95."""
+    members = family(LONG)
+    attack, evidence = members["epsilon-greedy, two owners", "scale-of-two"]
+    made = attempt(attack, evidence, level=LEVEL / len(members), plantings=40)
+    found = [one.above(made.level) for one in made.planted]
+    print(f"\nfound {sum(found)} of 40; largest p {max(one.p or 0.0 for one in made.planted):.2g}")
+    assert not made.succeeded
+    assert sum(found) >= 38

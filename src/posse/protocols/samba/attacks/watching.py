@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -315,29 +316,41 @@ def not_late(settings: Samba) -> str:
     return ""
 
 
-def gap_of_two(view: View, seed: int) -> float:
-    """The difference of the two means, from the law of the scale, over the last third of the passes."""
+def gap_of_two(view: View, seed: int) -> Floats:
+    """The density of the difference of the two means at five sixths of the run, by the public law of the scale."""
     passes = read(view).turn(0)
-    values = passes.values[len(passes.index) * 2 // 3 :]
-    found = linking.difference(np.abs(values[:, 1] - values[:, 0]))
-    return float(found / 2.0**41)  # x has 40 bits and one for the order of ties
+    gaps = np.abs(passes.values[:, 1] - passes.values[:, 0])
+    return linking.difference(gaps, passes.steps, int(passes.steps[-1]) * 5 // 6)
 
 
-def score_gap(guesses: Sequence[float], truths: Sequence[Truth]) -> Score:
-    """Differences within 5 % of the difference of the empirical means, in the middle of the passes looked at.
+def likeliest(density: Floats) -> float:
+    """Return the difference within 5 % of which most of the density lies."""
+    cells = len(density)
+    places, below = (np.arange(cells) + 0.5) / cells, np.concatenate([[0.0], np.cumsum(density)])
+    edges = (np.minimum(places * width * cells, cells).astype(np.int64) for width in (0.95, 1.05))
+    low, high = (below[edge] for edge in edges)
+    return float(places[(high - low).argmax()])
+
+
+def score_gap(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
+    """Differences within 5 % of the true one; p by the likelihood ratio.
 
     A guess g without a view is within 5 % of the differences in [g / 1.05, g / .95], which is .1003 g wide: of
-    differences that are uniform on [0, 1] it hits at most 1 in 10, whatever it is.
+    differences that are uniform on [0, 1] it hits at most 1 in 10, whatever it is. Over such differences the density
+    of one that was not seen is 1 on average, so the product over runs is R or more with a probability of at most 1 / R.
     """
-    right = 0
+    right, ratio = 0, 0.0
     for guess, truth in zip(guesses, truths, strict=True):
         gap = truth["gap"] if "gap" in truth else _gap(truth)
-        right += bool(abs(guess - gap) <= 0.05 * gap)
-    return hits(right, len(truths), 0.1, "runs within 5 %")
+        right += bool(abs(likeliest(guess) - gap) <= 0.05 * gap)
+        ratio += math.log(guess[min(int(gap * len(guess)), len(guess) - 1)] + 1e-300)
+    made = hits(right, len(truths), 0.1, "runs within 5 %")
+    bits = ratio / math.log(2) / len(truths)
+    return replace(made, text=f"{made.text}; {bits:.1f} bits a run of the difference", p=math.exp(min(0.0, -ratio)))
 
 
 def _gap(truth: Truth) -> float:
-    """The difference of the empirical means, as it was in the middle of the passes that are looked at."""
+    """The difference of the empirical means, as it was at five sixths of the run."""
     late = len(truth["arms"]) * 5 // 6
     arms, rewards = truth["arms"][:late], truth["rewards"][:late]
     means = [float(rewards[arms == arm].mean()) for arm in (0, 1)]
@@ -383,5 +396,5 @@ ATTACKS = (
     _attack("late-join", "the rewards and the leading arm, from the second half", CLAIMS, join_late, score_late, "AUC",
             other_rewards, not_late, finds=0.8, tell=tell_late),
     _attack("scale-of-two", "the difference of the two means", CLAIMS, gap_of_two, score_gap, "right", other_gap,
-            not_two, tell=lambda one: f"difference {one:.4f}"),
+            not_two, tell=lambda one: f"difference {likeliest(one):.3f}"),
 )  # fmt: skip
