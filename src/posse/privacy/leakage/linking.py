@@ -290,7 +290,7 @@ def difference(gaps: Floats, steps: Ints, at: int, *, bits: int = 41, low: int =
 
     A gap is seen behind a scale 2^bits a 2^s, a uniform in [2^low, 2^(low + 1)), s uniform in 0..63: log2 of it, less
     the difference's own, has the density 2^u ln 2 / 64 of its fractional part u, from 0 to 64. The difference moves as
-    rewards come. So it is a hidden Markov chain: rows up to `at` are taken forward and later ones back. Rows that are no
+    rewards come. So it is a hidden Markov chain: rows up to `at` are taken forward, later ones back. Rows that are no
     scores fit no difference, and leave every one as likely as before. Some 100 microseconds a row.
 
     >>> rng = np.random.default_rng(1)
