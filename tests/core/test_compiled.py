@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from posse.core import compiled
@@ -105,3 +106,31 @@ def test_one_process_compiles_and_the_others_wait(tmp_path: Path, monkeypatch: p
         other.communicate("")
     assert compiled._take_turn(path)  # it died before it had saved anything
     compiled._end_turn(path)
+
+
+def halved(word: np.uint64) -> np.uint64:
+    return word >> np.uint64(1)
+
+
+inner = compiled.Compiled(halved, (), True, {})
+kinds: list[type] = []
+
+
+def compile_inner() -> None:
+    inner.dispatcher(np.uint64(1))
+
+
+def outer(word: np.uint64) -> np.uint64:
+    compile_inner()  # what another thread does in the middle of this call
+    kinds.append(type(inner(word)))
+    return word
+
+
+def test_a_call_that_began_in_the_interpreter_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code would return a number of Python, which as the next function's argument is a signed one."""
+    monkeypatch.setattr(compiled._Clock, "compiles", False)
+    monkeypatch.setattr(compiled._Clock, "spent", 0.0)
+    made = compiled.Compiled(outer, (), True, {})
+    assert made(np.uint64(2**64 - 2)) == 2**64 - 2
+    assert kinds == [np.uint64]
+    assert isinstance(inner(np.uint64(2**64 - 2)), int)  # from then on it is compiled

@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
-from threading import local
 from time import perf_counter, sleep
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -193,15 +192,6 @@ class _Clock:
     spent = 0.0
 
 
-class _Inside(local):
-    """Whether this thread is interpreting: functions that are called from there belong to the same call."""
-
-    now = False
-
-
-_inside = _Inside()
-
-
 class Compiled(partial[R]):
     """A function that numba compiles at its first call, or once interpreting short ones has cost `PATIENCE` seconds.
 
@@ -230,17 +220,31 @@ class Compiled(partial[R]):
         """Interpret while that is cheaper, else compile."""
         if not self._short or _Clock.compiles or any(getattr(each, "size", 0) > SHORT for each in args):
             return self.dispatcher(*args, **named)
-        if _inside.now:
-            return self.py_func(*args, **named)
-        began, _inside.now = perf_counter(), True
+        began = perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                result = self.py_func(*args, **named)
+                result = self.interpreted(*args, **named)
         finally:
-            _inside.now = False
             _Clock.spent += perf_counter() - began
             _Clock.compiles = _Clock.compiles or _Clock.spent > PATIENCE
         return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
+
+    @cached_property
+    def interpreted(self) -> Callable[..., Any]:
+        """The same source, bound to the source of the short functions that it calls.
+
+        So a call stays in the interpreter to its end, also where another thread begins to compile meanwhile: compiled
+        code returns numbers of Python, and given them back it takes words of 64 bits for signed ones.
+        """
+        names = self.py_func.__globals__
+        called = {name: names[name] for name in self.py_func.__code__.co_names if name in names}
+        own = {name: one.interpreted for name, one in called.items() if isinstance(one, Compiled) and one._short}
+        made = FunctionType(
+            self.py_func.__code__, {**names, **own}, self.py_func.__name__, self.py_func.__defaults__,
+            self.py_func.__closure__,
+        )  # fmt: skip
+        made.__kwdefaults__ = self.py_func.__kwdefaults__
+        return made
 
     @cached_property
     def dispatcher(self) -> Any:
