@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import io
 import json
 import os
-import time
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,14 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 import jax
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from posse.core.errors import ConfigError, DataError, ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 from posse.privacy.aggregation.masks import PURPOSE_KEYS, _signed
 from posse.privacy.aggregation.messages import Advertise, Shares, Shown, Survivors
 from posse.privacy.aggregation.server import Server
-from posse.privacy.aggregation.terms import Plan, Terms, complete_plan, plan
+from posse.privacy.aggregation.terms import Plan, Stage, Terms, complete_plan, plan
 from posse.privacy.crypto.keys import Identity, fingerprint
 from posse.protocols.fed_contextual.client import Contribution
-from posse.protocols.fed_contextual.flower import client_app, fleet, server_app, wire
+from posse.protocols.fed_contextual.flower import client_app, fleet, secure, server_app, wire
 from posse.protocols.fed_contextual.flower.device import model_of, task_of
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
@@ -93,6 +93,15 @@ class Evil:
             server.receive(name, self.ask(name, message=encode(message)))
         return server, _told(server)
 
+    def finish(self, server: Server, told: dict[str, Any], order: RecordDict | None = None) -> Server:
+        """Play a round to its end, from what the devices were told after their keys."""
+        for _ in range(4):
+            given = (order or self.order()) if server.stage == Stage.MASKED else None
+            for name, message in told.items():
+                server.receive(name, self.ask(name, given, message=encode(message)))
+            told = _told(server)
+        return server
+
 
 def _told(server: Server) -> dict[str, Any]:
     return {action[1]: action[2] for action in server.close(server.stage) if isinstance(action, tuple)}
@@ -104,32 +113,52 @@ def refused(evil: Evil, made: Plan, match: str) -> None:
     for name in evil.names:
         with pytest.raises(ProtocolError, match=match):
             evil.ask(name, terms=encode(terms))
-        assert "secure" not in evil.context(name).state
+        assert under_way(evil, name) is None
+
+
+def rows(evil: Evil, name: str, query: str) -> list[Any]:
+    """What the file of a device holds."""
+    identity = secure.identity_from(evil.context(name).node_config)
+    with closing(sqlite3.connect(secure.file_of(identity))) as file:
+        try:
+            return file.execute(query).fetchall()
+        except sqlite3.OperationalError:  # it has none yet
+            return []
+
+
+def under_way(evil: Evil, name: str) -> Any:
+    """The root of the secrets of the round under way, if there is one."""
+    found = rows(evil, name, "select root from present")
+    return found[0][0] if found else None
 
 
 # servers
 
 
-def test_plan_without_a_quorum_is_refused_with_a_roster(tmp_path: Path) -> None:
+def test_plan_without_a_quorum_is_refused(tmp_path: Path) -> None:
     """With t = 3 of 6, two halves could be shown two sets of survivors, and both secrets of one device be had."""
-    evil = Evil(tmp_path, 6)
     weak = complete_plan(6, corrupt=1, dropouts=3)
     assert (weak.threshold, weak.quorum) == (3, 0)
-    refused(evil, weak, "demands a quorum, and this round's plan has none")
-    evil = Evil(tmp_path / "open", 6)
-    for context in evil.grid.contexts.values():
+    refused(Evil(tmp_path, 6), weak, "demands a quorum, and this round's plan has none")
+    trusting = Evil(tmp_path / "open", 6, **{"semi-honest": True})
+    for context in trusting.grid.contexts.values():
         del context.node_config["roster"]
-    evil.begin(evil.terms(weak))
+    refused(trusting, weak, "demands a quorum")
+    with pytest.raises(ConfigError, match="of 6 devices 3 may be lost, and a quorum is 4"):
+        settings(tmp_path, cohort=6, dropout=0.5)
 
 
-def test_sparse_plan_is_refused_with_a_roster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_plan_needs_a_device_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     identities = tuple(Identity().public for _ in range(200))
     names = tuple(f"{at:03d}" for at in range(200))
     terms = Terms("1", 0, names, identities, 5, plan(200, corrupt=0.1, dropout=0.1), bytes(32))
-    monkeypatch.setattr(client_app, "roster", lambda path: frozenset(identities))
-    client_app.check_terms(terms, {})
-    with pytest.raises(ProtocolError, match="at most 128 devices a round"):
-        client_app.check_terms(terms, {"roster": "somewhere"})
+    monkeypatch.setattr(secure, "roster", lambda path: frozenset(identities))
+    for node in ({}, {"roster": "somewhere"}, {"semi-honest": False}):
+        with pytest.raises(ProtocolError, match="'semi-honest = true'"):
+            secure.check_terms(terms, node)
+    secure.check_terms(terms, {"semi-honest": True})
+    with pytest.raises(ConfigError, match="semi-honest must be true or false, got 'yes'"):
+        secure.check_terms(terms, {"semi-honest": "yes"})
 
 
 def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -> None:
@@ -148,7 +177,7 @@ def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -
 def test_share_of_corrupt_devices_is_checked(tmp_path: Path, share: Any) -> None:
     evil = Evil(tmp_path, 3)
     with pytest.raises(ConfigError, match="corrupt must be a share"):
-        client_app.check_terms(evil.terms(), {"corrupt": share})
+        secure.check_terms(evil.terms(), {"corrupt": share})
 
 
 @pytest.mark.parametrize("change", [{"threshold": 2}, {"quorum": 1}, {"degree": 2}, {"leak": -1.0}])
@@ -211,8 +240,9 @@ def test_settings_that_are_not_the_terms_are_refused(tmp_path: Path) -> None:
 def test_order_without_a_norm_or_of_another_round_is_refused(tmp_path: Path, wrong: dict[str, float]) -> None:
     evil = Evil(tmp_path, 3)
     order = evil.order(**wrong)
-    with pytest.raises(ProtocolError, match="its number and a norm above 0"):
-        client_app.check_order(order, evil.made, evil.terms(order=order))
+    _, told = evil.until_masked(evil.terms(order=order))
+    with pytest.raises(ProtocolError, match=r"a norm above 0|are not those of this round's terms"):
+        evil.ask(evil.names[0], order, message=encode(told[evil.names[0]]))
 
 
 def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
@@ -228,38 +258,29 @@ def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
         server.receive(evil.names[2], told)
 
 
-def test_integer_norm_is_checked_before_masking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_beyond_the_norm_is_sent_as_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = Evil(tmp_path, 3)
-    _, told = evil.until_masked(evil.terms())
     like = shape_of(model_of(evil.made))
     size, levels = sum(leaf.size for leaf in jax.tree.leaves(like)), evil.made.rounded_to
     for longest, right in ((int(levels + size**0.5), True), (int(levels + size**0.5) + 1, False)):
         update = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.int32), like)
         jax.tree.leaves(update)[0].flat[0] = longest
         learnt = Contribution(update, np.float32(1), np.array([1, 1, 1], np.float32))
-        monkeypatch.setattr(client_app, "contribution", lambda *told, learnt=learnt: learnt)
-        name = evil.names[right]
-        if right:
-            evil.ask(name, evil.order(), message=encode(told[name]))
-            continue
-        with pytest.raises(ProtocolError, match="an update must have a norm of at most"):
-            evil.ask(name, evil.order(), message=encode(told[name]))
+        monkeypatch.setattr(client_app, "_learnt", lambda *told, learnt=learnt: learnt)
+        given = client_app.contribution(evil.made, evil.order(), evil.context(evil.names[0]))
+        assert bool(wire.words_of(given).any()) == right
 
 
-def test_no_stage_is_answered_twice_from_an_old_state(tmp_path: Path) -> None:
-    """As if the process had been stopped before Flower put the new state away."""
+def test_a_message_that_comes_again_has_the_same_answer(tmp_path: Path) -> None:
+    """Byte for byte, from the file: the process may have been stopped before its answer left."""
     evil = Evil(tmp_path, 3)
     server, told = evil.begin(evil.terms())
     for stage in ("Keys", "Delivery", "Survivors", "Unmask"):
         order = evil.order() if stage == "Delivery" else None
         for name, message in told.items():
-            context = evil.context(name)
-            before = copy.deepcopy(context.state)
-            server.receive(name, evil.ask(name, order, message=encode(message)))
-            after, context.state = context.state, before
-            with pytest.raises(ProtocolError, match=f"answered '{stage}' of this round already"):
-                evil.ask(name, order, message=encode(message))
-            context.state = after
+            first = evil.ask(name, order, message=encode(message))
+            server.receive(name, first)
+            assert encode(evil.ask(name, order, message=encode(message))) == encode(first), stage
         told = _told(server)
     assert server.finished
 
@@ -273,30 +294,16 @@ def test_message_of_a_round_that_was_given_up_costs_nothing(tmp_path: Path) -> N
     assert isinstance(evil.ask(me, message=encode(told[me])), Shares)
 
 
-def test_roots_of_secrets_are_fresh(tmp_path: Path) -> None:
+def test_roots_of_secrets_are_fresh_and_none_outlives_its_round(tmp_path: Path) -> None:
     evil = Evil(tmp_path, 3)
-    roots = set()
+    roots: set[Any] = set()
     for _ in range(2):
-        evil.begin(evil.terms())
-        roots |= {evil.context(name).state["secure"]["root"] for name in evil.names}
-    assert len(roots) == 6
-
-
-def test_no_secret_outlives_the_round_and_old_marks_are_removed(tmp_path: Path, flower_home: Path) -> None:
-    made = settings(tmp_path, cohort=3)
-    grid = FakeGrid(made, 3, tmp_path)
-    server_app.run(grid, made, "1")
-    assert all("secure" not in context.state for context in grid.contexts.values())
-    marks = sorted((flower_home / "posse-answered").iterdir())
-    assert len(marks) == 15
-    month = time.time() - 31 * 86_400
-    for mark in marks[:4]:
-        os.utime(mark, (month, month))
-    evil = Evil(tmp_path / "later", 3)
-    evil.ask(evil.names[0], terms=encode(evil.terms()))
-    left = set((flower_home / "posse-answered").iterdir())
-    assert len(left) == 12
-    assert left >= set(marks[4:])
+        server, told = evil.begin(evil.terms())
+        roots |= {under_way(evil, name) for name in evil.names}
+    assert len(roots - {None}) == 6
+    evil.finish(server, told)
+    assert [under_way(evil, name) for name in evil.names] == [None] * 3
+    assert all(rows(evil, name, "select words, unmasked from vectors") == [(None, 1)] for name in evil.names)
 
 
 # devices
@@ -327,7 +334,7 @@ def _small(message: Any, sent: Message, node: Any) -> Any:
     """A masking key of small order, signed as it should be."""
     if not isinstance(message, Advertise):
         return message
-    identity = client_app.identity_from(node)
+    identity = secure.identity_from(node)
     public = (message.sealing, bytes(32), message.commitment)
     signed = _signed(decode_terms(sent.content[STAGE]["terms"]), fingerprint(identity.public), *public)
     return Advertise(message.terms, *public, identity.sign(PURPOSE_KEYS, signed))
@@ -385,22 +392,30 @@ def test_round_with_fewer_left_than_least_is_given_up_before_its_sum_is_known(tm
     assert not any(isinstance(one, Survivors) for one in told)
 
 
-def test_rewards_that_a_secure_sum_has_no_room_for_are_refused(tmp_path: Path) -> None:
+def test_rewards_that_a_secure_sum_has_no_room_for_are_clipped(tmp_path: Path) -> None:
+    """No device drops out for what it earned."""
     path, rng = tmp_path / "log.npz", np.random.default_rng(1)
-    for reward, secure in ((1.0, True), (-1.0, True), (5000.0, False), (5000.0, True), (-1.5, True)):
+    for reward, masked, expected in ((1.0, True, 1), (5000.0, False, 5000), (5000.0, True, 1), (-1.5, True, -1)):
         np.savez(
             path, contexts=rng.random((60, 64), np.float32), arms=rng.integers(0, 10, 60),
             rewards=np.full(60, reward), probabilities=np.full(60, 0.1),
         )  # fmt: skip
-        made = settings(tmp_path, secure=secure)
-        if abs(reward) <= 1 or not secure:
-            log_of(made, path)
-            continue
-        with pytest.raises(DataError, match=r"rewards of a secure round must be from -1 to 1, got .* Scale them"):
-            log_of(made, path)
-    learnt = Contribution({"a": np.zeros(2, np.int32)}, np.float32(1), np.array([61, 60, 6], np.float32))
-    with pytest.raises(DataError, match="got a sum of 61 over 60 actions"):
-        wire.words_of(learnt)
+        assert log_of(settings(tmp_path, secure=masked), path)[2].sum() == 60 * expected
+    for sums, expected in (([61, 60, 6], 60), ([-99, 60, 6], -60), ([np.nan, 60, 6], 0)):
+        learnt = Contribution({"a": np.zeros(2, np.int32)}, np.float32(1), np.array(sums, np.float32))
+        assert wire.split(wire.words_of(learnt).view(np.int32).astype(np.int64), [(2,)])[1][0] == expected
+
+
+@pytest.mark.parametrize("values", [{}, {"secure": False, "noise": 1.0, "devices": 4, "delta": 1e-3}])
+def test_a_device_whose_data_cannot_be_used_sends_zeros(tmp_path: Path, values: dict[str, Any]) -> None:
+    """Else that it does not answer would tell what it has, and with noise the round would be noise alone."""
+    made = settings(tmp_path, cohort=4, **values)
+    grid = FakeGrid(made, 4, tmp_path)
+    (tmp_path / "log.npz").write_bytes(b"no log")
+    grid.contexts[grid.nodes[1].node_id].node_config["log"] = str(tmp_path / "log.npz")
+    server_app.run(grid, made, "1")
+    line = json.loads((tmp_path / "out" / PROGRESS).read_text())
+    assert (len(line["clients"]), line["samples"]) == (4, 3 * 64)
 
 
 def _array(data: bytes, **declared: Any) -> Array:

@@ -24,7 +24,7 @@ from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.flower.trial import Trial
 
 from .grids import leaves
-from .simulator import simulated
+from .simulator import simulated, uneven
 
 NODES = 3
 PATIENCE = 300.0
@@ -42,7 +42,9 @@ def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> 
 
 def test_fleet_over_tls(tmp_path: Path) -> None:
     """One fleet for all that processes are needed for: starting it takes as much time as a dozen other tests."""
-    settings = DeviceSettings(rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE)
+    settings = DeviceSettings(
+        rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE, data=uneven(tmp_path)
+    )  # fmt: skip
     fleet = Trial(tmp_path / "fleet", settings, NODES)
     try:
         fleet.start()
@@ -100,7 +102,11 @@ def killed_node_does_not_end_the_run(fleet: Trial, out: Path) -> None:
     told = list(fleet.follow())
     assert [line["round"] for line in told] == [1, 2]
     assert fleet.result()["rounds"] == 2
-    assert all(2 not in line["clients"] for line in told)
+    cohorts = [line["clients"] for line in told]
+    assert all(2 not in one for one in cohorts)
+    settings = fleet.settings.but(cohort=NODES, timeout=GONE)
+    for ours, theirs in zip(leaves(out), simulated(settings, NODES, cohorts), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.long

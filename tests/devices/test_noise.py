@@ -18,10 +18,11 @@ from flwr.app import Message
 from posse.core.errors import BudgetError, ConfigError, DataError, PosseError, ProtocolError
 from posse.privacy.dp.sampled import SampledGaussian
 from posse.protocols.fed_contextual.flower import noise, server_app
-from posse.protocols.fed_contextual.flower.device import model_of
+from posse.protocols.fed_contextual.flower.device import model_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, SPENT, STATE, DeviceSettings
 from posse.protocols.fed_contextual.models import size_of
+from posse.protocols.fed_contextual.server import begin
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated
@@ -195,7 +196,8 @@ def test_chance_of_a_device_depends_on_the_declared_number_alone(tmp_path: Path,
     """Ten of forty are connected, and each is drawn with the chance 8 / 40."""
     made = settings(tmp_path, seed=seed, cohort=8, devices=40, timeout=0.01)
     fleet = Fleet(FakeGrid(made, 10, tmp_path), made, lambda text: None)
-    drawn = sum(len(fleet.cohort(at)) for at in range(2000))
+    first = begin(task_of(made), 5)
+    drawn = sum(len(fleet.cohort(first._replace(round=at))) for at in range(2000))
     # 20,000 coins of 1/5: 5 deviations are 283
     assert abs(drawn - 4000) < 283
 

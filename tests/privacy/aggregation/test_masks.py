@@ -14,7 +14,15 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import WORLD
-from posse.privacy.aggregation.masks import PURPOSE_KEYS, RoundKeys, _signed, add_streams, pair_stream, self_stream
+from posse.privacy.aggregation.masks import (
+    PURPOSE_KEYS,
+    RoundKeys,
+    _signed,
+    add_streams,
+    check_advertised,
+    pair_stream,
+    self_stream,
+)
 from posse.privacy.aggregation.messages import MESSAGES, Advertise, Complaint, Contribution
 from posse.privacy.aggregation.shamir import PRIME, reconstruct
 from posse.privacy.aggregation.terms import Stage, complete_plan
@@ -189,3 +197,29 @@ def test_keys_of_small_order_are_refused_though_they_are_signed(point, which):
     signature = identity.sign(PURPOSE_KEYS, _signed(game.terms, "c001", *public, keys.commitment))
     with pytest.raises(ProtocolError, match="a key of c001 is a point of small order"):
         game.server.receive("c001", Advertise(keys.terms, *public, keys.commitment, signature))
+
+
+def test_keys_signed_for_one_name_are_not_those_of_another():
+    """The identity alone does not say for whom keys were made: a client may be known by two names in its life."""
+    terms = cohort(3).terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH)
+    one, other = terms.clients[:2]
+    keys = RoundKeys(one, terms, Secrets.fresh()).advertise(cohort(3).identities[other])
+    with pytest.raises(ProtocolError, match="does not verify"):
+        check_advertised(other, keys, terms)
+
+
+def test_a_commitment_is_bound_to_the_client_that_made_it():
+    """A client that advertises another one's commitment, and deals the seed behind it, is found out at the end."""
+    game = Round(4, complete_plan(4, corrupt=0, dropouts=0))
+    names = game.terms.clients
+    copied, liar = game.clients[names[0]], game.clients[names[1]]
+    liar._own.self_seed = copied._own.self_seed
+    honest = game.sent[names[1]]
+    public = (honest.sealing, honest.masking, game.sent[names[0]].commitment)
+    signature = game.cohort.identities[names[1]].sign(PURPOSE_KEYS, _signed(game.terms, names[1], *public))
+    game.sent[names[1]] = Advertise(game.terms.digest, *public, signature)
+    game.until(Stage.UNMASK)
+    game.answer()
+    game.deliver()
+    with pytest.raises(ProtocolError, match=f"shares of a secret of {names[1]} do not give what it signed"):
+        game.server.close(Stage.UNMASK)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from posse.problems.populations.worlds import Availability
 
 SAMPLINGS = ("fixed", "poisson")
+SAMPLE = 0
+"""Seed of the random set that a client with more samples than fit takes, the same in all rounds and runs."""
 _DRAWS = 0x636F686F7274
 
 

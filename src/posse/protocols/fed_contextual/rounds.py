@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.client import Contribution, Log, client_round, learnt, rows, studied
+from posse.protocols.fed_contextual.cohorts import SAMPLE
 from posse.protocols.fed_contextual.models import Contexts, add, leaves_of
 from posse.protocols.fed_contextual.server import Measured, State, advance, floats, with_noise
 from posse.protocols.fed_contextual.tasks import Draws, Rates, Task
@@ -75,7 +76,7 @@ def host(population: Population, samples: int, cap: int) -> Source:
     """Return a function that gathers the cohort of a round; memory does not grow with the population."""
 
     def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
-        found = population.gather(numbers, samples, cap=min(cap, samples), seed=0)
+        found = population.gather(numbers, samples, cap=min(cap, samples), seed=SAMPLE)
         return Cohort(_contexts(found.x), found.y, found.mask.astype(np.float32), numbers, present)  # type: ignore[arg-type]
 
     return cohort
@@ -87,7 +88,7 @@ def resident(population: Population, cap: int) -> Data:
     pad = min(population.largest, cap)
     for low in range(0, population.clients, _CLIENTS):
         numbers = np.arange(low, min(low + _CLIENTS, population.clients))
-        found = population.gather(numbers, pad, cap=pad, seed=0)
+        found = population.gather(numbers, pad, cap=pad, seed=SAMPLE)
         real = found.mask
         contexts.append(jax.tree.map(lambda leaf, real=real: leaf[real], _contexts(found.x)))
         labels.append(found.y[real])

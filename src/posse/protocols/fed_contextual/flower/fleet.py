@@ -9,17 +9,22 @@ A secure sum is the five stages of `posse.privacy.aggregation` as five exchanges
 shares and adds masked words; it holds no single update. Names in the terms are fingerprints of the nodes' registered
 keys. A stage is over when all have answered or the time is; a round that lost more devices than the plan allows for, or
 has fewer left than `least`, gives no sum and is done again with other terms. Devices whose shares do not open, or give
-no secret, are left out of it, and of some rounds more, as long as others are enough.
+no secret, are left out of it, and of some rounds more, as long as others are enough. A device helps to unmask one sum
+of a model: who was asked to is noted on disk first (`unmasked.json`) and left out of whatever begins from that model
+again; where shares are missing the same request is sent once more, which devices answer with the same bytes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,15 +33,16 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, ProtocolError
+from posse.core.files import write_whole
 from posse.privacy.aggregation.quantise import from_ring
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Stage, Terms, plan
 from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.cohorts import draw
 from posse.protocols.fed_contextual.flower import wire
-from posse.protocols.fed_contextual.flower.client_app import SECURE
-from posse.protocols.fed_contextual.flower.settings import FEWEST, DeviceSettings
-from posse.protocols.fed_contextual.models import Leaves, Tree, tree_of
+from posse.protocols.fed_contextual.flower.secure import SECURE
+from posse.protocols.fed_contextual.flower.settings import FEWEST, UNMASKED, DeviceSettings
+from posse.protocols.fed_contextual.models import Leaves, Tree, leaves_of, tree_of
 from posse.protocols.fed_contextual.server import State
 
 KIND = f"train.{SECURE}"
@@ -101,8 +107,9 @@ class Fleet:
         self.last = text
         self.warn(text)
 
-    def cohort(self, round_: int) -> list[Node]:
+    def cohort(self, state: State) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
+        round_ = int(state.round)
         want, end = self.settings.cohort, time.monotonic() + self.settings.timeout
         awaited = want if self._begun else max(want, self.settings.start_with)
         while True:
@@ -118,7 +125,36 @@ class Fleet:
                 )
             time.sleep(LOOK)
         self._begun = True
-        return self._by_coins(nodes, round_) if self.settings.noise else self._so_many(nodes, round_)
+        drawn = (
+            self._by_coins(nodes, round_) if self.settings.noise else self._so_many(self._free(nodes, state), round_)
+        )
+        return self._free(drawn, state) if self.settings.noise else drawn
+
+    def _free(self, nodes: Sequence[Node], state: State) -> list[Node]:
+        """Leave out devices that were asked to unmask a sum of this very model: they do so once."""
+        found: dict[str, Any] = {}
+        if self.settings.secure:
+            with suppress(OSError, ValueError):
+                found = json.loads((Path(self.settings.out).expanduser() / UNMASKED).read_text())
+        if not found or found["model"] != wire.model_digest(leaves_of(state.params)).hex():
+            return list(nodes)
+        free = [node for node in nodes if fingerprint(wire.identity_of(node.public)) not in found["devices"]]
+        if len(free) < self.settings.enough and not self.settings.noise:
+            raise ProtocolError(
+                f"round {int(state.round) + 1} needs {self.settings.enough} devices, and {len(nodes) - len(free)} of "
+                f"{len(nodes)} have helped to unmask a sum of this model, which a device does once. Start others, or a "
+                "new run with 'start'."
+            )
+        return free
+
+    def note_unmasked(self, state: State, names: Sequence[str]) -> None:
+        """Note who is asked to help with the sum of a model, before anyone is."""
+        path, model = Path(self.settings.out).expanduser() / UNMASKED, wire.model_digest(leaves_of(state.params)).hex()
+        found: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            found = json.loads(path.read_text())
+        before = found["devices"] if found.get("model") == model else []
+        write_whole(path, json.dumps({"model": model, "devices": sorted({*before, *names})}).encode())
 
     def _so_many(self, nodes: Sequence[Node], round_: int) -> list[Node]:
         """Draw a cohort without replacement, of those who answered lately if they are enough."""
@@ -246,9 +282,17 @@ def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordD
     server = Server(terms)
     orders = {name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients}
     for stage in list(Stage)[:-1]:
-        _take(fleet, server, by_name, orders, number)
+        if stage == Stage.UNMASK:
+            fleet.note_unmasked(state, list(orders))
+        came = _take(fleet, server, by_name, orders, number)
         try:
-            actions = server.close(stage)
+            try:
+                actions = server.close(stage)
+            except ProtocolError:
+                if stage != Stage.UNMASK:
+                    raise
+                _take(fleet, server, by_name, {name: orders[name] for name in orders if name not in came}, number)
+                actions = server.close(stage)
             _check_least(fleet, server)
         except ProtocolError as error:
             fleet.say(f"round {number + 1}: {error}")
@@ -303,14 +347,16 @@ def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, r
 
 def _take(
     fleet: Fleet, server: Server, by_name: Mapping[str, tuple[Node, bytes]], orders: Mapping[str, RecordDict], at: int
-) -> None:  # fmt: skip
-    """Send the orders of a stage and hand the answers to the server; a wrong one counts as none."""
-    names = {by_name[name][0].id: name for name in orders}
+) -> set[str]:  # fmt: skip
+    """Send the orders of a stage and hand the answers to the server; return who gave a right one."""
+    names, came = {by_name[name][0].id: name for name in orders}, set()
     for node, reply in fleet.ask({by_name[name][0]: order for name, order in orders.items()}, at, KIND).items():
         try:
             server.receive(names[node.id], wire.decode(reply[wire.STAGE][wire.MESSAGE]))
+            came.add(names[node.id])
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
             fleet.say(f"round {at + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
+    return came
 
 
 def _order(stage: Stage, **content: bytes) -> RecordDict:

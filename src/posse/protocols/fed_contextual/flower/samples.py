@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
+from posse.protocols.fed_contextual.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
@@ -37,7 +38,7 @@ def number_of(node: Mapping[str, Any], node_id: int) -> int:
 
 
 def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) -> Samples:
-    """Gather the device's samples; of more than fit, the first ones."""
+    """Gather the device's samples; of more than fit, the random set that the simulator takes."""
     population = _population(str(node.get("data", settings.data)), int(node.get("num-partitions", 60)))
     number = number_of(node, node_id)
     if number >= population.clients:
@@ -45,7 +46,7 @@ def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) 
             f"the population '{population.name}' has {population.clients} clients, and this device is number {number}. "
             "Give 'client' in the node's configuration."
         )
-    cohort = population.gather([number], settings.samples, cap=settings.samples)
+    cohort = population.gather([number], settings.samples, cap=settings.samples, seed=SAMPLE)
     contexts = _bag(cohort.x) if isinstance(cohort.x, Bag) else cohort.x[0]
     _check(population, contexts, settings)
     return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
@@ -67,10 +68,8 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
         raise DataError(f"{path}: arms must be in [0, {settings.arms}), got {arms.min()} to {arms.max()}.")
     if not (np.isfinite(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
         raise DataError(f"{path}: rewards must be finite, and probabilities above 0 and at most 1. Correct the log.")
-    if settings.secure and np.abs(rewards).max(initial=0) > 1:
-        raise DataError(
-            f"{path}: rewards of a secure round must be from -1 to 1, got {np.abs(rewards).max():g}. Scale them."
-        )
+    if settings.secure:  # a sum has room for no more, and nobody drops out for what it earned
+        rewards = np.clip(rewards, -1, 1)
     room = settings.samples - len(arms)
     mask = np.concatenate([np.ones(len(arms), np.float32), np.zeros(room, np.float32)])
     return (

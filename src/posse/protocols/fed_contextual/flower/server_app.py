@@ -30,7 +30,7 @@ from posse.core.errors import BudgetError, PosseError, ProtocolError
 from posse.core.files import write_whole
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
-from posse.protocols.fed_contextual.flower.noise import Account, with_noise
+from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
 from posse.protocols.fed_contextual.flower.recording import listed, record_id
 from posse.protocols.fed_contextual.flower.settings import (
     FAILED,
@@ -48,6 +48,8 @@ from posse.protocols.fed_contextual.server import Measured, State, advance, begi
 from posse.protocols.fed_contextual.tasks import Rates, Task
 from posse.protocols.fed_contextual.training import average_reward, joined, load, save
 
+HAIR = 2.0**-20
+"""Standard deviation by which the first model of a secure run is moved."""
 TRIES = 5
 """How often a round is done again before the run is given up; under noise, rounds in a row without an answer."""
 
@@ -110,7 +112,8 @@ def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list
     if not (out / STATE).exists():
         note_begun(settings, out)
         (out / PROGRESS).write_text("")
-        return begin(task, seed, first_model(settings)), []
+        state = begin(task, seed, first_model(settings))
+        return (begin(task, seed, _of_its_own(state.params)) if settings.secure and settings.seed < 0 else state), []
     try:
         state, seen = load(out / STATE, begin(task, seed))
     except ValueError as error:
@@ -119,11 +122,21 @@ def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list
     return state, [seen]
 
 
+def _of_its_own(params: Tree) -> Tree:
+    """Move a first model by a hair: devices give one vector for a model, and another run may have begun from it."""
+
+    def moved(leaf: Any) -> Any:
+        drawn = secret_normals(int(np.size(leaf))).reshape(np.shape(leaf))
+        return jnp.asarray(np.asarray(leaf) + HAIR * drawn, jnp.float32)
+
+    return jax.tree.map(moved, params)
+
+
 def _until_enough(fleet: Fleet, state: State, run_id: str) -> Sum:
     """Add up a round, again where too few answered."""
     number = int(state.round)
     for _ in range(TRIES):
-        added = sum_of(fleet, fleet.cohort(number), state, run_id)
+        added = sum_of(fleet, fleet.cohort(state), state, run_id)
         if added is not None:
             return added
         log(WARNING, "round %d had too few answers and is done again", number + 1)
@@ -133,7 +146,7 @@ def _until_enough(fleet: Fleet, state: State, run_id: str) -> Sum:
 def _once(fleet: Fleet, state: State, run_id: str) -> Sum:
     """Add up whatever a round gives, nothing too, and add the noise: doing it again would void the guarantee."""
     settings, number = fleet.settings, int(state.round)
-    nodes = fleet.cohort(number)
+    nodes = fleet.cohort(state)
     drawn = len(nodes) >= settings.enough  # else the coins fell so
     added = sum_of(fleet, nodes, state, run_id) if drawn else None
     fleet.in_vain = fleet.in_vain + 1 if drawn and added is None else 0

@@ -19,11 +19,12 @@ from posse.core.errors import ConfigError
 from posse.core.files import write_whole
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
+from posse.privacy.aggregation.terms import plan
 from posse.protocols.fed_contextual.cohorts import room
 from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
-MODEL, RESULT, FAILED, RECORD = "model.npz", "result.json", "failed.txt", "record.txt"
+MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
@@ -167,11 +168,22 @@ class DeviceSettings(LearningSettings):
             raise ConfigError(f"features of a cnn must be a square number of pixels, got {self.features}.")
         if self.secure and self.cohort < FEWEST:
             raise ConfigError(f"a secure sum needs a cohort of at least {FEWEST}, got {self.cohort}. Raise it.")
+        if self.secure:
+            self._check_quorum()
         most, steps = self.most_drawn + FAR * self.noise, self.rounded_to + 1
         if self.rounded_to and max(most * steps, self.secure * self.most_drawn * self.samples * MEASURE) >= RING:
             raise ConfigError("cohort x levels and cohort x samples x 4096 must stay below 2^31. Lower one of them.")
         self._check_noise()
         return self
+
+    def _check_quorum(self) -> None:
+        made = plan(self.cohort, corrupt=self.corrupt, dropout=self.dropout)
+        if made.complete and not made.quorum:
+            quorum = (made.clients + made.corrupt) // 2 + 1
+            raise ConfigError(
+                f"of {made.clients} devices {made.dropouts} may be lost, and a quorum is {quorum}: devices take part "
+                "in no round without one. Lower dropout or corrupt."
+            )
 
     def _check_noise(self) -> None:
         self.check_protection()

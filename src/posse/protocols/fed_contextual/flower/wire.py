@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, DataError, ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import Message
 from posse.privacy.aggregation.messages import MESSAGES
 from posse.privacy.aggregation.terms import Terms
@@ -168,6 +168,19 @@ def _plain(record: Any, key: str) -> Any:
     return one.dtype, list(one.shape), one.stype, hashlib.sha256(one.data).digest()
 
 
+def model_digest(leaves: Leaves) -> bytes:
+    """Name a model by its numbers alone: SHA-256 of them as 32-bit floats.
+
+    Zeros of both signs and numbers that compute as zeros are one.
+    """
+    named = hashlib.sha256(b"posse model\x00")
+    for leaf in leaves:
+        numbers = np.asarray(leaf, np.float32)
+        numbers = np.where(np.abs(numbers) < np.finfo(np.float32).tiny, np.float32(0), numbers)
+        named.update(msgspec.msgpack.encode((list(numbers.shape), numbers.tobytes())))
+    return named.digest()
+
+
 def identity_of(registered: bytes) -> bytes:
     """Give a registered key as terms write it: a compressed point on P-256."""
     load = load_ssh_public_key if registered.startswith(b"ecdsa-") else load_pem_public_key
@@ -183,16 +196,12 @@ def identity_of(registered: bytes) -> bytes:
 def words_of(given: Contribution) -> NDArray[np.uint32]:
     """Put a device's rounded update and what it measured into one vector modulo 2^32.
 
-    A sum has room for rewards of at most 1 an action.
+    A sum has room for rewards of at most 1 an action; what is beyond is clipped.
     """
     from posse.protocols.fed_contextual.models import leaves_of
 
-    reward, samples, probability = (float(one) for one in given.sums)
-    if not (abs(reward) <= samples and 0 <= probability <= samples):
-        raise DataError(
-            f"rewards of a secure round must be from -1 to 1, got a sum of {reward:g} over {samples:g} actions. "
-            "Scale them."
-        )
+    reward, samples, probability = (float(one) for one in np.nan_to_num(given.sums))
+    reward, probability = min(max(reward, -samples), samples), min(max(probability, 0.0), samples)
     measured = [float(given.within), samples, reward * MEASURE, probability * MEASURE]
     parts = [leaf.ravel().astype(np.int64) for leaf in leaves_of(given.update)]
     return np.concatenate([*parts, np.rint(measured).astype(np.int64)]).astype(np.uint32)
