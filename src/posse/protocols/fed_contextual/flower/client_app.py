@@ -85,9 +85,7 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
             raise
         note(WARNING, "this device sends zeros, since its data cannot be used: %s", error)
     kind = np.int32 if settings.rounded_to else np.float32
-    return Contribution(
-        jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3)
-    )
+    return Contribution(jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3))
 
 
 def _learnt(settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, context: Context) -> Contribution:
