@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Unit = Literal["message", "step", "time"]
 POINTS = 400
-"""Points of a curve."""
+"""Points of a curve: where there are more, every other one is dropped."""
 SAVES = 32
 """Save points that a stage holds."""
 GAP = 256
@@ -54,6 +54,8 @@ class Stage:
         """Messages that had moved when the present time began; -1 where that is not known."""
         self._drawn = -1
         """Time of the last point of the curves."""
+        self._every = 1
+        """Decisions between two points of the curves."""
         self._run: Run | None = None
         self._kinds: dict[str, str] = {}
 
@@ -61,7 +63,6 @@ class Stage:
         """Begin the run; data are read and keys are made here."""
         self._run = self.system.start(self.settings, transcript=KEPT)
         self._kinds = dict(self._run.kinds)
-        self._every = max(1, self._run.horizon // POINTS)
         self._keep_point()
         self._save()
 
@@ -175,8 +176,10 @@ class Stage:
         """Go forward at full speed to a time, or as far as it goes; nothing is explained on the way."""
         run = self.run
         while run.time < time and not run.done and clock.monotonic() < ends:
-            n = min(time - run.time, self._every - run.time % self._every)
-            run.advance(n)
+            every = self._every
+            while time - run.time > POINTS * every:
+                every *= 2
+            run.advance(min(time - run.time, every - run.time % every))
             self._last, self._since = [], -1
             self._passed()
 
@@ -198,6 +201,10 @@ class Stage:
             line = self.curves.setdefault(name, [])
             if not line or line[-1][0] < time:
                 line.append((time, value))
+        if max(map(len, self.curves.values()), default=0) > POINTS:
+            self._every *= 2
+            for line in self.curves.values():
+                line[:] = [point for point in line if point[0] % self._every == 0 or point[0] == time]
 
     # Back -----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { described, named, runs } from "../../../src/posse/studio/static/js/bytes.js";
 import { contrast, readable } from "../../../src/posse/studio/static/js/colour.js";
 import { format, parse, token } from "../../../src/posse/studio/static/js/route.js";
-import { joined, nearest, path, thin, ticks } from "../../../src/posse/studio/static/js/scale.js";
+import { joined, nearest, path, reach, thin, ticks } from "../../../src/posse/studio/static/js/scale.js";
 import { ago, number, pieces, seconds, size } from "../../../src/posse/studio/static/js/words.js";
 
 /** @typedef {[number, number]} Point */
@@ -41,6 +41,13 @@ Deno.test("an address is read as it was written", () => {
   assert.equal(parse("#/nowhere?x=1").page, "stage");
   assert.equal(token({ hash: "#/enter?token=a.b", search: "" }), "a.b");
   assert.equal(token({ hash: "#/stage?system=x", search: "" }), null);
+});
+
+Deno.test("an axis of time reaches a round number beyond a young run, and the horizon of an older one", () => {
+  assert.deepEqual([0, 10, 17, 40, 90, 900].map((at) => reach(at, 10_000)), [20, 20, 50, 50, 200, 2000]);
+  assert.deepEqual([0, 10, 4000, 10_000].map((at) => reach(at, 30)), [30, 30, 30, 30]);
+  assert.equal(reach(3999, 10_000), 5000);
+  assert.equal(reach(4001, 10_000), 10_000);
 });
 
 Deno.test("ticks are round and within the range", () => {

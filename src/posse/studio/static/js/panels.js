@@ -5,6 +5,7 @@ import { chart, look } from "./chart.js";
 import { tint } from "./colour.js";
 import { attr, h, keyed, once, s, show, text } from "./dom.js";
 import { measure } from "./looking.js";
+import { reach } from "./scale.js";
 import { change, event, kindOf, labelOf, state } from "./store.js";
 import { capital, number, pieces, seconds, size } from "./words.js";
 
@@ -51,7 +52,7 @@ export function reward() {
       series: names.map((name, place) => ({ name, points: state.curves[name] ?? [], ...look(place) })),
       x: state.stage?.unit || "time",
       y: state.system?.words["reward"] ?? "reward",
-      most: state.stage?.horizon ?? 1,
+      most: reach(state.stage?.time ?? 0, state.stage?.horizon ?? 1),
       at: state.stage?.time ?? 0,
     });
   });
@@ -95,7 +96,7 @@ export function cost() {
       series: lines.filter((one) => one.points.length > 0).map((one, place) => ({ ...one, points: one.points.map(([time, spent]) => [time, 1000 * spent]), ...look(place) })),
       x: state.stage?.unit || "step",
       y: "ms of CPU in all",
-      most: state.stage?.horizon ?? 1,
+      most: reach(Math.max(state.stage?.time ?? 0, ...lines.map((one) => one.points.at(-1)?.[0] ?? 0)), state.stage?.horizon ?? 1),
       at: state.stage?.time ?? 0,
     });
   });

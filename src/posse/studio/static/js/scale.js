@@ -1,4 +1,4 @@
-/** Axes and curves as numbers: ticks, thinning, the nearest point. Nothing here draws. */
+/** Axes and curves as numbers: how far an axis reaches, ticks, thinning, the nearest point. Nothing here draws. */
 
 /** @typedef {[number, number]} Point */
 
@@ -18,6 +18,18 @@ export function ticks(low, high, count) {
     found.push(Number((place * step).toPrecision(12)));
   }
   return found;
+}
+
+/**
+ * Where an axis of time ends: at a round number not far beyond `at` while a run is young, at the horizon later.
+ * @param {number} at
+ * @param {number} horizon
+ */
+export function reach(at, horizon) {
+  const wanted = Math.max(20, 1.25 * at);
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const round = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= wanted) ?? 10 * power;
+  return 2 * round > horizon ? horizon : round;
 }
 
 /**

@@ -77,7 +77,7 @@ function row(spot, party) {
 
 /** @type {Shape} */
 function chip(spot, party) {
-  const number = party.name.match(/\d+$/)?.[0] ?? party.label.slice(0, 3);
+  const number = party.short ?? party.name.match(/\d+$/)?.[0] ?? party.label.slice(0, 3);
   const left = 24;
   const bar = spot.w - left - 7;
   const fill = s("rect", { class: "fill", x: left, y: spot.h / 2 - 2.5, height: 5, rx: 2.5 });

@@ -18,7 +18,8 @@
  *   words: Record<string, string>}} System
  *
  * @typedef {{estimate: number, low: number, high: number, truth?: number | null}} Bar
- * @typedef {{name: string, kind: string, label: string, text?: string, bar?: Bar | null, weight?: number | null}} Party
+ * @typedef {{name: string, kind: string, label: string, short?: string, text?: string, bar?: Bar | null,
+ *   weight?: number | null}} Party
  * @typedef {{name: string, value: number, of?: number, text: string}} Figure
  * @typedef {{parties: Party[], links: [string, string][], now: {chosen?: string[]}, figures: Figure[]}} Scene
  * @typedef {[number, number]} Point
