@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -478,6 +479,72 @@ def test_a_password_and_tls_let_a_browser_in(home: Path, tmp_path: Path) -> None
         assert client.get("/api/stages").json() == []
     process.send_signal(signal.SIGINT)
     _ended(process)
+
+
+@contextlib.contextmanager
+def _tls_proxy(certificate: Path, key: Path, to: int) -> Iterator[int]:
+    """A proxy that takes TLS off and passes bytes on, as operators have one in front; yields its port."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    loop = asyncio.new_event_loop()
+
+    async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", to)
+        await asyncio.gather(passed(reader, behind_writer), passed(behind_reader, writer))
+
+    server = loop.run_until_complete(asyncio.start_server(visited, "127.0.0.1", 0, ssl=context))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+
+
+def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Path, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.touch(mode=0o600)
+    password.write_text("correct horse battery")
+    certificate, key = _self_signed(tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with _tls_proxy(certificate, key, port) as front:
+        name = f"https://127.0.0.1:{front}"
+        process, origin, token = launched(
+            home, "--password-file", str(password), "--behind-proxy", name, "--port", str(port)
+        )
+        assert (origin, token) == (name, None)
+        with contextlib.closing(_client(origin, "", ssl.create_default_context(cafile=certificate))) as client:
+            assert client.get("/").status_code == 200
+            assert client.get("/api/stages").status_code == 401
+            entered = client.post("/api/enter", json={"password": "correct horse battery"})
+            assert "Secure" in entered.headers["set-cookie"]
+            id = client.post("/api/stages", json={"system": "toy", "settings": TOY}).json()["id"]
+            with client.stream("GET", "/api/stream", params={"stage": id}) as stream:
+                frames = (line for line in stream.iter_lines() if line.startswith("data:"))
+                assert any('"phase":"paused"' in line.replace(" ", "") for line in islice(frames, 50))
+            moved = client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).json()["state"]
+            assert moved["time"] == 77
+            elsewhere = client.get("/api/stages", headers={"host": "studio.example.org"})
+            assert elsewhere.status_code in (400, 403, 421)
+        direct = httpx.get(f"http://127.0.0.1:{port}/api/stages")
+        assert direct.status_code in (400, 403, 421)
+        process.send_signal(signal.SIGINT)
+        _ended(process)
 
 
 def _self_signed(folder: Path) -> tuple[Path, Path]:
