@@ -134,15 +134,17 @@ def lines(code: Code, ran: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
 def number(value: float, digits: int = 4) -> str:
     """Write a number with at most so many digits after the point; very small and large ones with an exponent.
 
-    >>> number(0.50), number(1339.431), number(25), number(3e-7), number(2**70)
-    ('0.5', '1339.431', '25', '3e-07', '1.181e+21')
+    >>> number(0.50), number(1339.431), number(25), number(3e-7), number(2**70), number(300, 0)
+    ('0.5', '1339.431', '25', '3e-07', '1.181e+21', '300')
     """
     if not math.isfinite(value):
         return str(value)
     if value and (abs(value) < 0.5 * 10**-digits or abs(value) >= 1e15):
         return f"{value:.{digits}g}"
-    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
-    return text if text not in ("-0", "") else "0"
+    text = f"{value:.{digits}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text if text != "-0" else "0"
 
 
 def several(texts: Sequence[str], most: int = 12) -> str:

@@ -160,7 +160,10 @@ export function stage() {
     marked = [];
     /** @type {Map<Link, number>} */
     const shared = new Map();
+    let within = 0;
     for (const [from, to] of pairs) {
+      const [near, far] = [where?.spots.get(from), where?.spots.get(to)];
+      if (near?.shape === "cell" && near.kind === far?.kind && (within += 1) > PILLS) continue;
       const link = linkOf(from, to);
       if (!link || !where) continue;
       const again = shared.get(link) ?? 0;
