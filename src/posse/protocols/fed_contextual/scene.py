@@ -116,8 +116,10 @@ def scene(run: FedRun) -> dict[str, Any]:
         "name": "server", "kind": "server", "label": "server",
         "text": f"round {done} of {setup.rounds}, model of round {deployed} deployed",
     }  # fmt: skip
-    cohort = {"name": "cohort", "kind": "device", "label": "the cohort", "short": "all", "text": f"{len(devices)} devices",
-              "weight": len(devices)}  # fmt: skip
+    cohort = {
+        "name": "cohort", "kind": "device", "label": "the cohort", "short": "all", "text": f"{len(devices)} devices",
+        "weight": len(devices),
+    }  # fmt: skip
     return {
         "parties": [server, cohort, *devices[:SHOWN]],
         "links": [["server", "device"], ["device", "server"]],
