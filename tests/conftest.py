@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from tests import forks
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # Tests compile many small programs and run each for a moment: quick compiling costs a quarter. Its last bits may be
@@ -25,6 +27,14 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 # A busy machine is slow at everything: no test fails for the time it took.
 hypothesis_settings.register_profile("posse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("posse")
+
+forks.begin()
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of this test begin in the usual way, with an interpreter of their own."""
+    monkeypatch.setenv(forks.PLACE, "")
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,9 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -28,13 +27,6 @@ from tests.results.test_report import Page
 RUN = ("run", "fed-contextual")
 SMALL = ("--clients", "20", "--rounds", "6", "--cohort", "5", "--deploy-every", "2")
 NOISY = (*SMALL, "--noise", "1", "--delta", "0.001")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_quickly() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call) -> None:

@@ -82,6 +82,7 @@ def step_of(posse: Call, file: Path) -> int:
     return int(json.loads(told.out)["step"]) if told.code == 0 else 0
 
 
+@pytest.mark.usefixtures("fresh")
 def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     tmp_path: Path, posse: Call, process: Start
 ) -> None:

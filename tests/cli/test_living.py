@@ -33,6 +33,7 @@ def until(wanted: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.usefixtures("fresh")
 def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subprocess.Popen[str]]) -> None:
     listen, enrol = (f"127.0.0.1:{free_port()}" for _ in range(2))
     made = posse(

@@ -107,6 +107,7 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
     assert "steps is 20 when it began and 30 in the file now" in one_line(posse("up", str(file)))
 
 
+@pytest.mark.usefixtures("fresh")
 def test_files_and_systems_of_their_own_and_no_guarantee(tmp_path: Path, process: Start) -> None:
     """That there is no guarantee must be said, and is shown."""
     file = written(tmp_path, OWN.replace("epsilon = 0.25", "epsilon = 0\nwithout_guarantee = true"))
@@ -240,6 +241,7 @@ def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -
             )
 
 
+@pytest.mark.usefixtures("fresh")
 def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> None:
     agents = "".join(f'[[agent]]\nname = "agent-{i}"\nlisten = "127.0.0.1:{free_port()}"\n' for i in (1, 2))
     head = 'protocol = "dp-combinatorial"\nrun = "m1"\nagents = 2\nproducers = 8\nrounds = 40\nstart = 10\n'

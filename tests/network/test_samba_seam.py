@@ -17,7 +17,7 @@ from posse.protocols.samba.twin import simulate
 from tests.network.seam import Network
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8])
-BUDGET, SEED = 40, 11
+BUDGET, SEED = 24, 11
 OWNERS = owner_names(3)
 CASES = [(UCB(), "strict"), (Pursuit(), "strict"), (UCB(), "standard"), (Pursuit(), "standard"), (UCB(), "paper")]
 FAULTS = {
@@ -43,9 +43,9 @@ def key():
     return generate_key(2048)
 
 
-def factories(policy, level, key, slot=0.0):
+def factories(policy, level, key, slot=0.0, budget=BUDGET):
     """One function a party that makes its role anew with the identity and the secrets it has always had."""
-    make = prepare(ARMS, policy, BUDGET, seed=SEED, level=level, key=key, slot=slot)
+    make = prepare(ARMS, policy, budget, seed=SEED, level=level, key=key, slot=slot)
     return {
         name: lambda name=name: next(role for role in make() if role.name == name) for name in (*sole(level), *OWNERS)
     }
@@ -61,21 +61,19 @@ class Counting(Network):
         super().kill(name, power=power)
 
 
-def disturbed(policy, level, key, faults, seed):
-    world = SimulatedWorld(ARMS, SEED, BUDGET)
+def disturbed(policy, level, key, faults, seed, budget=BUDGET):
+    world = SimulatedWorld(ARMS, SEED, budget)
     links = [(CONTROLLER, name) for name in (*sole(level), *OWNERS) if name != CONTROLLER]
     Counting.deaths = {}
-    network = Counting(factories(policy, level, key), links, VOCABULARY, world, seed, snapshot_bytes=4_000)
+    make = factories(policy, level, key, budget=budget)
+    network = Counting(make, links, VOCABULARY, world, seed, snapshot_bytes=4_000)
     network.run(faults)
     owners = [network.engines[name].role.state() for name in OWNERS]
     return network.engines[CUSTOMER].role.total, [state["pulls"] for state in owners], dict(network.deaths)
 
 
 @pytest.mark.parametrize("faults", FAULTS)
-@pytest.mark.parametrize(
-    ("policy", "level"),
-    [(UCB(), "strict"), (Pursuit(), "strict"), (UCB(), "standard"), (Pursuit(), "standard"), (UCB(), "paper")],
-)
+@pytest.mark.parametrize(("policy", "level"), CASES)
 def test_whatever_happens_the_run_is_the_plain_one(policy, level, faults, key):
     plain = simulate(ARMS, policy, BUDGET, [SEED], level=level)
     for seed in range(2):
@@ -105,10 +103,10 @@ def test_slots_end_whenever_they_do(faults):
 @pytest.mark.parametrize("level", ["strict", "standard"])
 def test_two_hundred_deaths_over_all_roles(key, level):
     """Each seed kills parties at commit points anywhere in a run, set-up and closing included."""
-    plain = simulate(ARMS, Thompson(), BUDGET, [SEED])
+    plain = simulate(ARMS, Thompson(), 40, [SEED])
     deaths: dict[str, int] = {}
     for seed in range(100, 140):
-        total, pulls, died = disturbed(Thompson(), level, key, FAULTS["kills"], seed)
+        total, pulls, died = disturbed(Thompson(), level, key, FAULTS["kills"], seed, 40)
         assert (total,) == plain.total
         assert [pulls] == plain.pulls.tolist()
         for name, count in died.items():

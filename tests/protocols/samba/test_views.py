@@ -123,8 +123,8 @@ def test_memory_does_not_grow_with_the_budget() -> None:
         return top
 
     peak(300)
-    # Twelve thousand steps more: a single number kept a step (28 bytes and more) would show as 336,000 bytes.
-    short, long = peak(4000), peak(16_000)
+    # Six thousand steps more: a single number kept a step (28 bytes and more) would show as 168,000 bytes.
+    short, long = peak(2000), peak(8000)
     assert long < short + 100_000, (short, long)
 
 

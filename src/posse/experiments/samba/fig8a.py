@@ -17,7 +17,7 @@ REAL_POLICIES = ("epsilon-greedy", "ucb", "pursuit")
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Measure, extrapolate, write."""
-    ladders = {10: (250, 500, 750)} if small else LADDERS
+    ladders = {10: (100, 200, 300)} if small else LADDERS
     budgets = (BUDGETS[0], BUDGETS[-1]) if small else BUDGETS
     plan = list(product(DATASETS[:1] if small else DATASETS, ladders, POLICY_NAMES))
     done = []

@@ -17,7 +17,7 @@ FIRST = {10: 10_000, 20: 5_000, 40: 3_000, 60: 2_500, 80: 2_000, 100: 2_000}
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Measure, extrapolate, write."""
-    first = {10: 200, 20: 150} if small else FIRST
+    first = {10: 80, 20: 60} if small else FIRST
     plan = list(product(DATASETS[:1] if small else DATASETS, first, POLICY_NAMES))
     done = []
     for dataset, arms, name in progress(plan, cell_words, watch):

@@ -1,0 +1,227 @@
+"""Processes of `python -m posse ...` that begin as forks of one that has imported everything.
+
+Importing is most of what a short process costs. A fork is a process like any other: its own memory, sockets, signals
+and exit code; it can be killed with kill -9. What it does not test is the start of the interpreter, so tests that use
+the fixture `fresh` begin processes in the usual way, and so do all that ask for more than a fork can give.
+
+`Popen` here stands in for `subprocess.Popen`, in the tests and in what they start. It sends words, folder, environment
+and streams to the process below, over a socket that stays open and brings back the number and the exit status.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import inspect
+import json
+import os
+import runpy
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PLACE = "POSSE_TESTS_FORKS"
+"""The variable that names the socket; "later": of a process that is not started yet; empty: no forks."""
+USUAL = subprocess.Popen
+NUMBER = struct.Struct("!q")
+FIXED = ("PYTHON", "LC_", "LANG", "MALLOC")
+"""Variables that an interpreter reads when it begins."""
+MODULES = (
+    "posse.cli.app", "posse.protocols.samba.deploy", "posse.protocols.mpc_contextual.deploy", "posse.results.store",
+    "posse.protocols.dp_combinatorial.deploy", "posse.protocols.samba.system", "posse.protocols.mpc_contextual.system",
+    "posse.protocols.dp_combinatorial.system", "posse.protocols.audit", "posse.protocols.parties", "rich.progress",
+    "posse.runtime.federation.service", "posse.runtime.network.operate", "posse.protocols.samba.attacks",
+    "posse.protocols.samba.layout", "posse.protocols.mpc_contextual.layout",
+)  # fmt: skip
+
+_SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-defined]
+
+
+def _interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(FIXED)}
+
+
+_BEGUN = _interpreter(os.environ)
+"""What the process that forks began with."""
+
+
+class Popen(USUAL):  # type: ignore[type-arg]
+    """Begins a process as a fork where that is the same."""
+
+    _line: socket.socket | None = None
+
+    def _execute_child(self, *given: Any, **named: Any) -> None:
+        how = _SIGNATURE.bind(self, *given, **named).arguments
+        environment = dict(os.environ if how["env"] is None else how["env"])
+        words = [os.fspath(word) for word in how["args"]] if isinstance(how["args"], list | tuple) else []
+        usual = {"preexec_fn": None, "pass_fds": (), "executable": None, "shell": False, "umask": -1, "uid": None}
+        plain = all(how.get(name, value) in (value, words and words[0]) for name, value in usual.items())
+        same = _interpreter(environment) == _BEGUN
+        if not (plain and same and os.environ.get(PLACE) and words[:3] == [sys.executable, "-m", "posse"]):
+            return super()._execute_child(*given, **named)  # type: ignore[misc,no-any-return]
+        streams = [how["p2cread"], how["c2pwrite"], how["errwrite"]]
+        fds = array.array("i", [fd if fd != -1 else own for own, fd in enumerate(streams)])
+        asked = {
+            "words": words[3:], "folder": os.fspath(how["cwd"] or os.getcwd()), "environment": environment,
+            "session": how["start_new_session"],
+        }  # fmt: skip
+        if os.environ[PLACE] == "later":
+            _start()
+            environment[PLACE] = os.environ[PLACE]
+        data = json.dumps(asked).encode()
+        self._line = socket.socket(socket.AF_UNIX)
+        self._line.connect(os.environ[PLACE])
+        self._line.sendmsg([NUMBER.pack(len(data))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        self._line.sendall(data)
+        self.pid = NUMBER.unpack(_exactly(self._line, NUMBER.size))[0]
+        self._child_created = True
+        self._close_pipe_fds(  # type: ignore[attr-defined]
+            *(how[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+        )
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._line is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
+        poll = select.poll()
+        poll.register(self._line, select.POLLIN)
+        if wait_flags & os.WNOHANG and not poll.poll(0):
+            return 0, 0
+        status = NUMBER.unpack(_exactly(self._line, NUMBER.size))[0]
+        self._line.close()
+        return self.pid, status
+
+    def _internal_poll(self, *given: Any, **named: Any) -> int | None:
+        if self._line is None:
+            return super()._internal_poll(*given, **named)  # type: ignore[misc,no-any-return]
+        if self.returncode is None and self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
+            try:
+                if self.returncode is None and (found := self._try_wait(os.WNOHANG))[0]:
+                    self._handle_exitstatus(found[1])  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+
+def _exactly(line: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = line.recv(size - len(found))
+        if not part:
+            raise ConnectionError("the process that forks is gone")
+        found += part
+    return found
+
+
+def begin() -> None:
+    """Let this process, and those that it starts, begin others as forks."""
+    if hasattr(os, "pidfd_open") and PLACE not in os.environ:  # Linux alone
+        os.environ[PLACE], subprocess.Popen = "later", Popen  # type: ignore[misc]
+
+
+def _start() -> None:
+    """Start the process that forks, which ends with this one."""
+    folder = tempfile.mkdtemp(prefix="posse-forks-")
+    os.environ[PLACE] = f"{folder}/socket"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(os.environ[PLACE])
+    listening.listen(64)
+    own, theirs = socket.socketpair()
+    fds = (listening.fileno(), theirs.fileno())
+    process = USUAL(
+        [sys.executable, "-m", "tests.forks", *map(str, fds)], pass_fds=fds, stdin=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    listening.close()
+    theirs.close()
+
+    def end() -> None:
+        own.close()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+
+
+# The process that forks -----------------------------------------------------------------------------------------------
+
+
+def _serve(listening: socket.socket, owner: socket.socket) -> dict[str, Any]:
+    """Fork for whoever asks, until the owner is gone; return, in every fork, what was asked."""
+    poll = select.poll()
+    for each in (listening, owner):
+        poll.register(each, select.POLLIN)
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        for fd, _ in poll.poll():
+            if fd == owner.fileno():
+                os._exit(0)
+            if fd in running:
+                poll.unregister(fd)
+                pid, line = running.pop(fd)
+                _, status = os.waitpid(pid, 0)
+                os.close(fd)
+                with suppress(OSError):  # nobody waits for it
+                    line.sendall(NUMBER.pack(status))
+                line.close()
+                continue
+            line, _ = listening.accept()
+            size, streams, _, _ = socket.recv_fds(line, NUMBER.size, 3)
+            asked: dict[str, Any] = json.loads(_exactly(line, NUMBER.unpack(size)[0]))
+            pid = os.fork()
+            if pid == 0:
+                for each in (listening, owner, line, *(other for _, other in running.values())):
+                    each.close()
+                for other in running:
+                    os.close(other)
+                for own, stream in enumerate(streams):
+                    os.dup2(stream, own)
+                    os.close(stream)
+                return asked
+            for stream in streams:
+                os.close(stream)
+            ended = os.pidfd_open(pid)  # can be read once the process has ended
+            running[ended] = pid, line
+            poll.register(ended, select.POLLIN)
+            line.sendall(NUMBER.pack(pid))
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """Be what an interpreter that was started so would be."""
+    if asked["session"]:
+        os.setsid()
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    sys.path[0] = asked["folder"]
+    sys.argv = ["posse", *asked["words"]]
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        before = getattr(sys, name)
+        line = {"buffering": 1} if fd == 2 or os.isatty(fd) else {}
+        made = os.fdopen(fd, "w" if fd else "r", encoding=before.encoding, errors=before.errors, closefd=False, **line)
+        setattr(sys, name, made)
+        setattr(sys, f"__{name}__", made)
+
+
+if __name__ == "__main__":
+    import gc
+    from importlib import import_module
+
+    for module in MODULES:
+        import_module(module)
+    import_module("numba").njit("float64(float64)")(lambda x: x)  # which loads what compiling needs
+    from tests import forks  # the module of this name, which is not this one, takes the place of Popen
+
+    subprocess.Popen = forks.Popen  # type: ignore[misc]
+    gc.collect()
+    gc.freeze()
+    request = _serve(*(socket.socket(fileno=int(fd)) for fd in sys.argv[1:]))
+    _become(request)
+    runpy.run_module("posse", run_name="__main__", alter_sys=True)
