@@ -150,6 +150,23 @@ def one_line(ends: dict[str, Any], odd: str) -> str:
     return str(ends[odd])
 
 
+def hold_once(held: Party, parties: dict[str, Party], wanted: Callable[[], bool]) -> None:
+    """Pause a party in the moment in which something is so, before anything more can come: once, and not by a clock."""
+    waiting = [True]
+
+    def watched(record: Callable[..., None]) -> Callable[..., None]:
+        def recorded(*given: Any) -> None:
+            record(*given)
+            if waiting and wanted():
+                waiting.clear()
+                held.pause(True)
+
+        return recorded
+
+    for party in parties.values():
+        party.engine._record = watched(party.engine._record)  # type: ignore[method-assign]
+
+
 def says(federation: Federation, odd: str, text: str) -> bool:
     """Whether a line has the field with the value of the odd one and that of the others, in either order."""
     field, _, values = federation.line.partition("{")
@@ -227,10 +244,10 @@ def test_who_has_journalled_something_is_refused_with_another_file_and_goes_on_w
 
     async def go() -> dict[str, Party]:
         parties = {path.stem: opened(path, notes) for path in paths}
+        # So that the run is not over before the disk has what came in.
+        hold_once(parties[federation.holds], parties, lambda: parties[odd].engine.bound)
         running = {party: asyncio.create_task(each.run()) for party, each in parties.items()}
-        await until(lambda: parties[odd].engine.bound, every=0)
-        parties[federation.holds].pause(True)  # so that the run is not over before the disk has what came in
-        await until(lambda: parties[odd].engine.durable)
+        await until(lambda: parties[odd].engine.bound and parties[odd].engine.durable)
         parties[odd].stop()
         await running[odd]
         parties[federation.holds].pause(False)
@@ -257,8 +274,9 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
 
     async def go() -> None:
         parties = {path.stem: opened(path) for path in paths}
+        hold_once(parties[federation.holds], parties, lambda: all(party.engine.bound for party in parties.values()))
         running = {party: asyncio.create_task(each.run()) for party, each in parties.items()}
-        await until(lambda: all(party.engine.bound for party in parties.values()), every=0)
+        await until(lambda: all(party.engine.bound for party in parties.values()))
         others = [task for party, task in running.items() if party != odd]
         parties[odd].stop()
         await running[odd]
