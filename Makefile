@@ -6,12 +6,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEMO   := $(VENV)/.demo
 STUDIO := $(VENV)/.studio
+BOOKS  := $(VENV)/.notebook
 TOOLS  := $(VENV)/.release
 # A release is installed here, bare, before it counts as one.
 BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
+.PHONY: help demo studio notebooks docs release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +20,9 @@ help:  ## what can be made
 $(READY): extras := dev
 $(DEMO): extras := plot
 $(STUDIO): extras := all
+$(BOOKS): extras := notebook
 $(TOOLS): extras := release
-$(READY) $(DEMO) $(STUDIO) $(TOOLS): pyproject.toml
+$(READY) $(DEMO) $(STUDIO) $(BOOKS) $(TOOLS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Posse needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "setting up $(VENV) (a minute or two the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +34,9 @@ demo: $(DEMO)  ## a secure federated bandit over ten data owners, beside its pla
 
 studio: $(STUDIO)  ## watch runs, compare them, choose a policy and its protection, in a browser
 	@$(BIN)/posse studio
+
+notebooks: $(BOOKS)  ## a tutorial notebook for each system, in JupyterLab on this machine
+	@$(BIN)/jupyter lab docs/tutorials
 
 test: $(READY)  ## the tests that run in minutes
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo "no Chromium is here: the studio's page is not tested (Debian: apt-get install chromium)"

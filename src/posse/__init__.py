@@ -2,7 +2,7 @@
 
 Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
 `Record`, or `start` them and go step by step; `live` makes a bandit of them that a program uses, `audit` attacks them.
-`compare`, `report` and `sweep` work on records; `check` tries a policy of your own. Everything is imported when it is
+`compare`, `report` and `sweep` work on records; `check` tries a policy of your own; `Bar` shows progress. Everything is imported when it is
 first used.
 """
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from posse.protocols.registry import start as start
     from posse.protocols.registry import systems as systems
     from posse.protocols.samba.settings import Samba as Samba
+    from posse.results.bar import Bar as Bar
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
     from posse.results.report import report as report
     from posse.results.store import Store as Store
 
 _HOMES = {
+    "Bar": "posse.results.bar",
     "Decision": "posse.policies.decisions",
     "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
     "MpcContextual": "posse.protocols.mpc_contextual.settings",

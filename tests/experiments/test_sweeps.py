@@ -309,3 +309,10 @@ def test_a_table_and_a_figure(tmp_path: Path) -> None:
     for draw in (nothing.figure, lambda: nothing.write(tmp_path / "none.csv")):
         with pytest.raises(DataError, match="no setting was run"):
             draw()
+
+
+def test_a_sweep_shows_itself_in_a_notebook() -> None:
+    shown = quick(Toy(), GRID, runs=3)._repr_html_()
+    assert [name for name in ("policy", "tau", "runs", "reward", "CPU time") if f">{name}</th>" not in shown] == []
+    assert shown.count("<tr>") == 4
+    assert "<svg" in shown

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -21,14 +21,14 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from posse.core import check
-from posse.core.errors import ConfigError, DataError, PosseError
+from posse.core.errors import ConfigError, DataError, MissingExtraError, PosseError
 from posse.experiments.executors import each_done
 from posse.experiments.kit import write_rows
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import run as run_settings
-from posse.results import plots, words
+from posse.results import page, plots, words
 from posse.results.record import Record
-from posse.results.statistics import Band, band
+from posse.results.statistics import Band, band, standard_error
 from posse.results.store import Store
 from posse.version import __version__
 
@@ -178,6 +178,18 @@ class Sweep:
         except ImportError:
             return self.rows()
         return pandas.DataFrame(self.rows(), columns=list(dict.fromkeys((*self.parameters, *MEASURED))))
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook, a line for each setting, and the figure where matplotlib is installed."""
+        rows = []
+        for record, one in ((self.done[key], one) for key, one in self.settings.items() if key in self.done):
+            earned = words.plus_minus(record.total_mean, standard_error(record.total)) if record.total else ""
+            rows.append((*self.values(one).values(), record.runs, earned, words.seconds(record.seconds)))
+        body = [page.table((*self.parameters, "runs", "reward", "CPU time"), rows)]
+        body += [page.tag("p", self.complaint)] if self.errors else []
+        with suppress(MissingExtraError, DataError):
+            body.append(page.Safe(plots.inline(self.figure(), prefix="posse-sweep", title="Reward by setting")))
+        return page.fragment(*body)
 
     def write(self, path: str | Path) -> Path:
         """Write the rows as CSV."""

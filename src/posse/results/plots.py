@@ -13,6 +13,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -277,7 +278,15 @@ def blank(height: float = 3.8, width: float = WIDTH) -> Figure:
     figure: Figure = require("matplotlib.figure", extra="plot").Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.07)
     figure.patch.set_alpha(0.0)
+    # A notebook shows by itself only figures of pyplot.
+    figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined, unused-ignore]
     return figure
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    return file.getvalue()
 
 
 def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:

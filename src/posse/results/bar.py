@@ -1,0 +1,69 @@
+"""A progress bar for Python: `watch=posse.Bar()` of a run, an audit or a sweep, in a notebook and on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from posse.results.page import Safe, fragment, tag
+from posse.results.record import Progress
+
+PAUSE = 0.2
+"""Seconds between two pictures of the bar at least."""
+
+
+class Bar:
+    """Shows how far work is, whatever calls it: with a `Progress`, a share and a text, or two counts.
+
+    In a notebook it is a bar below the cell, on a terminal a line on stderr, elsewhere nothing.
+
+    >>> bar = Bar()
+    >>> bar(Progress(run=1, runs=4, fraction=0.3)); bar.text
+    'run 2 of 4: 30 %'
+    >>> bar(0.5, "attack tracker"); bar.text
+    'attack tracker: 50 %'
+    >>> bar(3, 4); bar.text
+    '3 of 4: 75 %'
+    """
+
+    def __init__(self) -> None:
+        self.fraction, self.text = 0.0, ""
+        self._started, self._shown = time.monotonic(), -PAUSE
+        self._place: Any = None
+
+    def __call__(self, at: Progress | float, of: str | int = "") -> None:
+        """Show that so much is done."""
+        if isinstance(at, Progress):
+            done, what = at.fraction, f"run {at.run + 1} of {at.runs}" if at.runs > 1 else "run"
+        elif isinstance(of, int):
+            done, what = at / max(of, 1), f"{at} of {of}"
+        else:
+            done, what = at, of
+        self.fraction, self.text = done, f"{what}: {100 * done:.0f} %"
+        passed = time.monotonic() - self._started
+        if passed - self._shown >= PAUSE or done >= 1:
+            self._shown = passed
+            self._show(f"{self.text}, {passed:.0f} s")
+
+    def _show(self, line: str) -> None:
+        if _in_notebook():
+            from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+            if self._place is None:
+                self._place = display(self, display_id=True)
+            else:
+                self._place.update(self)
+        elif sys.stderr.isatty():
+            print(f"\r{line:70}", end="\n" if self.fraction >= 1 else "", file=sys.stderr, flush=True)
+
+    def _repr_html_(self) -> str:
+        """Return the bar as it stands."""
+        bar = Safe(f'<progress max="1" value="{self.fraction:.3f}" style="width: 20rem"></progress>')
+        return fragment(tag("p", bar, " ", self.text))
+
+
+def _in_notebook() -> bool:
+    """Return whether this is a kernel that a page shows (a terminal's IPython has none)."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
