@@ -37,9 +37,7 @@ def test_there_is_one_a_system_and_no_output_is_committed() -> None:
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_notebook_runs_and_shows_what_it_makes(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notebook_runs_and_shows_what_it_makes(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
     for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
