@@ -46,7 +46,10 @@ test: $(READY)  ## the tests that run in minutes
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
 	@$(BIN)/python -m pytest -n 2 -m long -s
 
-lint: $(READY)  ## ruff, mypy --strict, import-linter, deno check
+docs: $(READY)  ## the documentation as a site, in site/ (every link is checked)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "the site: site/index.html"
+
+lint: $(READY) docs  ## ruff, mypy --strict, import-linter, deno check, the documentation
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno check --quiet src/posse/studio/static/js/*.js tests/studio/js/*.js
 
@@ -96,5 +99,5 @@ reproduce-devices: $(READY)  ## figures of federated contextual bandits (needs a
 	@$(BIN)/posse reproduce 'fed-contextual/*'
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .jax_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .jax_cache build dist site
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -79,7 +81,7 @@ def commands_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 8), ("docs/tutorial.md", 34)])
+@pytest.mark.parametrize(("name", "count"), [("README.md", 11), ("docs/tutorial.md", 34)])
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
     assert len(commands) == count
@@ -157,3 +159,36 @@ def test_make_targets_exist() -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
         assert link.startswith("http") or (path.parent / link).exists(), link
+
+
+def lines_of(script: Path) -> list[str]:
+    return [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("posse ")]
+
+
+STARTS = sorted(ROOT.glob("examples/start_*.sh"))
+
+
+@pytest.mark.parametrize("script", STARTS, ids=lambda path: path.stem)
+def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_path: Path) -> None:
+    """The commands of a script are those of the README and of the page that begins the documentation."""
+    for page in ("README.md", "docs/start.md"):
+        assert "\n".join(lines_of(script)) + "\n```" in (ROOT / page).read_text(encoding="utf-8"), page
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": here, "POSSE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
+    done = subprocess.run(
+        ["sh", f"examples/{script.name}"], capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path,
+        env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    wanted = {
+        "start_retailer": "What is not protected", "start_researcher": "may run in a federation",
+        "start_platform": "total reward", "start_ml": "best by",
+    }  # fmt: skip
+    assert wanted[script.stem] in done.stdout
+    for made in re.findall(r"--(?:report|figure|model-out) (\S+)", " ".join(lines_of(script))):
+        assert (tmp_path / made).stat().st_size > 1000, made
+
+
+def test_there_is_a_start_for_each_reader() -> None:
+    assert [path.stem for path in STARTS] == ["start_ml", "start_platform", "start_researcher", "start_retailer"]

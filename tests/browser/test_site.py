@@ -1,0 +1,69 @@
+"""The documentation as a site: built strictly, and read in a browser, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.studio import SIZES
+
+pytest.importorskip("mkdocs", reason="the site is not tested: mkdocs is not installed")
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("", "start/", "systems/samba/", "tutorials/fed-contextual/", "threats/", "reference/settings/", "examples/")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_pages_load_nothing_from_elsewhere_and_fit_the_screen(site: str, chrome: Any, size: str) -> None:
+    wide, high = SIZES[size]
+    context = chrome.new_context(viewport={"width": wide, "height": high})
+    outside: list[str] = []
+    context.on("request", lambda request: None if request.url.startswith(site) else outside.append(request.url))
+    page = context.new_page()
+    for place in PAGES:
+        assert page.goto(site + place).status == 200
+        page.locator("h1").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
+        broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+        page.wait_for_function(f"{broken}.length === 0")
+    context.close()
+    assert outside == []
+
+
+def test_examples_of_docstrings_are_code_and_pages_of_systems_have_one_source(site: str, chrome: Any) -> None:
+    page = chrome.new_page()
+    page.goto(site + "reference/")
+    assert page.locator("code", has_text=">>> bar = Bar()").count() == 1
+    page.goto(site + "threats/")
+    heads = page.locator("h2").all_inner_texts()
+    assert [head.split("\n")[0].rstrip("¶") for head in heads] == [
+        "dp-combinatorial", "fed-contextual", "mpc-contextual", "samba"
+    ]  # fmt: skip
+    page.close()
