@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from posse.protocols import registry
 
 SOURCE = Path(__file__).parent.parent / "src" / "posse"
 GENERIC = ("cli", "studio", "results", "runtime")
@@ -33,3 +37,62 @@ def mentions(folder: str) -> list[str]:
 @pytest.mark.parametrize("folder", [folder for folder in GENERIC if (SOURCE / folder).is_dir()])
 def test_no_system_is_named_where_everything_is_generic(folder: str) -> None:
     assert mentions(folder) == []
+
+
+HEAVY = {
+    "numpy",
+    "numba",
+    "scipy",
+    "jax",
+    "matplotlib",
+    "pydantic",
+    "msgspec",
+    "cryptography",
+    "gmpy2",
+    "typer",
+    "rich",
+}
+
+
+def loaded(code: str) -> tuple[set[str], float]:
+    """Run code in a process of its own; give the modules it has loaded then, and its CPU seconds."""
+    tail = "\nimport sys, time; print('\\n', *sys.modules, time.process_time())"
+    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, timeout=300, check=True)
+    *modules, seconds = done.stdout.splitlines()[-1].split()
+    return set(modules), float(seconds)
+
+
+def test_importing_posse_imports_nothing_else() -> None:
+    modules, seconds = loaded("import posse")
+    print(f"import posse: {seconds:.2f} s CPU")
+    assert modules & HEAVY == set()
+    assert {name for name in modules if name.startswith("posse")} == {"posse", "posse.version"}
+
+
+def test_a_list_of_commands_imports_no_system_and_no_numbers() -> None:
+    code = """
+import sys
+from posse.cli.app import command
+sys.argv = ["posse", "--help"]
+try:
+    command()()
+except SystemExit:
+    pass
+"""
+    modules, seconds = loaded(code)
+    print(f"posse --help: {seconds:.2f} s CPU")
+    assert modules & HEAVY == {"pydantic", "typer", "rich"}
+    rooms = {name.split(".")[1] for name in modules if name.startswith("posse.")}
+    assert rooms == {"cli", "core", "protocols", "version"}
+    assert not [name for name in modules if name.startswith("posse.protocols.") and name != "posse.protocols.registry"]
+
+
+def test_commands_of_systems_are_listed_as_they_declare_them() -> None:
+    declared = {action.path[0] for system in registry.systems() for action in system.actions}
+    assert set(registry.ACTIONS) >= declared - {
+        action.path[0] for name in registry.added() for action in registry.system(name).actions
+    }
+    for word, summary in registry.ACTIONS.items():
+        assert word in declared
+        own = [one.summary for system in registry.systems() for one in system.actions if one.path == (word,)]
+        assert own in ([], [summary]), word

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 
 def words() -> dict[str, str]:
-    """First words of all actions with what they are about; the systems' own summaries."""
-    found: dict[str, str] = {}
-    for action in _actions():
+    """First words of all actions with what they are about; built-in systems are not imported for it."""
+    from posse.protocols.registry import ACTIONS, added, system
+
+    found = dict(ACTIONS)
+    for action in (action for name in added() for action in system(name).actions):
         if len(action.path) == 1 or action.path[0] not in found:
             found[action.path[0]] = action.summary
     return found
+
+
+def listed(word: str) -> TyperCommand:
+    """Stand for a command in a list of commands: its name and what it is about."""
+    return TyperCommand(word, help=words()[word])
 
 
 def command(word: str) -> Any:

@@ -53,6 +53,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Root(TyperGroup):
     """A group of commands that never ends in a traceback for a user's mistake."""
 
+    _listing = False
+
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order a newcomer needs them."""
         known = [*super().list_commands(ctx), *actions.words()]
@@ -61,7 +63,17 @@ class Root(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Give a command; those of systems are made when they are called."""
         own = super().get_command(ctx, cmd_name)
-        return own if own is not None or cmd_name not in actions.words() else actions.command(cmd_name)
+        if own is not None or cmd_name not in actions.words():
+            return own
+        return actions.listed(cmd_name) if self._listing else actions.command(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; for a list of commands no system is imported."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
 
     def main(
         self,

@@ -28,6 +28,13 @@ BUILT_IN = {
     "dp-combinatorial": "posse.protocols.dp_combinatorial.system",
     "fed-contextual": "posse.protocols.fed_contextual.system",
 }
+ACTIONS = {
+    "arms": "List the arms that data give, with their means.",
+    "budget": "Plan the noise of a privacy budget, or see what given noise proves.",
+    "ranges": "Print how large every intermediate of mpc-contextual can become, and run nothing.",
+    "devices": "Deploy a model on devices, or try a fleet on this machine.",
+}
+"""First words of the built-in systems' own commands, so that a list of all commands imports no system."""
 GROUP = "posse.systems"
 VARIABLE = "POSSE_SYSTEMS"
 TRANSCRIPT = 100_000
@@ -37,6 +44,11 @@ TRANSCRIPT = 100_000
 def names() -> tuple[str, ...]:
     """Names of all systems, the built-in ones first."""
     return tuple(_modules())
+
+
+def added() -> tuple[str, ...]:
+    """Names of the systems that are not built in."""
+    return tuple(name for name in names() if name not in BUILT_IN)
 
 
 def systems() -> Iterator[System]:
