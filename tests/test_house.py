@@ -40,18 +40,6 @@ def test_no_system_is_named_where_everything_is_generic(folder: str) -> None:
 
 
 HEAVY = {"numpy", "numba", "scipy", "jax", "matplotlib", "pydantic", "msgspec", "cryptography", "typer", "rich"}
-    "numpy",
-    "numba",
-    "scipy",
-    "jax",
-    "matplotlib",
-    "pydantic",
-    "msgspec",
-    "cryptography",
-    "gmpy2",
-    "typer",
-    "rich",
-}
 
 
 def loaded(code: str) -> tuple[set[str], float]:
