@@ -192,3 +192,15 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
 
 def test_there_is_a_start_for_each_reader() -> None:
     assert [path.stem for path in STARTS] == ["start_ml", "start_platform", "start_researcher", "start_retailer"]
+
+
+def test_pages_of_the_systems_have_one_outline() -> None:
+    outline = [
+        "Roles", "Messages", "Guarantee", "What leaks", "Threat model", "Where it departs from the paper, and why",
+        "Costs",
+    ]  # fmt: skip
+    pages = sorted(ROOT.glob("src/posse/protocols/*/README.md"))
+    assert len(pages) == len(registry.BUILT_IN)
+    for path in pages:
+        heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [head for head in heads if head in outline] == outline, path.parent.name
