@@ -4,4 +4,3 @@ set -eu
 
 posse policies --check examples/own_policy.py:Narrow
 posse compare --policy ucb --policy examples/own_policy.py:Narrow --horizon 2000 --runs 50
-posse run samba --policy examples/own_policy.py:Narrow --owners 5 --horizon 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
 from typing import Any
 
 from posse.results.page import Safe, fragment, tag
@@ -48,10 +49,8 @@ class Bar:
 
     def _show(self, line: str) -> None:
         if _in_notebook():
-            from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
-
             if self._place is None:
-                self._place = display(self, display_id=True)
+                self._place = import_module("IPython.display").display(self, display_id=True)
             else:
                 self._place.update(self)
         elif sys.stderr.isatty():
