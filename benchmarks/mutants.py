@@ -1,48 +1,74 @@
-"""Small faults in the code, one at a time, each against the tests that cover its module: which are found?
+"""Small faults in the code, one at a time, each against the tests that run through it: which are found?
 
-    python -m benchmarks.mutants [--sample 200] [--seed 1] [--most 40] [--minutes 60] [--out mutants.json]
+    python -m benchmarks.mutants [--sample 200] [--seed 1] [--minutes 60] [--work build/mutants]
 
 A seeded sample of comparisons flipped, calls dropped, constants changed and conditions never true in `protocols`,
-`privacy` and `runtime`. A fault is made in a copy of the source, never in place, and the tests that import its module
-(directly first, then through one other module) run until one fails. Results go to a file after each, so a run that was
-stopped goes on where it was. Survivors are listed with their line, to be read one by one.
+`privacy` and `runtime`. All faults of the sample stand in one copy of the source, each behind a switch that is off and
+notes that it was passed. The tests run once with all switches off: which tests pass which fault, and how long each
+takes. Then a fault is switched on, and the tests that pass it run, fastest first, until one fails. Everything is
+imported once; each run is a fork of that process. A fault in what numba compiles, or in what runs at import, is written
+into the copy instead and met by the test files that import its module.
+
+Results are kept after each step, so a run that was stopped goes on where it was. `REASONS` keeps the survivors that
+were read and change nothing that a test could see.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import json
 import os
+import pkgutil
 import random
 import re
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("protocols", "privacy", "runtime")
 LEFT_OUT = re.compile(r"/(attacks|scene|leakage|flower)/|/(attacks|scene|scenes)\.py$")
 """Pictures and attacks explain what is there; what they say has tests of its own kind."""
-MOST_TESTS = 6
-"""Test files that a fault meets at most, those that import its module directly first."""
-PATIENCE = 240.0
-"""Seconds for one test file; a fault that hangs it is found."""
+TESTS = ("privacy", "src", "protocols", "runtime", "equivalence", "network", "cli", "devices", "leakage")
+"""Folders of tests that a fault meets, in this order; src: the examples in the modules themselves."""
+BUDGET = 90.0
+"""Seconds of tests (as the first pass measured them) that a fault meets at most."""
+PATIENCE = 60.0
+"""Seconds beyond ten times its own after which a test counts as hanging."""
+REASONS = ROOT / "benchmarks" / "mutants.txt"
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
+_PROBE = """
+import os
+PASSED, ON, WHERE = set(), int(os.environ.get("POSSE_FAULT", -1)), os.environ.get("POSSE_PASSED", "")
+def fault(number):
+    if number not in PASSED:
+        PASSED.add(number)
+        if WHERE:
+            try:
+                open(os.path.join(WHERE, str(number)), "w").close()
+            except OSError:
+                pass
+    return number == ON
+"""
+Place = tuple[str, int, str, int]
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[str, int, ast.AST]]:
     """Give every place where a fault can be made: its kind, its line and its node."""
     quiet = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Raise | ast.Assert) for node in ast.walk(each)}
     for parent in ast.walk(tree):
-        if isinstance(parent, ast.If) and _is_typing(parent.test):
+        if isinstance(parent, ast.If) and isinstance(parent.test, ast.Name) and parent.test.id == "TYPE_CHECKING":
             quiet |= {id(node) for node in ast.walk(parent)}
     for node in ast.walk(tree):
         if id(node) in quiet:
@@ -57,131 +83,360 @@ def faults(tree: ast.Module) -> Iterator[tuple[str, int, ast.AST]]:
             yield "changed constant", node.lineno, node
 
 
-def _is_typing(test: ast.AST) -> bool:
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
-
-
-def made(source: str, number: int) -> str:
-    """Return the source with fault `number` in it."""
-    tree = ast.parse(source)
-    node = list(faults(tree))[number][2]
-    if isinstance(node, ast.Compare):
-        node.ops[0] = _FLIPPED[type(node.ops[0])]()
-    elif isinstance(node, ast.Expr):
-        node.value = ast.Constant(None)
-    elif isinstance(node, ast.If | ast.While | ast.IfExp):
-        node.test = ast.Constant(False)
-    elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
-        node.right = ast.Constant(node.right.value + 1)
-    return ast.unparse(ast.fix_missing_locations(tree))
-
-
-def sample(count: int, seed: int) -> list[tuple[str, int, str, int]]:
+def sample(count: int, seed: int, root: Path = ROOT) -> list[Place]:
     """Draw faults, every place equally likely: file, number, kind and line."""
     places = []
-    for path in sorted((ROOT / "src" / "posse").rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
+    for path in sorted((root / "src" / "posse").rglob("*.py")):
+        name = path.relative_to(root).as_posix()
         if name.split("/")[2] in ROOMS and not LEFT_OUT.search(name):
             found = faults(ast.parse(path.read_text()))
             places += [(name, number, kind, line) for number, (kind, line, _) in enumerate(found)]
     return random.Random(seed).sample(places, count)
 
 
-def covering(name: str) -> list[str]:
-    """Return the test files for a module: those that import it, then those that import a module that does."""
-    module = name.removeprefix("src/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+class _Switches(ast.NodeTransformer):
+    """Put switches around some nodes; a switch of None is always on."""
+
+    def __init__(self, numbers: dict[int, int | None]) -> None:
+        self._numbers = numbers
+
+    def visit(self, node: ast.AST) -> Any:
+        self.generic_visit(node)
+        if id(node) not in self._numbers:
+            return node
+        number = self._numbers[id(node)]
+        on: ast.expr = ast.Constant(True) if number is None else ast.parse(f"_posse_fault({number})", mode="eval").body
+        if isinstance(node, ast.Compare):
+            flipped = ast.Compare(node.left, [_FLIPPED[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+            return flipped if number is None else ast.IfExp(on, flipped, node)
+        if isinstance(node, ast.Expr):
+            return ast.If(on, [ast.Pass()], [node])
+        if isinstance(node, ast.If | ast.While | ast.IfExp):
+            node.test = ast.Constant(False) if number is None else ast.IfExp(on, ast.Constant(False), node.test)
+        elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
+            more = ast.Constant(node.right.value + 1)
+            node.right = more if number is None else ast.IfExp(on, more, node.right)
+        return node
+
+
+def switched(source: str, numbers: dict[int, int | None]) -> str:
+    """Return a source with a switch around each of these faults (fault -> number of its switch, None: always on)."""
+    tree = ast.parse(source)
+    places = list(faults(tree))
+    tree = _Switches({id(places[fault][2]): number for fault, number in numbers.items()}).visit(tree)
+    first = next(at for at, node in enumerate(tree.body) if not (isinstance(node, ast.Expr) or _of_future(node)))
+    tree.body[first:first] = ast.parse("from posse._faults import fault as _posse_fault").body
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _of_future(node: ast.AST) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _compiled(source: str) -> bool:
+    """Whether numba compiles functions of a module: what they call must be compiled too, and a switch is not."""
+    return "posse.core.compiled" in source
+
+
+class Bench:
+    """The copy with its switches, the process that has everything imported, and what is known so far."""
+
+    def __init__(self, work: Path, count: int, seed: int) -> None:
+        self.work, self.state = work, work / "state.json"
+        if not self.state.exists():
+            _copied(work)
+            drawn = sample(count, seed, work)
+            compiled = [number for number, each in enumerate(drawn) if _compiled((work / each[0]).read_text())]
+            self.known: dict[str, Any] = {
+                "drawn": drawn, "written": compiled, "tests": {}, "files": {}, "judged": {},
+                "plain": {each[0]: (work / each[0]).read_text() for each in drawn},
+            }  # fmt: skip
+            for name in self.known["plain"]:
+                self._write(name, None)
+            (work / "src" / "posse" / "_faults.py").write_text(_PROBE)
+            self.save()
+        self.known = json.loads(self.state.read_text())
+        for name in self.known["plain"]:
+            self._write(name, None)
+
+    def save(self) -> None:
+        """Keep what is known."""
+        part = self.state.with_suffix(".part")
+        part.write_text(json.dumps(self.known))
+        part.replace(self.state)
+
+    def _write(self, name: str, on: int | None) -> None:
+        """Write a file with its switches; of those that cannot be switched only `on` is in it."""
+        written = self.known["written"]
+        numbers: dict[int, int | None] = {
+            fault: number
+            for number, (file, fault, *_) in enumerate(self.known["drawn"]) if file == name and number not in written
+        }  # fmt: skip
+        if on is not None:
+            numbers[self.known["drawn"][on][1]] = None
+        (self.work / name).write_text(switched(self.known["plain"][name], numbers))
+
+    def warm(self) -> None:
+        """Import the package once; faults that this passes cannot be switched later and are written."""
+        os.chdir(self.work)
+        sys.path[:0] = [str(self.work / "src"), str(self.work)]
+        os.environ["PYTHONPATH"] = str(self.work / "src")
+        for each in [name for name in sys.modules if name.split(".")[0] in ("posse", "benchmarks")]:
+            del sys.modules[each]
+        runpy.run_path(str(self.work / "tests" / "conftest.py"))
+        package = importlib.import_module("posse")
+        for module in pkgutil.walk_packages(package.__path__, "posse."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        importlib.import_module("pytest")
+        passed = set(sys.modules["posse._faults"].PASSED) - set(self.known["written"])  # type: ignore[attr-defined]
+        if passed:
+            self.known["written"] += sorted(passed)
+            self.save()
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    def learn(self, room: str, end: float) -> None:
+        """Run the tests of a folder once with all switches off: which faults each passes, and its time."""
+        for file in self._files(room):
+            if time.monotonic() > end:
+                return
+            if file not in self.known["files"]:
+                results = self.run([file], -1, stop=False)
+                self.known["files"][file] = sorted({each for result in results for each in result["setup"]})
+                self.known["tests"] |= {
+                    each["test"]: [file, each["seconds"], each["call"]] for each in results if each["passed"]
+                }
+                self.save()
+                bad = [each["test"] for each in results if not each["passed"]]
+                print(f"learnt {file}: {len(results)} tests{f', not usable: {bad}' if bad else ''}", flush=True)
+
+    def _files(self, room: str) -> list[str]:
+        if room == "src":
+            return sorted(self.known["plain"])
+        tests = sorted((self.work / "tests" / room).rglob("test_*.py"))
+        return [path.relative_to(self.work).as_posix() for path in tests]
+
+    def tests_for(self, number: int) -> list[str]:
+        """Tests that pass a fault, fastest first; then the others of files whose set-up passes it."""
+        if number in self.known["written"]:
+            return self._importing(self.known["drawn"][number][0])
+        tests, files = self.known["tests"], self.known["files"]
+        direct = sorted((each for each in tests if number in tests[each][2]), key=lambda each: tests[each][1])
+        near = [each for each in tests if number in files[tests[each][0]] and number not in tests[each][2]]
+        chosen, spent = [], 0.0
+        for each in direct + sorted(near, key=lambda each: tests[each][1]):
+            spent += tests[each][1]
+            if spent > BUDGET and chosen:
+                break
+            chosen.append(each)
+        return chosen
+
+    def _importing(self, name: str) -> list[str]:
+        """Tests of files that import a module, or a module that does, quickest files first."""
+        module = name.removeprefix("src/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        users = [module] + [
+            path.relative_to(self.work / "src").with_suffix("").as_posix().replace("/", ".")
+            for path in (self.work / "src" / "posse").rglob("*.py") if re.search(_imports(module), path.read_text())
+        ]  # fmt: skip
+        seconds: dict[str, float] = {}
+        for file, took, _ in self.known["tests"].values():
+            seconds[file] = seconds.get(file, 0.0) + took
+        chosen, spent = [name] if name in seconds else [], 0.0
+        for user in users:
+            wanted = [each for each in seconds if re.search(_imports(user), (self.work / each).read_text())]
+            for file in sorted(wanted, key=lambda each: seconds[each]):
+                if file not in chosen and file.startswith("tests") and spent + seconds[file] < 2 * BUDGET:
+                    spent += seconds[file]
+                    chosen.append(file)
+        return chosen
+
+    def judge(self, number: int) -> None:
+        """Let a fault meet the tests that it has not met yet, and note the one that finds it."""
+        entry = self.known["judged"].setdefault(str(number), {"found": "", "tests": []})
+        tests = [each for each in self.tests_for(number) if each not in entry["tests"]]
+        if entry["found"] or not tests:
+            return
+        began = time.monotonic()
+        entry["found"], entry["tests"] = self._finder(number, tests), entry["tests"] + tests
+        self.save()
+        name, _, kind, line = self.known["drawn"][number]
+        print(f"{'found' if entry['found'] else 'not yet':10}{kind:21}{name}:{line}  {entry['found']} "
+              f"({time.monotonic() - began:.0f} s)", flush=True)  # fmt: skip
+
+    def _finder(self, number: int, tests: list[str]) -> str:
+        """Return the test that finds a fault; empty if none does."""
+        while tests:
+            results = self.run(tests, number, stop=True)
+            bad = next((each["test"] for each in results if not each["passed"]), None)
+            if bad is None:
+                return ""
+            file = bad.split("::")[0]
+            again = self.run([bad if "::" in bad else file], -1, stop=True)
+            if again and all(each["passed"] for each in again):
+                return bad
+            tests = tests[tests.index(bad) + 1 :] if bad in tests else [each for each in tests if each != file]
+        return ""
+
+    def run(self, tests: list[str], number: int, *, stop: bool) -> list[dict[str, Any]]:
+        """Run tests with one fault switched on (-1: none) in a fork, or afresh where it is written into the copy."""
+        passed, log = self.work / "passed", self.work / "log.jsonl"
+        shutil.rmtree(passed, ignore_errors=True)
+        passed.mkdir()
+        log.write_text("")
+        os.environ |= {"POSSE_FAULT": str(number), "POSSE_PASSED": str(passed)}
+        flags = ["-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-q", "-m", "not long"]
+        flags += ["-x"] if stop else []
+        written = number in self.known["written"]
+        if written:
+            self._write(self.known["drawn"][number][0], number)
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            out = os.open(self.work / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            if written:
+                program = (
+                    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pytest; "
+                    f"from benchmarks.mutants import Notes; pytest.main({[*flags, *tests]!r}, [Notes({str(log)!r})])"
+                )
+                os.execv(sys.executable, [sys.executable, "-c", program])
+            probe: Any = sys.modules["posse._faults"]
+            probe.ON, probe.WHERE = number, str(passed)
+            import pytest
+
+            pytest.main([*flags, *tests], [Notes(str(log))])
+            os._exit(0)
+        try:
+            self._wait(child, log, passed)
+        finally:
+            if written:
+                self._write(self.known["drawn"][number][0], None)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        ended = [each for each in lines if "seconds" in each]
+        begun = {each["test"] for each in lines} - {each["test"] for each in ended}
+        broken = [{"test": each, "passed": False, "seconds": 0.0, "setup": [], "call": []} for each in begun]
+        if not lines and stop:  # not even collected
+            broken = [{"test": tests[0], "passed": False, "seconds": 0.0, "setup": [], "call": []}]
+        return ended + broken
+
+    def _wait(self, child: int, log: Path, passed: Path) -> None:
+        """Wait for a child; end it, and what it started, when one of its tests hangs."""
+        size, since = 0, time.monotonic()
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
+            time.sleep(0.05)
+            if log.stat().st_size != size:
+                size, since = log.stat().st_size, time.monotonic()
+            last = (log.read_text().splitlines() or ["{}"])[-1] if time.monotonic() - since > PATIENCE else "{}"
+            usual = self.known["tests"].get(json.loads(last).get("test"), [0, 30.0])[1]
+            if time.monotonic() - since > PATIENCE + 10 * usual:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                break
+        for each in Path("/proc").iterdir():
+            try:
+                if each.name.isdigit() and f"POSSE_PASSED={passed}".encode() in (each / "environ").read_bytes():
+                    os.kill(int(each.name), signal.SIGKILL)
+            except OSError:
+                continue
+
+
+class Notes:
+    """Write a line when a test begins, and one when it ends: whether it passed, its time, the faults it passed."""
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+        self._passed = os.environ["POSSE_PASSED"]
+        self._now: dict[str, Any] = {}
+
+    def _line(self, line: dict[str, Any]) -> None:
+        with open(self._log, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _take(self) -> list[int]:
+        numbers = [int(each) for each in os.listdir(self._passed)]
+        for number in numbers:
+            os.unlink(os.path.join(self._passed, str(number)))
+        probe = sys.modules.get("posse._faults")
+        if probe is not None:
+            probe.PASSED.clear()  # type: ignore[attr-defined]
+        return numbers
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note that a test begins."""
+        self._now = {"test": nodeid, "passed": True, "setup": [], "call": [], "seconds": 0.0}
+        self._line({"test": nodeid})
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Add what a part of a test came to, and write the line after the last."""
+        self._now["seconds"] += report.duration
+        self._now["passed"] &= not report.failed
+        if report.skipped:
+            self._now["call"] = []
+        numbers = self._take()
+        self._now["setup" if report.when == "setup" else "call"] += numbers
+        if report.when == "teardown":
+            self._line(self._now)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Note a file that cannot be read."""
+        if report.failed:
+            self._line({"test": report.nodeid, "passed": False, "setup": [], "call": [], "seconds": 0.0})
+
+
+def _imports(module: str) -> str:
     parent, _, leaf = module.rpartition(".")
-    direct = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import [^\n]*\b{re.escape(leaf)}\b")
-    tests = {
-        path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")) if "browser" not in path.parts
-    }
-    first = [path for path, text in tests.items() if direct.search(text)]
-    users = [
-        path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
-        for path in (ROOT / "src" / "posse").rglob("*.py") if direct.search(path.read_text())
-    ]  # fmt: skip
-    indirect = re.compile("|".join(rf"{re.escape(user)}\b" for user in users) or "$^")
-    then = [path for path, text in tests.items() if path not in first and indirect.search(text)]
-    near = parent.split(".")[-1]
-    ranked = sorted(first, key=lambda path: (near not in path.as_posix(), path.stat().st_size))
-    ranked += sorted(then, key=lambda path: (near not in path.as_posix(), path.stat().st_size))
-    return [path.relative_to(ROOT).as_posix() for path in ranked[:MOST_TESTS]]
+    return rf"{re.escape(module)}\b|from {re.escape(parent)} import [^\n]*\b{re.escape(leaf)}\b"
 
 
-def found(name: str, number: int, tests: list[str], work: Path) -> str:
-    """Make a fault in a copy of the source and return the test file that finds it; empty if none does."""
-    target = work / name
-    plain = target.read_text()
-    target.write_text(made((ROOT / name).read_text(), number))
-    try:
-        failed = next((test for test in tests if not _passes(test, work)), "")
-    finally:
-        target.write_text(plain)
-    if failed and not _sound.setdefault(failed, _passes(failed, work)):  # it fails without the fault too
-        return found(name, number, tests[tests.index(failed) + 1 :], work)
-    return failed
+def _copied(work: Path) -> None:
+    """Copy what tests need of the repository."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, work / name)
 
 
-_sound: dict[str, bool] = {}
-"""Whether test files pass without a fault, of those that found one."""
-
-
-def _passes(test: str, work: Path) -> bool:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not long", "-p", "no:cacheprovider", test]
-    environment = {**os.environ, "PYTHONPATH": str(work / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, timeout=PATIENCE)
-        return done.returncode in (0, 5)
-    except subprocess.TimeoutExpired:
-        return False
+def reasons() -> dict[str, str]:
+    """Survivors that were read: 'file | kind | line of code' -> why no test can see it."""
+    lines = REASONS.read_text().splitlines() if REASONS.exists() else []
+    entries = [line.rsplit(" :: ", 1) for line in lines if " :: " in line and not line.startswith("#")]
+    return {what.strip(): why.strip() for what, why in entries}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Small faults, and the tests that find them.")
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--most", type=int, default=None, help="try so many of the sample in this run")
-    parser.add_argument("--minutes", type=float, default=240.0)
-    parser.add_argument("--out", type=Path, default=ROOT / "mutants.json")
+    parser.add_argument("--minutes", type=float, default=240.0, help="stop after these; 0 prints what is known")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="the copy, and what is known")
     given = parser.parse_args()
-    os.nice(10)
-    results = json.loads(given.out.read_text()) if given.out.exists() else {}
-    drawn = sample(given.sample, given.seed)
-    left = [each for each in drawn if _key(each) not in results][: given.most]
+    os.nice(max(0, 10 - os.nice(0)))
+    given.work = given.work.resolve()
+    given.work.mkdir(parents=True, exist_ok=True)
+    bench = Bench(given.work, given.sample, given.seed)
     end = time.monotonic() + 60 * given.minutes
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        for part in ("src", "tests", "benchmarks", "docs", "examples", "deploy"):
-            shutil.copytree(ROOT / part, work / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for part in (
-            "pyproject.toml",
-            "conftest.py",
-            "README.md",
-            "LICENSE",
-            "CHANGELOG.md",
-            "CONTRIBUTING.md",
-            "Makefile",
-        ):
-            shutil.copy(ROOT / part, work / part)
-        for each in left:
-            if time.monotonic() > end:
-                break
-            name, number, kind, line = each
-            tests = covering(name)
-            by = found(name, number, tests, work) if tests else ""
-            results[_key(each)] = {"kind": kind, "line": line, "tests": tests, "found": by}
-            given.out.write_text(json.dumps(results, indent=1))
-            print(f"{'found' if by else 'SURVIVED':9}{kind:21}{name}:{line}  {by}", flush=True)
-    tried = [results[_key(each)] for each in drawn if _key(each) in results]
-    caught = sum(bool(each["found"]) for each in tried)
-    print(f"\nfound {caught} of {len(tried)} tried, of a sample of {given.sample} (seed {given.seed})")
-    for each in drawn:
-        if _key(each) in results and not results[_key(each)]["found"]:
-            print(f"  survived: {each[0]}:{each[3]} {each[2]}")
+    if given.minutes > 0:
+        bench.warm()
+    for room in TESTS:
+        bench.learn(room, end)
+        for number in range(len(bench.known["drawn"])):
+            if time.monotonic() < end:
+                bench.judge(number)
+    report(bench)
 
 
-def _key(each: tuple[str, int, str, int]) -> str:
-    return f"{each[0]}#{each[1]}"
+def report(bench: Bench) -> None:
+    """Print how many were found, and the others with the tests that they met and their reasons."""
+    drawn, judged, read = bench.known["drawn"], bench.known["judged"], reasons()
+    found = sum(bool(each["found"]) for each in judged.values())
+    met = sum(bool(each["tests"]) for each in judged.values())
+    print(f"\nfound {found} of {met} that met a test, of a sample of {len(drawn)}")
+    for number in sorted((int(each) for each in judged if not judged[each]["found"]), key=lambda each: drawn[each]):
+        name, _, kind, line = drawn[number]
+        code = bench.known["plain"][name].splitlines()[line - 1].strip()
+        what = f"{name} | {kind} | {code}"
+        print(f"  not found by {len(judged[str(number)]['tests'])} tests: {what}  (line {line}) {read.get(what, '')}")
 
 
 if __name__ == "__main__":

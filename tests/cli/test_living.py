@@ -41,6 +41,8 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
     )  # fmt: skip
     assert made.code == 0, made.err
     founder = "traders/agent-1.toml"
+    with Path(founder).open("a") as file:
+        file.write('[consent]\ncustomers = ["agent-2"]\n')
     running = [process("serve", founder)]
     try:
         until(lambda: posse("queue", founder).code == 0)
@@ -50,7 +52,7 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         lines = ['identity = "agent-2"', 'founder = "agent-1"', f'home = "{listen}"', "[consent]", "budget = 40"]
         Path("agent-2.toml").write_text("\n".join(lines))
         running.append(process("serve", "agent-2.toml"))
-        for name, horizon in (("one", 40), ("two", 41)):
+        for name, horizon in (("one", 40), ("two", 41), ("three", 30)):
             Path(f"{name}.toml").write_text(RUN.format(run=name, horizon=horizon))
 
         done = posse("submit", "one.toml", "--at", founder)
@@ -62,10 +64,27 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         assert refused.code == 2
         assert "agent-2 refused: decisions would be 41; budget is 40." in refused.err
 
+        # A member that the founder's consent names proposes one, and drops none but its own.
+        own_run = posse("submit", "three.toml", "--at", "agent-2.toml")
+        assert own_run.code == 0, own_run.err
+        assert "run three: the part of agent-2 is over: it earned" in own_run.out
+        dropped = posse("queue", "agent-2.toml", "--cancel", "one")
+        assert dropped.code == 2
+        assert "run 'one' was proposed by another member" in dropped.err
+
         assert posse("renew", "agent-2.toml").code == 0
+        found = {each["what"]: each["said"] for each in json.loads(posse("doctor", "agent-2.toml", "--json").out)}
+        assert found["way to agent-1"] == "connected"
+        assert found["ledger"] == "2 runs, 70 decisions"
+        assert posse("doctor", founder).code == 0
+        kept = posse("backup", "agent-2.toml", "--out", "kept")
+        assert "the service of agent 'agent-2' in federation traders, with all its runs" in kept.out
+        refused = posse("restore", "kept", "agent-2.toml")
+        assert refused.code == 2
+        assert "a service that runs needs no backup. Stop it." in refused.err
         shown = json.loads(posse("queue", "agent-2.toml", "--json").out)
-        assert shown["parts"] == {"one": {"state": "over", "text": ""}}
-        assert shown["spent"]["decisions"] == 40
+        assert shown["parts"] == {run: {"state": "over", "text": ""} for run in ("one", "three")}
+        assert shown["spent"]["decisions"] == 70
         left = posse("leave", "agent-2.toml")
         assert left.code == 0, left.err
         assert running[1].wait(PATIENCE) == 0

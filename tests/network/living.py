@@ -31,16 +31,17 @@ class LivingFederation:
     """Services of a founder (the customer) and members, each a process; all are stopped at the end."""
 
     def __init__(
-        self, folder: Path, members: dict[str, str], *, seed: int = 1, founder: tuple[str, str] = ("customer",) * 2
-    ) -> None:
-        """Let all enrol, with their roles by name; the founder is a name and a role."""
+        self, folder: Path, members: dict[str, str], *, seed: int = 1, founder: tuple[str, str] = ("customer",) * 2,
+        **values: Any,
+    ) -> None:  # fmt: skip
+        """Let all enrol, with their roles by name; the founder is a name and a role, and has values in its file."""
         self.folder, self.rng = folder, random.Random(seed)
         self.home = f"127.0.0.1:{free_port()}"
         self.authority, self.founder = Authority.init(folder / AUTHORITY, founder[0], FEDERATION), founder[0]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.kills: Counter[str] = Counter()
         self._deadline = time.monotonic() + PATIENCE
-        self.enrol(*founder, {"authority": AUTHORITY, "listen": self.home})
+        self.enrol(*founder, {"authority": AUTHORITY, "listen": self.home, **values})
         for name, role in members.items():
             self.join(name, role)
 
@@ -54,7 +55,7 @@ class LivingFederation:
 
     def join(self, name: str, role: str, **values: Any) -> None:
         """Let a member enrol; a controller listens."""
-        reach = {"listen": f"127.0.0.1:{free_port()}"} if role in ("controller", "agent", "party") else {}
+        reach = {"listen": f"127.0.0.1:{free_port()}"} if role not in ("owner", "comp", "dealer", "customer") else {}
         self.enrol(name, role, {"home": self.home, "consent": CONSENT, **reach, **values})
 
     def file(self, name: str) -> Path:
@@ -91,10 +92,28 @@ class LivingFederation:
         """Kill a service and start it again."""
         process = self.running[name]
         assert process.poll() is None, f"'{name}' ended with {process.returncode}: {self.tail(name)}"
-        process.kill()
-        process.wait()
+        self.stop(name)
         self.kills[name] += 1
         self.start(name)
+
+    def stop(self, name: str) -> None:
+        """Kill a service."""
+        self.running[name].kill()
+        self.running[name].wait()
+
+    def connected(self) -> set[str]:
+        """Members that the founder's service is connected to."""
+        members = self.ask(self.founder, "status")["members"]
+        return {name for name, one in members.items() if one["connected"]}
+
+    def refusal(self, name: str, values: dict[str, Any]) -> str:
+        """Propose a run at a member that may not, and return what the founder says."""
+        shown = self.ask(name, f"submit {json.dumps(values)}")
+        while shown["phase"] == "asked":
+            self.tick(f"an answer to '{name}'")
+            shown = self.ask(name, f"follow {values['run']}")
+        assert shown["phase"] == "refused", shown
+        return str(shown["text"])
 
     def ask(self, name: str, command: str) -> Any:
         """Ask a service; one that is starting is waited for."""
@@ -113,10 +132,10 @@ class LivingFederation:
             "paillier_bits": 2048, "world": {"seed": 7, "owners": len(owners)}, **values,
         }  # fmt: skip
         given = {name: value for name, value in given.items() if value is not None}
-        self.ask("customer", f"submit {json.dumps(given)}")
+        self.ask(self.founder, f"submit {json.dumps(given)}")
 
     def phase(self, run: str) -> dict[str, Any]:
-        shown: dict[str, Any] = self.ask("customer", f"follow {run}")
+        shown: dict[str, Any] = self.ask(self.founder, f"follow {run}")
         return shown
 
     def until(self, run: str, phase: str) -> dict[str, Any]:
@@ -125,7 +144,7 @@ class LivingFederation:
             shown = self.phase(run)
             if shown["phase"] == phase:
                 return shown
-            assert shown["phase"] != "dropped", f"{shown}; {self.tail('customer')}"
+            assert shown["phase"] != "dropped", f"{shown}; {self.tail(self.founder)}"
             self.tick(f"run {run} to be {phase}, which is {shown}")
 
     def hold(self, name: str, run: str) -> None:
@@ -137,7 +156,8 @@ class LivingFederation:
                     asyncio.run(ask(journal, "pause"))
                     break
             except LinkError:
-                pass
+                shown = self.phase(run)
+                assert shown["phase"] != "dropped", shown
             self.tick(f"'{name}' to begin run {run}")
         assert not asyncio.run(ask(journal, "status"))["finished"]
 

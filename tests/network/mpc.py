@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def found(paths: list[Path]) -> Outcome:
     for path in paths:
         engine = opened(path).engine
         engine._journal.close()
-        roles[path.stem] = engine.role
+        roles[engine.role.name] = engine.role
     return Outcome(roles)
 
 
@@ -132,21 +133,23 @@ class TestWorld:
         return Earned(ask.step, self._contexts.reward(self._seed, row, self.pulled[ask.step]))
 
 
-def twin(paths: list[Path]) -> Outcome:
-    """The same run in memory: the same terms, features and secrets."""
-    folder = paths[0].parent
-    options = {path.stem: ContextualOptions.make(PartyFile.make(file=path).options) for path in paths}
-    first = options[paths[0].stem]
-    terms = first.terms("trial-1")
-    secrets = {path.stem: journalled_secrets(path) for path in paths}
+def twin(paths: list[Path], pays: Callable[[Ask], Message] | None = None) -> Outcome:
+    """The same run in memory: the same terms, features and secrets; in its own world, unless `pays` is another."""
+    opened_files = {Path(file.identity).name: file for file in (PartyFile.make(file=path) for path in paths)}
+    options = {name: ContextualOptions.make(file.options) for name, file in opened_files.items()}
+    first = options[next(iter(options))]
+    terms = first.terms(opened_files[PULLER].run or "trial-1")
+    secrets = dict(zip(options, map(journalled_secrets, paths), strict=True))
     planned = plan(terms)
     roles: list[Role] = [
-        PartyRole(name, terms, planned, features_of(options[name], terms, name, folder), secrets[name])
+        PartyRole(name, terms, planned, features_of(options[name], terms, name, paths[0].parent), secrets[name])
         for name in terms.parties
     ]
     roles += [Puller(terms), Payee(terms), DealerRole(terms, planned, secrets[DEALER])]
-    assert first.world is not None
-    MemoryRun(roles, TestWorld(first.world, terms.steps)).finish()
+    if pays is None:
+        assert first.world is not None
+        pays = TestWorld(first.world, terms.steps)
+    MemoryRun(roles, pays).finish()
     return Outcome({role.name: role for role in roles})
 
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from posse.core import files
 from posse.core.errors import LinkError
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Ask, Message
+from posse.problems.contexts.features import read_block
 from posse.protocols import registry
+from posse.protocols.mpc_contextual.deploy import OUTSIDE
+from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.samba.settings import Samba
+from posse.runtime.certificates import making
+from posse.runtime.certificates.identity import PartyIdentity
 from tests.network.living import LivingFederation
+from tests.network.mpc import found, twin, write_world
 
 SERVERS = {"controller": "controller", "comp": "comp", "dealer": "dealer"}
 CLINICS = ["clinic-1", "clinic-2", "clinic-3"]
@@ -85,6 +98,73 @@ def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> No
         assert federation.until("march", "over")["without"] == ["clinic-4"]
         result = json.loads((federation.runs("customer") / "march" / "journal" / "result.json").read_text())
     assert result["ended_early_with"] == CLINICS
+
+
+def short_certificate(federation: LivingFederation, name: str) -> str:
+    """Give a member a certificate for an hour, of which fifty minutes are over; returns its serial."""
+    authority, identity = federation.authority, PartyIdentity.load(federation.folder / name)
+    issued = authority.now() - timedelta(minutes=50)
+    made = making.party_certificate(
+        authority.certificate, authority.key, identity.key.public_key(), identity.peer, (), issued, 1 / 24
+    )
+    with authority.register.writing() as writing:
+        writing.add_certificate(made, making.fingerprint(identity.key.public_key()), identity.peer, issued)
+    files.write_whole(identity.folder / "party.crt", made.public_bytes(Encoding.PEM))
+    return f"{made.serial_number:x}"
+
+
+def test_a_contextual_run_that_a_member_proposes_and_a_certificate_renewed_by_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Features lie with the members; the payee proposes; services die in a run, the proposer's and founder's too."""
+    write_world(tmp_path, rows=40)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "march_outcomes.py").write_text("def reward(run, number):\n    return (number * 7 % 11) / 10\n")
+    consent = {"systems": ["mpc-contextual"], "customers": [PAYEE], "budget": 40}
+    federation = LivingFederation(
+        tmp_path, {}, founder=("clinic-1", "party"), consent=consent, options={"features": "clinic-1.csv"}
+    )
+    federation.join("clinic-2", "party", consent=consent, options={"features": "clinic-2.csv"})
+    federation.join(PULLER, PULLER, consent=consent, source={"kind": "csv", "file": "arms.csv"})
+    federation.join(PAYEE, PAYEE, consent=consent, source={"kind": "python", "function": "march_outcomes:reward"})
+    federation.join(DEALER, DEALER, consent=consent)
+    rows = read_block(tmp_path / "clinic-1.csv", 1.0).ids_digest
+    terms = {"parties": ["clinic-1", "clinic-2"], "columns": [2, 2], "arms": 3, "epsilon": "1/5", "rows": rows}
+    march = {"protocol": "mpc-contextual", "run": "march", "steps": 40, **terms}
+    with federation:
+        while PULLER not in federation.connected() or PAYEE not in federation.connected():
+            federation.tick("puller and payee to call")
+        assert federation.refusal(PULLER, march) == (
+            "'puller' may not propose runs: its certificate says no customer, and the founder's [consent] does not "
+            "name it under customers."
+        )
+        assert federation.ask(PAYEE, f"submit {json.dumps(march)}")["phase"] == "asked"
+        federation.hold(PULLER, "march")
+        federation.stop("clinic-2")
+        before = short_certificate(federation, "clinic-2")
+        federation.start("clinic-2")
+        while (shown := federation.ask("clinic-2", "status"))["serial"] == before:
+            federation.tick("a certificate to be renewed by its date")
+        assert shown["parts"]["march"]["state"] == "started"
+        for victim in (DEALER, PAYEE, "clinic-1", PULLER):  # and the puller goes on, for nobody holds it any more
+            federation.kill(victim)
+        while (mine := federation.ask(PAYEE, "follow march"))["phase"] != "over":
+            assert mine["phase"] != "refused", mine
+            federation.tick(f"the proposer to see the end, which has {mine}")
+        spent = federation.ask("clinic-2", "status")["spent"]
+    assert spent["decisions"] == 40
+    assert 0 < spent["epsilon"] < math.inf
+    paths = [federation.runs(name) / "march" / "party.toml" for name in ("clinic-1", "clinic-2", *OUTSIDE)]
+    assert found(paths) == twin(paths, _outcomes)
+    result = json.loads((federation.runs(PAYEE) / "march" / "journal" / "result.json").read_text())
+    assert result["total"] == pytest.approx(sum(number * 7 % 11 for number in range(40)) / 10, abs=1e-6)
+
+
+def _outcomes(ask: Ask) -> Message:
+    if isinstance(ask, Act):
+        return Acted(ask.step)
+    assert isinstance(ask, Earn)
+    return Earned(ask.step, round((ask.step * 7 % 11) / 10 * REWARD_ONE))
 
 
 ROUNDS, AT_ONCE = 25, 3

@@ -8,15 +8,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from posse.core.errors import ConfigError, LinkError, PosseError
+from posse.core.errors import CertificateError, ConfigError, LinkError, PosseError, ProtocolError
 from posse.protocols import registry
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.parties import invite, serving
+from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates import making
 from posse.runtime.federation.service import Living
-from posse.runtime.federation.talk import Proposal
+from posse.runtime.federation.talk import Proposal, Signed
 from posse.runtime.network.operate import ask
 from tests.network.living import LivingFederation
 
@@ -34,11 +36,15 @@ class Together:
     """Services of one federation in one loop."""
 
     def __init__(
-        self, folder: Path, members: dict[str, str], founder: tuple[str, str] = ("customer", "customer")
-    ) -> None:
-        self.laid = LivingFederation(folder, members, founder=founder)
+        self, folder: Path, members: dict[str, str], founder: tuple[str, str] = ("customer", "customer"),
+        consent: dict[str, Any] | None = None, **values: Any,
+    ) -> None:  # fmt: skip
+        self.laid = LivingFederation(folder, {}, founder=founder, **values)
+        for name, role in members.items():
+            self.laid.join(name, role, **({} if consent is None else {"consent": consent}))
         self.names = [founder[0], *members]
         self.services: dict[str, Living] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, name: str, command: str) -> Any:
         return await ask(self.laid.runs(name), command, patience=60)
@@ -56,19 +62,25 @@ class Together:
         """Run all services while a story is told."""
 
         async def all_of_them() -> None:
-            tasks = []
             for name in self.names:
-                self.services[name] = Living(self.laid.file(name), serving(lambda text: None), lambda *_, **__: None)
-                tasks.append(asyncio.create_task(self.services[name].run()))
+                self.start(name)
             try:
                 await self.until(self._all_here)
                 await story()
             finally:
                 for service in self.services.values():
                     service._over.set()
-                await asyncio.gather(*tasks)
+                await asyncio.gather(*self.tasks.values())
 
         asyncio.run(all_of_them())
+
+    def start(self, name: str) -> None:
+        self.services[name] = Living(self.laid.file(name), serving(lambda text: None), lambda *_, **__: None)
+        self.tasks[name] = asyncio.create_task(self.services[name].run())
+
+    async def stop(self, name: str) -> None:
+        self.services[name]._over.set()
+        await self.tasks[name]
 
     async def _all_here(self) -> bool:
         return len(self.services[self.names[0]].control.connections) == len(self.names) - 1
@@ -76,13 +88,8 @@ class Together:
 
 def test_agents_of_a_market_buy_together_and_the_ledger_adds_up(tmp_path: Path) -> None:
     agents = registry.system("dp-combinatorial").Settings(**MARKET).load().market.agents
-    together = Together(tmp_path, dict.fromkeys(agents[1:], "agent"), (agents[0], "agent"))
     consent = {"systems": ["dp-combinatorial"], "epsilon": 1.0, "epsilon_in_all": 1.5}
-    for name in agents[1:]:
-        with together.laid.file(name).open() as file:
-            text = file.read().partition("[consent]")[0]
-        lines = [f"{key} = {json.dumps(value)}" for key, value in consent.items()]
-        together.laid.file(name).write_text("\n".join([text, "[consent]", *lines, ""]))
+    together = Together(tmp_path, dict.fromkeys(agents[1:], "agent"), (agents[0], "agent"), consent)
     earned: dict[str, float] = {}
     spent: dict[str, Any] = {}
 
@@ -139,6 +146,73 @@ def test_a_new_key_between_runs_and_a_member_that_leaves(tmp_path: Path) -> None
 
     async def gone() -> bool:
         return "clinic-1" not in (await together.ask(founder, "status"))["members"]
+
+    together.play(story)
+
+
+def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_path: Path) -> None:
+    """It proposes and has its total; nobody passes the limits: not by others' names, again, at once, or expelled."""
+    owners = ["clinic-1", "clinic-2", "clinic-3"]
+    members = {"customer": "customer", "controller": "controller", "comp": "comp", **dict.fromkeys(owners, "owner")}
+    consent = {"systems": ["samba"], "customers": ["customer"], "budget_in_all": 150}
+    together = Together(tmp_path, members, ("registry", "operator"), consent, at_once=2)
+    given = {"protocol": "samba", "level": "standard", "policy": "ucb", "budget": 60, "owners": owners,
+             "paillier_bits": 2048, "world": {"seed": 7, "owners": 3}}  # fmt: skip
+
+    async def propose(name: str, run: str, **values: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = await together.ask(name, f"submit {json.dumps({**given, 'run': run, **values})}")
+        while shown["phase"] in ("asked", "queued", "proposed", "started"):
+            await asyncio.sleep(0.02)
+            shown = await together.ask(name, f"follow {run}")
+        return shown
+
+    async def story() -> None:
+        founder = together.services["registry"].founder
+        assert founder is not None
+        shown = await propose("customer", "march")
+        assert shown["phase"] == "over", shown
+        (total,) = registry.run(Samba(policy="ucb", owners=3, budget=60, seed=7).plain()).total
+        assert json.loads((Path(shown["journal"]) / "result.json").read_text())["total"] == total
+
+        # An owner may not propose, nor send on what the customer signed; nobody asks for, or drops, another's run.
+        assert "may not propose runs" in (await propose("clinic-1", "april"))["text"]
+        signed = founder.items[0].signed
+        with pytest.raises(ProtocolError, match="signed by 'customer', and 'clinic-1' sent it"):
+            founder.propose("clinic-1", signed)
+        with pytest.raises(ProtocolError, match="a proposal may have 100,000 bytes"):
+            founder.propose("customer", msgspec.structs.replace(signed, body=bytes(100_001)))
+        shown = await together.ask("clinic-1", "cancel march")
+        await together.until(lambda: is_in("clinic-1", "march", "refused"))
+        # The same again is the same run, and its name is taken.
+        assert founder.propose("customer", signed) is founder.items[0]
+        shown = await propose("customer", "march", budget=30)
+        assert (shown["phase"], "was proposed before" in shown["text"]) == ("refused", True)
+        # Two at once: each fits, both do not.
+        ends = await asyncio.gather(propose("customer", "may"), propose("customer", "june"))
+        assert sorted(end["phase"] for end in ends) == ["dropped", "over"]
+        assert "decisions would be 180; budget_in_all is 150" in next(end["text"] for end in ends if end["text"])
+        assert {(await together.ask(name, "status"))["spent"]["decisions"] for name in owners} == {120}
+        # Expelled: what it had queued is dropped, and its old certificate opens nothing any more.
+        founder.member.file = founder.member.file.model_copy(update={"at_once": 0})
+        customer = together.services["customer"]
+        queued = await together.ask("customer", f"submit {json.dumps({**given, 'run': 'july', 'budget': 10})}")
+        assert queued["phase"] == "asked"
+        await together.until(lambda: is_in("customer", "july", "queued"))
+        await together.ask("registry", "expel customer")
+        await together.until(lambda: is_in("registry", "july", "dropped"))
+        assert "customer, who proposed it, is no member any more" in (await together.phase("july"))["text"]
+        await together.until(refused)
+        with pytest.raises(LinkError, match="founder is not connected"):
+            await together.ask("customer", f"submit {json.dumps({**given, 'run': 'august'})}")
+        late = Signed.sign(Proposal.make("hospitals", {**given, "run": "late"}), customer.member.identity)
+        with pytest.raises(CertificateError, match="revoked"):
+            founder.propose("customer", late)
+
+    async def is_in(name: str, run: str, phase: str) -> bool:
+        return bool((await together.ask(name, f"follow {run}"))["phase"] == phase)
+
+    async def refused() -> bool:
+        return "revoked" in together.services["customer"].control.trouble
 
     together.play(story)
 

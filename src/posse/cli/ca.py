@@ -48,7 +48,7 @@ Address = Annotated[
     str | None, typer.Option(help="Where the party reaches 'posse ca serve'; goes into the token.", metavar="HOST:PORT")
 ]
 Minutes = Annotated[int, typer.Option(help="How long the token can be used.", metavar="INTEGER")]
-Days = Annotated[int, typer.Option(help="How long the certificate will count.", metavar="INTEGER")]
+Days = Annotated[float, typer.Option(help="How long the certificate will count.", metavar="NUMBER")]
 Bind = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.", metavar="ADDRESS")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER")]
 Keep = Annotated[bool, typer.Option("--keep", help="Go on when no token is open, until Ctrl-C.")]

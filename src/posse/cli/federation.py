@@ -18,7 +18,7 @@ import typer
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import bullets, print_json, remark, say, table
-from posse.cli.watch import Watch, state_of, status_of
+from posse.cli.watch import Watch, source_failing, state_of, status_of
 from posse.core.agreement import difference, written
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError, UnfinishedError
 from posse.core.interrupts import noted
@@ -277,11 +277,14 @@ def status(file: File, json_: flags.Json = False) -> None:
     table(("party", name), rows)
     for peer, why in waiting.items():
         say(f"waiting for: {peer} ({why})", style="yellow")
+    if source := shown.get("source"):
+        say(source_failing(name, source, file), style="yellow")
     if over:
         say(f"over for: {', '.join(over)}")
 
 
-_STATE = ("role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting", "over")
+_STATE = ("role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting", "over",
+          "source")  # fmt: skip
 """Fields of a status that are said in words."""
 
 
@@ -356,11 +359,14 @@ def stop(file: File) -> None:
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:
-    """Check a party's file, identity, journal, peers and source, and say what to mend."""
+    """Check a party's file, identity, journal, peers and source, or a service, and say what to mend."""
+    from posse.cli.living import is_service
     from posse.protocols.parties import parties_of
+    from posse.runtime.federation import care
     from posse.runtime.network.doctor import examine
 
-    findings = examine(file, lambda name: parties_of(name).build)
+    service = file.exists() and is_service(file)
+    findings = care.examine(file) if service else examine(file, lambda name: parties_of(name).build)
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:

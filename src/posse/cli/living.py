@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
 At = Annotated[Path, typer.Option("--at", help="The file of the founder's service.", metavar="FILE")]
+Through = Annotated[Path, typer.Option("--at", help="File of the founder's service, or a customer's.", metavar="FILE")]
 RunFile = Annotated[Path, typer.Argument(help="The run's file.", metavar="FILE")]
 FederationName = Annotated[str, typer.Argument(help="Name of the federation.", metavar="NAME")]
 Place = Annotated[Path | None, typer.Option(help="Folder to make; called as the federation if not given.")]
@@ -28,7 +29,7 @@ FounderRole = Annotated[str, typer.Option(help="Role that the founder has in run
 FounderName = Annotated[str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")]
 Listen = Annotated[str, typer.Option(help="host:port where members call.", metavar="HOST:PORT")]
 EnrolAt = Annotated[str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")]
-Days = Annotated[int, typer.Option(help="Days for which the founder's certificate counts.", min=1, max=825)]
+Days = Annotated[float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")]
 Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
 Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
 NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
@@ -108,7 +109,7 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
         cannot_listen(error, file)
 
 
-def submit(run: RunFile, at: At, json: flags.Json = False) -> None:
+def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     """Propose a run to a federation, follow it to its end and print its result; the same command follows it again."""
     from posse.core.settings import read_toml
 
@@ -126,7 +127,7 @@ def submit(run: RunFile, at: At, json: flags.Json = False) -> None:
 def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
     """Say how far a run is whenever that changes, until it is over; a service that is started again is waited for."""
     said, missed = "", 0.0
-    while shown["phase"] not in ("over", "dropped"):
+    while shown["phase"] not in ("over", "dropped", "refused"):
         if (line := _line(shown)) != said:
             remark(line)
             said = line
@@ -150,6 +151,8 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
     from posse.cli.federation import sentence
     from posse.protocols.parties import read_result
 
+    if shown["phase"] == "refused":
+        raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
     if shown["phase"] == "dropped":
         raise PosseError(f"run '{shown['run']}' was dropped: {shown['text']}")
     result = read_result(Path(shown["journal"])) if shown["journal"] else {}
@@ -162,7 +165,9 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
 def queue(file: File, cancel: Cancelled = "", json: flags.Json = False) -> None:
     """Show a service: members and runs at the founder, its own parts and what they have asked of it."""
     if cancel:
-        _ask(file, f"cancel {cancel}")
+        shown = _ask(file, f"cancel {cancel}")
+        if shown and (shown := _follow(file, shown))["phase"] != "dropped":
+            raise PosseError(f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}")
         say(f"dropped run '{cancel}'")
         return
     shown = _ask(file, "status")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from posse.cli.screen import remark, say
+from posse.core.errors import ConfigError
 from posse.core.settings import read_toml
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
@@ -23,11 +24,18 @@ WithoutJournal = Annotated[
 
 
 def backup(file: File, out: Out = None) -> None:
-    """Write a backup of a party, which may run meanwhile; it is as secret as the party's keys."""
+    """Write a backup of a party, or of a whole service, which may run meanwhile; it is as secret as their keys."""
+    from posse.cli.living import is_service
     from posse.runtime.backup import make
+    from posse.runtime.federation import care
 
     when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out = out or file.with_name(f"{file.stem}-{when}.backup")
+    if is_service(file):
+        made = care.backup(file, out)
+        say(f"{out}: the service of {made.role} '{made.party}' in federation {made.run}, with all its runs")
+        remark("it holds the member's keys: keep it where only you can read it.")
+        return
     made = make(file, out)
     state = "its part is over" if made.finished else "in the middle of its run" if made.begun else "not begun"
     say(f"{out}: {made.role} '{made.party}' of run {made.run}, {state}")
@@ -36,8 +44,18 @@ def backup(file: File, out: Out = None) -> None:
 
 def restore(archive: Archive, file: File, without_journal: WithoutJournal = False) -> None:
     """Put a party back from a backup, where its file says; in a run, its peers must say that it went no further."""
-    from posse.runtime.backup import restore
+    from posse.runtime.backup import read, restore
+    from posse.runtime.federation import care
 
+    if read(archive)[0].kind == "service":
+        if without_journal:
+            raise ConfigError("a service is restored with all its runs. Leave --without-journal out.")
+        service, notes = care.restore(archive, file)
+        say(f"restored the service of {service.role} '{service.party}' in federation {service.run}, of {service.made}")
+        for note in notes:
+            remark(note)
+        remark(f"check it with 'posse doctor {file}', start it with: posse serve {file}")
+        return
     made = restore(archive, file, journal=not without_journal)
     say(f"restored {made.role} '{made.party}' of run {made.run}, as it was at {made.made}")
     if without_journal:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 EVERY = 0.4
 """Seconds between two looks."""
 MOST_RESTARTS = 10
+AGAIN = 60.0
+"""Seconds after which what still fails is said again."""
 WINDOW = 30.0
 """Seconds over which the pace is measured."""
 
@@ -81,6 +83,15 @@ def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool =
     return "killed" if code < 0 else "failed"
 
 
+def source_failing(name: str, source: Mapping[str, Any], file: Path) -> str:
+    """Say that a party's source fails at every call, why, and what to do."""
+    return (
+        f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. Mend what [source] "
+        f"in {file} names: it is asked again and again, and the run goes on when it answers. A changed module is read "
+        "when the party is started again."
+    )
+
+
 class Watch:
     """Follows the processes of a federation to their end."""
 
@@ -97,6 +108,8 @@ class Watch:
         self._rows: dict[str, Row] = {}
         self._seen: set[str] = set()
         self._restarts: dict[str, int] = {}
+        self._failing: dict[str, float] = {}
+        """When it was last said that a party's source fails."""
         self._pace = Pace()
 
     def take(self, process: Process) -> None:
@@ -133,6 +146,7 @@ class Watch:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
                 status["waiting"] = {peer: why for peer, why in status["waiting"].items() if peer not in left}
+                self._look_at_source(process, status)
             row = self._rows[process.name]
             row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
             if row.role in self._federation.shown and status:
@@ -140,6 +154,14 @@ class Watch:
             if code is not None and code < 0 and not status:
                 self._start_again(number, -code)
         self._measure(next((one for one in statuses if one.get("role") == self._federation.lead), {}))
+
+    def _look_at_source(self, process: Process, status: Mapping[str, Any]) -> None:
+        """Say on screen that a source fails at every call, once a minute: the run stands still until it is mended."""
+        if not (source := status.get("source")):
+            self._failing.pop(process.name, None)
+        elif time.monotonic() - self._failing.get(process.name, -AGAIN) >= AGAIN:
+            self._failing[process.name] = time.monotonic()
+            self._say(source_failing(process.name, source, process.file))
 
     def _start_again(self, number: int, signal: int) -> None:
         process = self.processes[number]

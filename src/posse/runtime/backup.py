@@ -55,20 +55,28 @@ class Backup:
     finished: bool
     """Whether the party's part was over."""
     begun: bool
+    kind: str = "party"
+    """`party`, or `service` (`federation.care`)."""
 
 
 def make(file: Path, out: Path) -> Backup:
     """Write a backup of a party, which may run meanwhile."""
     place = open_place(file)
     # The journal is read last: a part that was over by then was over in what is read before.
-    held = {"party.toml": file.read_bytes(), **_read(place.identity.folder, "identity", place.journal)}
-    held |= _read(place.journal, "journal")
+    held = {"party.toml": file.read_bytes(), **read_folder(place.identity.folder, "identity", place.journal)}
+    held |= read_folder(place.journal, "journal")
     copy = journals.copy(place.journal)
     held |= {f"journal/{name}": data for name, data in copy.files.items()}
     backup = Backup(
         place.identity.name, place.identity.role, place.identity.run, datetime.now(UTC).isoformat(timespec="seconds"),
         __version__, f"journal/{FINISHED}" in held, copy.first is not None,
     )  # fmt: skip
+    write(out, backup, held)
+    return backup
+
+
+def write(out: Path, backup: Backup, held: dict[str, bytes]) -> None:
+    """Write an archive of files that only its owner reads, with what it says of itself."""
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}
     index = json.dumps({"format": FORMAT, **vars(backup), "files": digests}, indent=1).encode()
     with files.whole(out, mode=files.PRIVATE) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
@@ -76,10 +84,10 @@ def make(file: Path, out: Path) -> Backup:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), files.PRIVATE
             archive.addfile(entry, io.BytesIO(data))
-    return backup
 
 
-def _read(folder: Path, under: str, but: Path | None = None) -> dict[str, bytes]:
+def read_folder(folder: Path, under: str, but: Path | None = None) -> dict[str, bytes]:
+    """Return the files of a folder, less those that pass or that a journal's copy has."""
     found = {}
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         name, inside = path.relative_to(folder), but is not None and path.is_relative_to(but)
@@ -115,27 +123,34 @@ def read(archive: Path) -> tuple[Backup, dict[str, bytes]]:
 def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
     """Put a party back where its file says; the file itself, and parts of the identity, only where they are missing."""
     backup, held = read(archive)
+    if backup.kind != "party":
+        raise DataError(f"{archive} is the backup of a {backup.kind}. Give the {backup.kind}'s file with it.")
     settings = PartyFile.make(file=file) if file.exists() else _file(held, file)
     folder = file.resolve().parent
     identity = folder / settings.identity
-    _check_identity(backup, identity)
+    check_identity(backup, identity)
     at = folder / settings.journal
     if journal:
-        _check_older(backup, held, at)
+        check_older(held, at)
     if not file.exists():
         files.write_whole(file, held["party.toml"])
     for name, data in held.items():
         under, _, rest = name.partition("/")
         if under == "identity":
-            _put(identity / rest, data, keep=True)
+            put(identity / rest, data, keep=True)
         elif under == "journal" and journal:
-            _put(at / rest, data)
+            put(at / rest, data)
     if journal and backup.begun and not backup.finished:
-        mark = json.dumps({"made": backup.made, "posse": backup.posse}).encode()
-        files.write_whole(at / RESTORED, mark, mode=files.PRIVATE)
+        mark(backup, at)
     elif journal:
         (at / RESTORED).unlink(missing_ok=True)
     return backup
+
+
+def mark(backup: Backup, journal: Path) -> None:
+    """Mark a journal as restored: its party goes on when its peers have vouched."""
+    data = json.dumps({"made": backup.made, "posse": backup.posse}).encode()
+    files.write_whole(journal / RESTORED, data, mode=files.PRIVATE)
 
 
 def _file(held: dict[str, bytes], file: Path) -> PartyFile:
@@ -144,7 +159,8 @@ def _file(held: dict[str, bytes], file: Path) -> PartyFile:
     return PartyFile.make(tomllib.loads(held["party.toml"].decode()))
 
 
-def _check_identity(backup: Backup, folder: Path) -> None:
+def check_identity(backup: Backup, folder: Path) -> None:
+    """Refuse a folder with the identity of another party."""
     if (folder / KEY).exists():
         found = PartyIdentity.load(folder)
         if (found.name, found.role, found.run) != (backup.party, backup.role, backup.run):
@@ -154,7 +170,7 @@ def _check_identity(backup: Backup, folder: Path) -> None:
             )
 
 
-def _check_older(backup: Backup, held: dict[str, bytes], folder: Path) -> None:
+def check_older(held: dict[str, bytes], folder: Path) -> None:
     """Refuse where a process has the journal open, or it is as new as the backup; remove an older or damaged one."""
     if pid := journals.holder(folder):
         raise JournalError(f"process {pid} has the journal in {folder} open: a party that runs needs none. Stop it.")
@@ -185,7 +201,8 @@ def _clear(folder: Path) -> None:
             path.unlink()
 
 
-def _put(path: Path, data: bytes, *, keep: bool = False) -> None:
+def put(path: Path, data: bytes, *, keep: bool = False) -> None:
+    """Write a file of a backup; with `keep`, only where there is none."""
     if keep and path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

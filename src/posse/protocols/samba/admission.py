@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from posse.core import files
 from posse.core.errors import ConfigError, JournalError
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
-from posse.runtime.certificates.authority import Authority
-from posse.runtime.certificates.identity import peer_of
+from posse.runtime.certificates.authority import REGISTER, Authority, load_certificate
+from posse.runtime.certificates.identity import CERTIFICATE, peer_of
 from posse.runtime.network.deployment import Place
 
 ADMITTED = "admitted.json"
@@ -51,7 +51,23 @@ def admitted(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, by
             raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
         if set(kept) == set(names):
             return kept
-    return _issued(folder, names)
+    return _issued(folder, names) if (folder / REGISTER).exists() else _sent(place, folder, names)
+
+
+def _sent(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the signing keys of parties from certificates that the founder of a federation sent, checked."""
+    identity, known = place.identity, {}
+    for name in names:
+        path = folder / name / CERTIFICATE
+        certificate = load_certificate(path)
+        peer = peer_of(
+            certificate.public_bytes(Encoding.DER), identity.authority, identity.crl, identity.run,
+            certificate.not_valid_before_utc,
+        )  # fmt: skip
+        if peer.name != name or peer.role == "customer":
+            raise ConfigError(f"{path} is the certificate of {peer}.")
+        known[name] = peer.public
+    return known
 
 
 def _issued(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -141,7 +141,8 @@ def _parts(settings: SambaOptions, owners: tuple[str, ...], slowest: dict[str, f
         # An owner signs no budget beyond the one it was asked for.
         consent = {"budget": settings.budget} if role == "owner" else None
         reach = {"listens": hub, "connect": () if hub else (CONTROLLER,)}
-        parts[name] = {"role": role, "options": own, **reach, "consent": consent}
+        reads = [each for each in members if each != name] if role == "customer" else [CUSTOMER]
+        parts[name] = {"role": role, "options": own, **reach, "consent": consent, "certificates": reads}
     return parts
 
 
@@ -163,5 +164,6 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
     # The customer reads the exact total, so that no epsilon is proved.
     demand = Demand("samba", level, policy.name, settings.budget)
     return Invitation(
-        settings, _parts(settings, settings.owners, {}), lambda: demand, CUSTOMER, settings.world is not None
-    )
+        settings, _parts(settings, settings.owners, {}), lambda: demand, CUSTOMER, settings.world is not None,
+        None if level == "paper" else CUSTOMER,
+    )  # fmt: skip

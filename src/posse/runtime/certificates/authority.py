@@ -115,12 +115,12 @@ class Authority:
 
     def token(
         self, role: str, name: str, *, minutes: int = tokens.MINUTES, hosts: Sequence[str] = (),
-        days: int = making.PARTY_DAYS, address: str = "",
+        days: float = making.PARTY_DAYS, address: str = "",
     ) -> Token:  # fmt: skip
         """Make a token for one party; a name has one role in a run. `hosts` may stand in its certificate."""
         peer = Peer(self.run, role, name)
         check.between(1, tokens.MOST_MINUTES, minutes=minutes)
-        check.between(1, making.MOST_DAYS, days=days)
+        check.between(making.LEAST_DAYS, making.MOST_DAYS, days=days)
         allowed = tuple(dict.fromkeys(check_host(host) for host in hosts))
         now = self.now()
         token = Token.new(self.fingerprint, peer, now + timedelta(minutes=minutes), address)
@@ -136,7 +136,7 @@ class Authority:
         return token
 
     def sign(
-        self, writing: Writing, public: ec.EllipticCurvePublicKey, peer: Peer, hosts: Sequence[str], days: int
+        self, writing: Writing, public: ec.EllipticCurvePublicKey, peer: Peer, hosts: Sequence[str], days: float
     ) -> x509.Certificate:
         """Sign a party's key, and record the certificate inside a transaction."""
         mark = making.fingerprint(public)
@@ -161,7 +161,7 @@ class Authority:
                 raise CertificateError("the certificate is not in force here. Enrol again with a new token.", "revoked")
             return self.sign(
                 writing, making.requested_key(csr), Peer(self.run, row.role, row.name), making.hosts_of(before),
-                max(1, (row.expires - row.issued).days),
+                (row.expires - row.issued) / timedelta(days=1),
             )  # fmt: skip
 
     def revoke(self, which: str) -> list[str]:

@@ -23,7 +23,7 @@ from posse.runtime.certificates.names import Peer
 
 AUTHORITY_DAYS = 5 * 365
 PARTY_DAYS = 90
-MOST_DAYS = 825
+LEAST_DAYS, MOST_DAYS = 1 / 1440, 825
 DESK_DAYS = 7
 SKEW = timedelta(hours=25)
 """How far back a certificate begins: clocks of parties differ, and one set back by a day must not stop a run."""
@@ -77,7 +77,7 @@ def authority_certificate(key: ec.EllipticCurvePrivateKey, name: str, run: str, 
 
 def party_certificate(
     authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, public: ec.EllipticCurvePublicKey, peer: Peer,
-    hosts: Sequence[str], now: datetime, days: int,
+    hosts: Sequence[str], now: datetime, days: float,
 ) -> x509.Certificate:  # fmt: skip
     """Sign a party's certificate: its URI, the hosts it was allowed, and both ends of TLS."""
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer.uri), *map(_host, hosts)]
@@ -179,7 +179,7 @@ def _builder(
 
 def _leaf(
     authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, public: ec.EllipticCurvePublicKey, subject: x509.Name,
-    names: Sequence[x509.GeneralName], usages: Sequence[x509.ObjectIdentifier], now: datetime, days: int,
+    names: Sequence[x509.GeneralName], usages: Sequence[x509.ObjectIdentifier], now: datetime, days: float,
 ) -> x509.Certificate:  # fmt: skip
     end = min(now + timedelta(days=days), authority.not_valid_after_utc)
     if end <= now:

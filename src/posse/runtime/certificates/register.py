@@ -60,7 +60,7 @@ class TokenRow:
     hosts: tuple[str, ...]
     made: datetime
     expires: datetime
-    days: int
+    days: float
     """How long the certificate will count."""
     state: str
     """open, used, withdrawn or expired."""
@@ -184,7 +184,7 @@ class Writing:
             (_seconds(now),),
         )
 
-    def add_token(self, token: Token, hosts: tuple[str, ...], days: int, now: datetime) -> None:
+    def add_token(self, token: Token, hosts: tuple[str, ...], days: float, now: datetime) -> None:
         """Remember a token by its keys."""
         peer, keys = token.peer, (token.key("request"), token.key("answer"), token.key("refusal"))
         self._connection.execute(

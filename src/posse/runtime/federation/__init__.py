@@ -7,6 +7,7 @@
 | `listener` | one listener for all runs of a party and for the control connection |
 | `member` | a member's service: it answers proposals, takes part in runs, renews its certificate |
 | `service` | the process: connections, commands of its operator |
+| `care` | what its operator looks at and keeps: doctor, metrics, backup |
 | `founder` | what the founder's service does beside: the queue of runs, renewals, the revocation list |
 
     customer$ posse found hospitals && posse serve hospitals/customer.toml     # the authority, the queue, its own part

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,8 @@ class ServiceFile(Settings):
     """host:port under which others reach `listen`, where it differs."""
     connect: dict[str, str] = Field(default_factory=dict)
     """Addresses of members that this one calls, where they differ from what these say themselves."""
+    metrics: str | None = None
+    """host:port where a monitor reads /metrics and /health."""
     sync: bool = True
     """Wait for the disk before anything that follows from a reward leaves."""
     renew: float = 30.0
@@ -154,11 +157,14 @@ class Ledger:
         self._path = folder / LEDGER
         self._demands: dict[str, Demand] = {}
         self._started: frozenset[str] = frozenset()
+        self.restored = False
+        """Whether it came from a backup, and the founder has not said yet which runs there were since."""
         if self._path.exists():
             try:
                 kept = json.loads(self._path.read_text())
                 self._demands = {digest: Demand(**entry) for digest, entry in kept["runs"].items()}
                 self._started = frozenset(kept["started"])
+                self.restored = bool(kept.get("restored"))
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise JournalError(
                     f"{self._path} cannot be read: {error}. It holds what all runs have asked of this member: restore "
@@ -199,7 +205,22 @@ class Ledger:
         if digest in self._demands and digest not in self._started:
             self._write({key: one for key, one in self._demands.items() if key != digest}, self._started)
 
+    def recall(self, runs: Mapping[str, Demand]) -> None:
+        """Enter runs that this member took part in and that a restored ledger may have lost, within limits or not."""
+        self.restored = False
+        self._write({**runs, **self._demands}, self._started | set(runs))
+
+    def adopt(self, older: Mapping[str, Any], *, newest: bool) -> None:
+        """Add the entries of a ledger from a backup; unless this one is the newest, runs since may be missing."""
+        self.restored = not newest
+        added = {digest: Demand(**entry) for digest, entry in older["runs"].items()}
+        self._write({**added, **self._demands}, self._started | set(older["started"]))
+
     def _write(self, demands: dict[str, Demand], started: frozenset[str]) -> None:
-        document = {"runs": {digest: asdict(one) for digest, one in demands.items()}, "started": sorted(started)}
+        document: dict[str, Any] = {
+            "runs": {digest: asdict(one) for digest, one in demands.items()}, "started": sorted(started),
+        }  # fmt: skip
+        if self.restored:
+            document["restored"] = True
         files.write_whole(self._path, json.dumps(document, indent=1).encode(), mode=files.PRIVATE)
         self._demands, self._started = demands, started

@@ -3,7 +3,8 @@
     authority/queue/run-<number>.json   a proposal, how far it is, and what every member said of it
     authority/queue/addresses.json      where members listen, as they said last
 
-A run waits until it is its turn, is proposed to everyone it names, and starts when all have agreed. One that a member
+A run is proposed by the founder, by a member whose certificate says customer, or by one that the founder's [consent]
+names. It waits until it is its turn, is shown to everyone it names, and starts when all have agreed. One that a member
 refuses, or that fails at one, is dropped for all, with the reason. It is over when the parts of all are.
 """
 
@@ -19,10 +20,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
-from posse.core.errors import CertificateError, ConfigError, JournalError
+from posse.core.errors import BudgetError, CertificateError, ConfigError, JournalError, ProtocolError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import REVOKED as LIST
 from posse.runtime.certificates.authority import Authority
+from posse.runtime.certificates.register import CertificateRow
 from posse.runtime.federation.member import Member
 from posse.runtime.federation.talk import (
     ACCEPTED,
@@ -44,6 +46,12 @@ from posse.runtime.network.deployment import address
 
 QUEUE, ADDRESSES = "queue", "addresses.json"
 QUEUED = "queued"
+PROPOSES = "customer"
+"""Role whose members may propose runs."""
+LARGEST = 100_000
+"""Bytes of a proposal that the queue takes."""
+MOST_OF_ONE = 20
+"""Runs of one member that may be in the queue and not over."""
 _FINAL = (OVER, DROPPED)
 
 
@@ -63,6 +71,14 @@ class Item:
     answers: dict[str, tuple[str, str]] = field(default_factory=dict)
     """What each member last said of it: a state, and why."""
     without: tuple[str, ...] = ()
+    proposer: str = ""
+    """Member that proposed it; the founder if empty."""
+    reads: dict[str, list[str]] = field(default_factory=dict)
+    """Members whose certificates a member's part reads, by name."""
+    ends_at: str | None = None
+    """Member whose part can end it without others."""
+    began: bool = False
+    """Whether it ever started."""
 
     @property
     def run(self) -> str:
@@ -110,11 +126,33 @@ class Founder:
     # The queue --------------------------------------------------------------------------------------------------------
 
     def submit(self, values: Mapping[str, Any]) -> Item:
-        """Put a run into the queue; the same one again is found there."""
+        """Put a run of the founder's into the queue; the same one again is found there."""
         proposal = Proposal.make(self.member.identity.run, values)
+        return self._enter(proposal, "", lambda: Signed.sign(proposal, self.member.identity))
+
+    def propose(self, name: str, signed: Signed) -> Item:
+        """Put a run of a member's into the queue, if it may propose one."""
+        if len(signed.body) > LARGEST:
+            raise ProtocolError(f"a proposal may have {LARGEST:,} bytes, got {len(signed.body):,}.")
+        proposal, proposer = signed.check(self.member.identity, self.authority.now())
+        if proposer != name:
+            raise ProtocolError(f"the proposal is signed by '{proposer}', and '{name}' sent it.")
+        consent = self.member.file.consent
+        if self.members().get(name) != PROPOSES and name not in (() if consent is None else consent.customers):
+            raise BudgetError(
+                f"'{name}' may not propose runs: its certificate says no {PROPOSES}, and the founder's [consent] does "
+                "not name it under customers."
+            )
+        going = sum(item.proposer == name and item.phase not in _FINAL for item in self.items)
+        if going >= MOST_OF_ONE and not any(item.run == proposal.run for item in self.items):
+            raise BudgetError(f"'{name}' has {going} runs in the queue, which takes {MOST_OF_ONE}. Let some end.")
+        return self._enter(proposal, name, lambda: signed)
+
+    def _enter(self, proposal: Proposal, proposer: str, sign: Callable[[], Signed]) -> Item:
         for item in self.items:
             if item.run == proposal.run:
-                if item.signed.proposal.settings != proposal.settings or item.signed.proposal.system != proposal.system:
+                earlier = item.signed.proposal
+                if (earlier.settings, earlier.system, item.proposer) != (proposal.settings, proposal.system, proposer):
                     raise ConfigError(f"a run called '{item.run}' was proposed before. Give this one another name.")
                 return item
         invitation = self.member.systems.invite(proposal.system, proposal.values)
@@ -128,7 +166,9 @@ class Founder:
                 )
         listeners = tuple(name for name, part in invitation.files.items() if part["listens"])
         number = max((item.number for item in self.items), default=0) + 1
-        item = Item(number, Signed.sign(proposal, self.member.identity), invitation.members, listeners)
+        reads = {name: list(part.get("certificates", ())) for name, part in invitation.files.items()}
+        item = Item(number, sign(), invitation.members, listeners, proposer=proposer, reads=reads,
+                    ends_at=invitation.ends_at)  # fmt: skip
         self._keep(item)
         self.items.append(item)
         self.advance()
@@ -151,9 +191,11 @@ class Founder:
 
     def members(self) -> dict[str, str]:
         """Role of every member with a certificate in force, by name."""
+        return {row.name: row.role for row in self._in_force()}
+
+    def _in_force(self) -> list[CertificateRow]:
         now = self.authority.now()
-        rows = self.authority.register.certificates()
-        return {row.name: row.role for row in rows if row.revoked is None and now < row.expires}
+        return [row for row in self.authority.register.certificates() if row.revoked is None and now < row.expires]
 
     def advance(self) -> None:
         """Do what follows from what is known now; whoever is concerned gets a new sheet."""
@@ -167,24 +209,34 @@ class Founder:
         going = sum(item.phase in (PROPOSED, STARTED) for item in self.items)
         for item in self.items:
             if item.phase == QUEUED and going < self.member.file.at_once:
-                # Signed again: the certificate of the day it was submitted may have been renewed since.
-                item.phase, item.signed = PROPOSED, Signed.sign(item.signed.proposal, self.member.identity)
+                item.phase, item.signed = PROPOSED, self._fresh(item)
                 self._keep(item)
                 concerned |= set(item.members)
                 going += 1
         for name in concerned:
             self._tell(name)
 
+    def _fresh(self, item: Item) -> Signed:
+        """Return a proposal with its proposer's certificate of today: that of the day it was made may have ended."""
+        if not item.proposer:
+            return Signed.sign(item.signed.proposal, self.member.identity)
+        before = making.public_key(x509.load_der_x509_certificate(item.signed.certificate))
+        rows = [row for row in self._in_force() if (row.name, row.key) == (item.proposer, making.fingerprint(before))]
+        newest = max(rows, key=lambda row: row.expires, default=None)
+        return item.signed if newest is None else Signed(item.signed.body, item.signed.signature, newest.certificate)
+
     def _step(self, item: Item, present: Mapping[str, str]) -> None:
         if item.phase in _FINAL:
+            return
+        if item.phase != STARTED and item.proposer and item.proposer not in present:
+            self._drop(item, f"{item.proposer}, who proposed it, is no member any more")
             return
         gone = tuple(name for name in item.members if name not in present and item.state_of(name) != OVER)
         if gone and item.phase != STARTED:
             self._drop(item, f"{', '.join(gone)} is no member any more")
             return
         if gone:
-            mine = self.member.parts.get(item.signed.digest)
-            if mine is None or (mine.made is not None and "end" not in mine.made.commands):
+            if item.ends_at is None or item.ends_at in gone:
                 self._drop(item, f"{', '.join(gone)} is no member any more, and the run cannot end without")
                 return
             item.without = gone
@@ -194,7 +246,7 @@ class Founder:
                 return
         states = {item.state_of(name) for name in item.members if name not in gone}
         if item.phase == PROPOSED and states == {ACCEPTED} and all(map(self.addresses.get, item.listeners)):
-            item.phase = STARTED
+            item.phase, item.began = STARTED, True
         elif item.phase == STARTED and states == {OVER}:
             item.phase = OVER
 
@@ -208,14 +260,21 @@ class Founder:
 
     def sheet(self, name: str) -> Sheet:
         """Return what a member is to know now."""
+        shown = {row.name: row.certificate for row in sorted(self._in_force(), key=lambda row: row.expires)}
         lines = [
             Line(item.signed, item.phase, {peer: self.addresses[peer] for peer in item.listeners
-                                           if self.addresses.get(peer)}, item.without)
+                                           if self.addresses.get(peer)}, item.without,
+                 {peer: shown[peer] for peer in item.reads.get(name, ()) if peer in shown and item.phase == PROPOSED})
             for item in self.items
             if name in item.members and item.phase != QUEUED
             and not (item.phase in _FINAL and item.state_of(name) in ENDED)
         ]  # fmt: skip
         return Sheet(tuple(lines), self.authority.current_crl().public_bytes(Encoding.DER))
+
+    def history(self, name: str) -> tuple[tuple[Signed, str], ...]:
+        """Return every run that started with a member in it, and what it last said of it."""
+        began = [item for item in self.items if name in item.members and (item.began or item.phase in (STARTED, OVER))]
+        return tuple((item.signed, item.state_of(name)) for item in began)
 
     def take(self, name: str, report: Report) -> None:
         """Take what a member says."""

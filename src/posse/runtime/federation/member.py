@@ -15,7 +15,7 @@ import asyncio
 import json
 import shutil
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -159,6 +159,19 @@ class Member:
         shutil.rmtree(self.runs / part.run, ignore_errors=True)
         self.parts.pop(part.signed.digest, None)
 
+    def recalled(self, runs: Iterable[tuple[Signed, str]]) -> None:
+        """Enter in a restored ledger what the founder knows of, and end parts that ended after the backup."""
+        spent = {}
+        for signed, state in runs:
+            proposal, part = signed.proposal, self.parts.get(signed.digest)
+            spent[signed.digest] = self.systems.invite(proposal.system, proposal.values).demand()
+            if part is not None and part.state not in ENDED and state in ENDED:
+                part.state, part.began, part.text = state, True, "it ended after the backup it was restored from"
+                self._keep(part)
+                if part.party is not None:
+                    part.party.stop()
+        self.ledger.recall(spent)
+
     # Sheets and reports -----------------------------------------------------------------------------------------------
 
     async def take(self, sheet: Sheet) -> Report:
@@ -269,12 +282,11 @@ class Member:
         if mine["listens"] and self.file.listen is None:
             raise ConfigError(f"the {mine['role']} of a run listens, and the file of this service has no listen.")
         options, own = dict(mine["options"]), self._absolute(self.file.options)
-        if other := sorted(name for name in own if name in options and options[name] != own[name]):
-            raise ConfigError(
-                f"{other[0]} is {options[other[0]]} in it, and {own[other[0]]} in the file of '{self.name}'."
-            )
-        if options.get("authority") == AUTHORITY and self.file.authority is not None:
-            options["authority"] = str((self.folder / self.file.authority).resolve())
+        if other := next((name for name in sorted(own) if name in options and options[name] != own[name]), None):
+            raise ConfigError(f"{other} is {options[other]} in it, and {own[other]} in the file of '{self.name}'.")
+        if options.get("authority") == AUTHORITY:  # one that is not the founder has the certificates beside its file
+            folder_of = self.file.authority
+            options["authority"] = "." if folder_of is None else str((self.folder / folder_of).resolve())
         known = {**line.addresses, **self.file.connect}
         source = None if invitation.simulated or self.file.source is None else self._absolute(self.file.source)
         values = {
@@ -288,11 +300,14 @@ class Member:
         unknown = set(mine["connect"]) - set(known)  # the founder has just started, and its members have not called yet
         if (folder / FILE).exists() and ((folder / FILE).read_bytes() == text or unknown):
             return False
-        proposer = line.signed.check(self.identity, utc_now())[1] if not part.began else ""
-        if proposer:
-            files.make_folder(folder / proposer)
-            pem = x509.load_der_x509_certificate(line.signed.certificate).public_bytes(Encoding.PEM)
-            files.write_whole(folder / proposer / CERTIFICATE, pem)
+        files.make_folder(folder)
+        for name, certificate in line.certificates.items():
+            peer = self.identity.check(certificate, utc_now())
+            if (peer.name, peer.role) != (name, invitation.members.get(name)):
+                raise ConfigError(f"the certificate of '{name}' is that of {peer}.")
+            files.make_folder(folder / name)
+            pem = x509.load_der_x509_certificate(certificate).public_bytes(Encoding.PEM)
+            files.write_whole(folder / name / CERTIFICATE, pem)
         files.write_whole(folder / FILE, text, mode=files.PRIVATE)
         return True
 
@@ -401,9 +416,14 @@ class Member:
     @property
     def renewal_due(self) -> bool:
         """Whether the certificate is to be renewed now."""
-        begins, ends = self.identity.certificate.not_valid_before_utc, self.identity.certificate.not_valid_after_utc
-        ahead = min(self.file.renew * 86_400, (ends - begins).total_seconds() / 3)
-        return (ends - utc_now()).total_seconds() < ahead
+        ahead = min(self.file.renew * 86_400, self.lifetime / 3)
+        return (self.identity.certificate.not_valid_after_utc - utc_now()).total_seconds() < ahead
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds for which the certificate counts in all."""
+        certificate = self.identity.certificate
+        return (certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds()
 
     def request(self, *, new_key: bool | None = None) -> bytes:
         """Ask for a new certificate: for the same key while in a run, else for a new one where the key is old."""

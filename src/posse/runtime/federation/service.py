@@ -17,16 +17,35 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from posse.core.errors import ConfigError, PosseError, ProtocolError
 from posse.runtime.certificates.authority import Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer
+from posse.runtime.certificates.names import check_name
+from posse.runtime.federation.care import serve_pages
 from posse.runtime.federation.founder import Founder, open_founder
 from posse.runtime.federation.listener import Control, Listener
 from posse.runtime.federation.member import Member, Systems
-from posse.runtime.federation.talk import Leave, Left, Renew, Renewed, Report, Sheet, Told
+from posse.runtime.federation.talk import (
+    Leave,
+    Left,
+    Proposal,
+    Propose,
+    Recall,
+    Recalled,
+    Renew,
+    Renewed,
+    Report,
+    Sheet,
+    Shown,
+    Signed,
+    Told,
+    Wanted,
+)  # fmt: skip
 from posse.runtime.journal import Disk
 from posse.runtime.network import operate
 from posse.runtime.network.calling import Proxy
+from posse.runtime.network.connection import printable
 from posse.runtime.network.deployment import address
 from posse.runtime.network.health import SHOWN
 from posse.runtime.network.health import status as status_of
+from posse.runtime.network.operate import source_trouble
 from posse.version import __version__
 
 TICK = 1.0
@@ -60,6 +79,10 @@ class Living:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
         self._renewal = self._left = ""
+        self._renew_after = 0.0
+        """When a certificate that is due is asked for next, by the loop's clock."""
+        self._asked: dict[str, Shown | None] = {}
+        """What the founder said last of runs that this member proposed."""
 
     async def run(self) -> None:
         """Serve until it is stopped; raises what stopped it otherwise."""
@@ -71,7 +94,7 @@ class Living:
             member.contexts[0], member.check, None if self.founder is None else self.control, member.parties,
             member.absent, self.log,
         )  # fmt: skip
-        desk = None
+        desk = monitor = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._over.set)
@@ -85,6 +108,10 @@ class Living:
             if file.home is not None:
                 proxy = None if file.proxy is None else Proxy.parse(file.proxy)
                 self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1], proxy))
+            if self.founder is not None and member.ledger.restored:
+                member.recalled(self.founder.history(member.name))
+            if file.metrics is not None:
+                monitor = await serve_pages(self, *address(file.metrics))
             for part in member.parts.values():
                 if part.began and part.state == "started":
                     member.launch(part)
@@ -94,6 +121,8 @@ class Living:
             await self._over.wait()
         finally:
             socket.close()
+            if monitor is not None:
+                monitor.close()
             await listener.close()
             if desk is not None:
                 await desk.close()
@@ -129,7 +158,7 @@ class Living:
             self._wake.clear()
             founder, member = self.founder, self.member
             sheet = self._sheet if founder is None else founder.sheet(member.name)
-            if sheet is None:
+            if sheet is None or member.ledger.restored:
                 continue
             try:
                 report = await member.take(sheet)
@@ -154,6 +183,8 @@ class Living:
             with suppress(PosseError):
                 self.founder.revoke_older(peer, connection.certificate or b"")
             self._tell(peer)
+        elif self.member.ledger.restored:
+            self.control.send(peer, Recall())
 
     def _take(self, peer: str, message: Told) -> None:
         """Take what comes on a control connection."""
@@ -167,6 +198,17 @@ class Living:
                 self.control.send(peer, Left())
             except PosseError as error:
                 self.control.send(peer, Left(error.text))
+        elif self.founder is not None and isinstance(message, Recall):
+            self.control.send(peer, Recalled(self.founder.history(peer)))
+        elif self.founder is None and isinstance(message, Recalled):
+            if self.member.ledger.restored:
+                self.member.recalled(message.runs)
+                self._awake()
+        elif self.founder is not None and isinstance(message, Propose | Wanted):
+            self.control.send(peer, self._answer(peer, message))
+        elif self.founder is None and isinstance(message, Shown):
+            if message.run in self._asked:
+                self._asked[message.run] = message
         elif self.founder is None and isinstance(message, Sheet):
             self._sheet = message
             self._awake()
@@ -191,7 +233,7 @@ class Living:
 
     async def _look(self) -> None:
         """Follow the revocation list, and renew the certificate when it is time."""
-        seconds = 0
+        loop = asyncio.get_running_loop()
         while True:
             if self.founder is not None and self.founder.list_changed():
                 await asyncio.to_thread(self._adopt)
@@ -203,9 +245,13 @@ class Living:
                         self._tell(name)
                     else:
                         self.control.connections[name].hang_up("it is no member any more")
-            if seconds % 60 == 0 and self.member.renewal_due:
-                self._renew(None)
-            seconds += 1
+            if self.member.renewal_due and loop.time() >= self._renew_after:
+                self._renew_after = loop.time() + min(60.0, self.member.lifetime / 20)
+                try:
+                    self._renew(None)
+                except PosseError as error:
+                    self._renewal = error.text
+                    self.log("not renewed", why=error.text)
             await asyncio.sleep(TICK)
 
     def _adopt(self) -> None:
@@ -233,6 +279,9 @@ class Living:
             "stop": lambda _: asyncio.get_running_loop().call_soon(self._over.set) and None,
             "renew": lambda text: self._renew(True if text == "new" else None),
             "leave": lambda _: self._leave(),
+            "submit": self._submit,
+            "follow": self._follow_run,
+            "cancel": lambda run: self._follow_run(run, drop=True),
         }
         if (founder := self.founder) is not None:
             commands |= {
@@ -250,6 +299,47 @@ class Living:
             sent = self.control.send(self.member.file.founder, Leave())
             self._left = "asked" if sent else f"the founder is not connected: {self.control.trouble}"
         return self._left
+
+    def _answer(self, peer: str, message: Propose | Wanted) -> Shown:
+        """Answer a member that proposes a run, or asks for one that it proposed."""
+        founder = self.founder
+        assert founder is not None
+        run = message.run if isinstance(message, Wanted) else ""
+        try:
+            if isinstance(message, Propose):
+                run = message.signed.proposal.run
+                item = founder.propose(peer, message.signed)
+            else:
+                item = founder.find(run)
+                if item.proposer != peer:
+                    raise ConfigError(f"run '{printable(run)}' was proposed by another member.")
+                if message.drop:
+                    founder.cancel(run)
+            return Shown(run, json.dumps(founder.shown(item, self.control.connections)))
+        except PosseError as error:
+            return Shown(run, "", error.text)
+
+    def _submit(self, text: str) -> dict[str, Any]:
+        """Propose a run to the founder's queue, in this member's name."""
+        proposal = Proposal.make(self.member.identity.run, json.loads(text))
+        self._asked[proposal.run] = None
+        signed = Signed.sign(proposal, self.member.identity)
+        if not self.control.send(self.member.file.founder, Propose(signed)):
+            raise ConfigError(f"the founder is not connected: {self.control.trouble}")
+        return self._follow_run(proposal.run, ask=False)
+
+    def _follow_run(self, run: str, *, ask: bool = True, drop: bool = False) -> dict[str, Any]:
+        """Return what the founder said last of a run that this member proposed, and ask again."""
+        check_name(run=run)
+        known = self._asked.setdefault(run, None)
+        connected = not ask or self.control.send(self.member.file.founder, Wanted(run, drop))
+        shown: dict[str, Any] = {"run": run, "phase": "asked", "text": "", "without": [], "waiting": {}}
+        if known is not None:
+            shown |= {"phase": "refused", "text": known.reason} if known.reason else json.loads(known.state)
+        if not connected:
+            shown["waiting"] = {self.member.file.founder: f"is not connected: {self.control.trouble}"}
+        journal = self.member.runs / run / "journal"
+        return {**shown, "journal": str(journal) if journal.exists() else None}
 
     def _shown(self, run: str) -> dict[str, Any]:
         """Return how far a run is at the founder, as its queue and its own party say."""
@@ -275,6 +365,9 @@ class Living:
             "service": member.name, "role": identity.role, "federation": identity.run, "pid": os.getpid(),
             "version": __version__, "until": identity.certificate.not_valid_after_utc.isoformat(),
             "serial": f"{identity.certificate.serial_number:x}", "renewal": self._renewal, **home,
-            "parts": {part.run: {"state": part.state, "text": part.text} for part in member.parts.values()},
-            "spent": asdict(member.ledger.spent), **queue,
+            "parts": {
+                part.run: {"state": part.state, "text": part.text or source_trouble(part.party)}
+                for part in member.parts.values()
+            },
+            "restored": member.ledger.restored, "spent": asdict(member.ledger.spent), **queue,
         }  # fmt: skip

@@ -38,13 +38,16 @@ class Invitation:
 
     settings: Settings
     files: Mapping[str, Mapping[str, Any]]
-    """Of each party, by name: `role`, `options`, `connect` (peers that it calls) and `listens`, as in its file."""
+    """Of each party, by name: `role`, `options`, `connect` (peers that it calls) and `listens`, as in its file; and
+    `certificates`, where it reads those of others beside its file, as <name>/party.crt."""
     demand: Callable[[], Demand]
     """Gives what the run asks of each of them."""
     total_at: str | None = None
     """Party that knows the total at the end; None where each has its own."""
     simulated: bool = False
     """Whether the world is simulated: members then bring no source."""
+    ends_at: str | None = None
+    """Party whose command `end` ends the run without others; None where none can."""
 
     @property
     def members(self) -> dict[str, str]:
@@ -76,10 +79,7 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
                 'a run\'s file needs the name of its system and of the run. Give protocol and run = "..."'
             )
         check_name(run=run)
-        for key in ("source", "listen", "connect", "identity", "journal", "consent"):
-            if key in given:
-                raise ConfigError(f"{key} belongs to the file of a member, not to that of a run. Remove it.")
-        check_portable(given)
+        _check_settings(given)
         return cls(federation, run, system, json.dumps(given, sort_keys=True), os.urandom(16))
 
     @property
@@ -91,8 +91,15 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
             raise ProtocolError("the settings of a proposal do not decode.") from error
         if not isinstance(made, dict):
             raise ProtocolError("the settings of a proposal must be a table.")
-        check_portable(made)
+        _check_settings(made)
         return made
+
+
+def _check_settings(values: Mapping[str, Any]) -> None:
+    for key in ("source", "listen", "connect", "identity", "journal", "consent"):
+        if key in values:
+            raise ConfigError(f"{key} belongs to the file of a member, not to that of a run. Remove it.")
+    check_portable(values)
 
 
 def check_portable(value: object, name: str = "") -> None:
@@ -192,6 +199,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Where parties of the run listen, by name."""
     without: tuple[str, ...] = ()
     """Parties that were expelled since it started."""
+    certificates: dict[str, bytes] = {}
+    """Certificates (DER) of others that this member's part reads, by name."""
 
 
 class Sheet(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -240,7 +249,39 @@ class Left(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=T
     reason: str = ""
 
 
-_decode = msgspec.msgpack.Decoder(Union[Sheet, Report, Renew, Renewed, Leave, Left]).decode  # noqa: UP007
+class Propose(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From a member: put this run into the queue."""
+
+    signed: Signed
+
+
+class Wanted(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From a member that proposed a run: say how far it is, or drop it."""
+
+    run: str
+    drop: bool = False
+
+
+class Shown(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From the founder: how far a run is that this member proposed (JSON), or why it is not in the queue."""
+
+    run: str
+    state: str
+    reason: str = ""
+
+
+class Recall(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From a member whose ledger came from a backup: which runs was it in?"""
+
+
+class Recalled(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From the founder: every run that started with this member in it, and what it last said of it."""
+
+    runs: tuple[tuple[Signed, str], ...]
+
+
+_Any = Union[Sheet, Report, Renew, Renewed, Leave, Left, Propose, Wanted, Shown, Recall, Recalled]  # noqa: UP007
+_decode = msgspec.msgpack.Decoder(_Any).decode
 encode = msgspec.msgpack.Encoder().encode
 
 

@@ -39,7 +39,7 @@ from posse.runtime.network.operate import Control, json_log, party_commands, ser
 from posse.runtime.network.party import Party, Source
 from posse.runtime.network.recording import LIMIT_MB, Recorder, RecordingEngine
 from posse.runtime.network.relay import PREFIX
-from posse.runtime.network.vouching import backup_time, vouch
+from posse.runtime.network.vouching import vouch
 
 ROOT = "root.key"
 """Beside a journal: the root of the party's secrets."""
@@ -417,8 +417,6 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
 
     The party of a `service` is stopped by it, and has no metrics of its own.
     """
-    if service is not None and backup_time(place.journal):
-        raise JournalError(f"{place.journal} was restored: let its peers vouch for it with 'posse party' and its file.")
     log = json_log(place.identity.name, least=place.file.log) if service is None else service.log
     party, made = make_party(place, build, log=log, service=service)
     control = Control(place.journal, party_commands(party, made.commands))
@@ -439,7 +437,7 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
         service.began(party, made)
     try:
         async with beside(party, made):
-            await vouch(party, place.journal)
+            await vouch(party, place.journal, lambda turn: None if service is None else service.began(turn, made))
             await party.run()
         if isinstance(party.engine, RecordingEngine):
             party.engine.view.write(state=True)

@@ -16,7 +16,7 @@ from typing import Any
 from posse.core.errors import LinkError, PosseError
 from posse.runtime import journal
 from posse.runtime.certificates import making
-from posse.runtime.certificates.identity import crl_number, ssl_contexts
+from posse.runtime.certificates.identity import PartyIdentity, crl_number, ssl_contexts
 from posse.runtime.network.calling import Proxy, opened
 from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
 from posse.runtime.network.health import not_answering, progress
@@ -75,9 +75,14 @@ def _identity(place: Place) -> Iterator[Finding]:
     ends = identity.certificate.not_valid_after_utc
     left = (ends - datetime.now(UTC)).days
     remedy = "" if left >= SOON_DAYS else ". Enrol again before the next run; a run that has begun keeps its key"
-    spoken = making.spoken(making.fingerprint(making.public_key(identity.authority)))
     yield Finding("identity", True, f"{identity.role} '{identity.name}' of run {place.run}")
     yield Finding("certificate", left >= SOON_DAYS, f"until {ends:%Y-%m-%d}, {left} days{remedy}")
+    yield from authority(identity)
+
+
+def authority(identity: PartyIdentity) -> Iterator[Finding]:
+    """Say by whom an identity is signed, and what was revoked."""
+    spoken = making.spoken(making.fingerprint(making.public_key(identity.authority)))
     yield Finding("authority", True, f"fingerprint {spoken}: compare it with the customer's")
     made = identity.crl.last_update_utc
     yield Finding("revocation list", True, f"number {crl_number(identity.crl)}, of {made:%Y-%m-%d}")
@@ -96,16 +101,20 @@ def _journal(place: Place) -> Iterator[Finding]:
         made = backup_time(place.journal)
         restored = f"; of a backup of {made}: it goes on when all peers say that the run has not" if made else ""
         yield Finding("journal", True, f"{place.journal}, {begun}{torn}{restored}")
-    where = next(each for each in (place.journal, *place.journal.parents) if each.exists())
+    yield disk(place.journal)
+
+
+def disk(folder: Path) -> Finding:
+    """Say whether there is room, and whether it may be written."""
+    where = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(where).free
     if not os.access(where, os.W_OK):
-        yield Finding(
+        return Finding(
             "disk", False, f"{where} cannot be written by this user. Start the party as the one it belongs to."
         )
-    else:
-        fine = free >= LEAST_FREE
-        remedy = "" if fine else ". Make room: a full disk stops the party"
-        yield Finding("disk", fine, f"{free / 2**20:,.0f} MiB free in {where}{remedy}")
+    fine = free >= LEAST_FREE
+    remedy = "" if fine else ". Make room: a full disk stops the party"
+    return Finding("disk", fine, f"{free / 2**20:,.0f} MiB free in {where}{remedy}")
 
 
 def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Deployment | None]:
@@ -131,28 +140,33 @@ def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iter
         elif text.startswith(PREFIX):
             yield Finding(f"way to {name}", True, f"met at '{text.removeprefix(PREFIX)}', when both are there")
         else:
-            yield _way(place, name, text)
+            yield way(place.identity, name, text, place.file.proxy, place.file.protocol)
     if place.file.listen is not None:
-        yield _listening("listen", place.file.listen, status)
+        yield listening("listen", place.file.listen, status)
     elif made is not None:
         for name in sorted(set(made.peers) - set(place.file.connect)):
             yield Finding(f"way to {name}", False, f'no address. Give [connect] with {name} = "host:port".')
     if place.file.metrics is not None:
-        yield _listening("metrics", place.file.metrics, status)
+        yield listening("metrics", place.file.metrics, status)
 
 
-def _way(place: Place, name: str, text: str) -> Finding:
-    """Call a peer as this party would, and listen to its first words; nothing is said to it."""
+def way(identity: PartyIdentity, name: str, text: str, proxy: str | None, protocol: str | None) -> Finding:
+    """Call a peer as this party would, and listen to its first words; nothing is said to it.
+
+    Without a protocol it is the founder of a federation, who waits for the caller's first word.
+    """
     what = f"way to {name}"
     try:
         host, port = address(text)
-        with _opened(host, port, place.file.proxy) as raw:
+        with _opened(host, port, proxy) as raw:
             raw.settimeout(PATIENCE)
-            with ssl_contexts(place.identity)[1].wrap_socket(raw, server_hostname=None) as tls:
-                peer = place.identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
+            with ssl_contexts(identity)[1].wrap_socket(raw, server_hostname=None) as tls:
+                peer = identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
                 if peer.name != name:
                     return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct its address.")
-                return _first_words(what, text, tls, place.file.protocol)
+                if protocol is None:
+                    return Finding(what, True, f"{text} answers")
+                return _first_words(what, text, tls, protocol)
     except PosseError as error:
         return Finding(what, False, f"{text}: {error.text}")
     except ssl.SSLCertVerificationError as error:
@@ -186,7 +200,8 @@ def _first_words(what: str, text: str, tls: ssl.SSLSocket, protocol: str) -> Fin
     return Finding(what, False, f"{text} hung up without a word. Its operator's log says why.")
 
 
-def _listening(what: str, text: str, status: dict[str, Any]) -> Finding:
+def listening(what: str, text: str, status: dict[str, Any]) -> Finding:
+    """Say whether an address is free, or taken by the party itself."""
     try:
         host, port = address(text)
         if status:

@@ -102,6 +102,8 @@ def words(status: Mapping[str, Any]) -> str:
         return "finished"
     if status.get("paused"):
         return "paused"
+    if source := status.get("source"):
+        return f"its source fails ({source['failures']} times)"
     waiting = status.get("waiting")
     return f"waiting for {', '.join(waiting)}" if waiting else "connected"
 

@@ -30,6 +30,8 @@ SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
 _PATIENCE, _MOST = 5.0, 16
 """Seconds that a question may take, and how many may be asked at once."""
+FAILING = 3
+"""Failures in a row after which a party's status says that its source fails."""
 _LONGEST_PATH = 103
 """Bytes of a socket's path: 107 on Linux, fewer elsewhere."""
 
@@ -110,7 +112,7 @@ def party_commands(
 ) -> dict[str, Callable[[str], object]]:
     """Return what may be asked of a party; `more` are commands of its protocol, such as ending a run early."""
     commands: dict[str, Callable[[str], object]] = {
-        "status": lambda _: status(party),
+        "status": lambda _: {**status(party), **_own_source(party)},
         "pause": lambda _: party.pause(True),
         "resume": lambda _: party.pause(False),
         "stop": lambda _: asyncio.get_running_loop().call_soon(party.stop) and None,
@@ -118,6 +120,18 @@ def party_commands(
     for name, make in (more or {}).items():
         commands[name] = lambda text, make=make: party.instruct(make(text))  # type: ignore[misc]
     return commands
+
+
+def _own_source(party: Party) -> dict[str, Any]:
+    """Say to a party's own operator, and to no monitor, that its source fails at every call."""
+    times, why = party.source_trouble
+    return {"source": {"failures": times, "why": why}} if times >= FAILING else {}
+
+
+def source_trouble(party: Party | None) -> str:
+    """Say it in a line; empty where there is nothing to say."""
+    times, why = (0, "") if party is None else party.source_trouble
+    return f"its source has failed {times} times in a row: {why}" if times >= FAILING else ""
 
 
 async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
@@ -147,8 +161,13 @@ def metrics(party: Party, journal: Path | None = None, identity: Path | None = N
     Peers are counted and never named, and messages are added up over them: whose count moved would say who was pulled.
     """
     role, kept = party.engine.role, folder(journal) if journal else ()
-    figures = chain(_run(party, status(party)), _traffic(party), _certificate(identity), kept, process())
+    figures = chain(of_run(party), certificate(identity), kept, process())
     return write(figures, party=role.name, role=role.kind, run=party.engine.run)
+
+
+def of_run(party: Party) -> Iterator[Metric]:
+    """Give the figures of a party in its run."""
+    return chain(_run(party, status(party)), _traffic(party))
 
 
 def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
@@ -180,8 +199,8 @@ def _traffic(party: Party) -> Iterator[Metric]:
         yield Metric(name, "counter", f"{event.capitalize()} so far.", (({}, counts[event]),))
 
 
-def _certificate(identity: Path | None) -> Iterator[Metric]:
-    """When the certificate ends, from its file: it may be renewed while the party runs."""
+def certificate(identity: Path | None) -> Iterator[Metric]:
+    """Give when the certificate ends, from its file: it may be renewed while the party runs."""
     if identity is not None:
         with contextlib.suppress(PosseError, OSError, ValueError):
             ends = x509.load_pem_x509_certificate((identity / CERTIFICATE).read_bytes()).not_valid_after_utc

@@ -92,6 +92,8 @@ class Party:
         """Peers that their operators hold."""
         self.source_seconds, self.source_answers = 0.0, 0
         """How long this party's own source took, over all its answers."""
+        self.source_trouble = (0, "")
+        """How often its source has failed in a row, and why the last time."""
         self.relay = Relay(wiring.peers, admit) if wiring.relays else None
         self.port = 0
 
@@ -340,7 +342,7 @@ class Party:
         link = self.engine.links[peer]
         while connection.ready and connection.writable and link.unsent <= link.sent:
             frames = [pack_data(number, body) for number, body in link.outgoing()]
-            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            data = b"".join(frames)
             self.counts["messages out"] += len(frames)
             self.counts["bytes out"] += len(data)
             connection.write(data)
@@ -363,17 +365,16 @@ class Party:
             try:
                 answer = await self._source(ask)
                 self.source_seconds += time.monotonic() - began
-                self.source_answers += 1
+                self.source_answers, self.source_trouble = self.source_answers + 1, (0, "")
                 self.engine.answer(number, answer)
                 break
-            except asyncio.CancelledError:
-                raise
             except BudgetError as error:
                 self.stop(error)  # the answer was fine, and what follows from it may not be sent
                 return
             except Exception as error:
                 self.counts["source failures"] += 1
-                self._log("source", why=f"{type(error).__name__}: {error}")
+                self.source_trouble = self.source_trouble[0] + 1, f"{type(error).__name__}: {error}"
+                self._log("source", why=self.source_trouble[1])
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(2 * wait, self.timing.longest_wait)
             finally:

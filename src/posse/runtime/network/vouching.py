@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -103,9 +104,10 @@ def backup_time(journal: Path) -> str:
         return "an unknown time"
 
 
-async def vouch(party: Party, journal: Path) -> None:
+async def vouch(party: Party, journal: Path, turn: Callable[[Party], None] = lambda _: None) -> None:
     """Let all peers vouch for a restored journal, if it is one, or until the party is stopped.
 
+    `turn` is called with who takes the party's connections: first who asks, then the party again.
     Raises a `PosseError` where one has gone on; the mark stays, so that the next start asks again.
     """
     if not (made := backup_time(journal)):
@@ -113,6 +115,7 @@ async def vouch(party: Party, journal: Path) -> None:
     party._log("restored", backup=made, why="asks every peer whether the run has gone on since")
     asked = Vouching(party)
     party.troubles = asked.troubles
+    turn(asked)
     asking, stopped = asyncio.create_task(asked.run()), asyncio.create_task(party._over.wait())
     await asyncio.wait((asking, stopped), return_when=asyncio.FIRST_COMPLETED)
     asked.stop()
@@ -120,3 +123,6 @@ async def vouch(party: Party, journal: Path) -> None:
     await asking
     if asked.complete:
         (journal / RESTORED).unlink()
+    else:
+        party.stop()
+    turn(party)

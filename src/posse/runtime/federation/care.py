@@ -1,0 +1,280 @@
+"""What the operator of a service looks at and keeps: its doctor, figures for a monitor, its backup.
+
+A backup holds the service's file, its identity, its ledger and every run with its journal; at the founder the authority
+and the queue too. It can be made while the service runs. Restoring never reuses randomness, and forgets no run:
+
+* a journal in the middle of its run is marked, and its party asks its peers whether they have gone on (`vouching`);
+* entries of the ledger that is there stay; where there is none, the service answers no proposal until the founder has
+  said which runs this member was in since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posse.core import files
+from posse.core.errors import DataError, JournalError, LinkError, PosseError
+from posse.runtime import backup as backups
+from posse.runtime import journal as journals
+from posse.runtime.certificates.authority import REGISTER, Authority
+from posse.runtime.certificates.identity import PartyIdentity
+from posse.runtime.door import Door
+from posse.runtime.federation.consent import LEDGER, Ledger, ServiceFile
+from posse.runtime.federation.talk import ENDED
+from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, serve, write
+from posse.runtime.metrics import folder as folder_figures
+from posse.runtime.network import doctor, operate
+from posse.runtime.network.doctor import Finding
+from posse.runtime.network.vouching import backup_time
+from posse.version import __version__
+
+if TYPE_CHECKING:
+    from posse.runtime.federation.service import Living
+
+SERVICE = "service.toml"
+JOURNAL, RUN = "journal", "run.json"
+
+
+# Doctor -------------------------------------------------------------------------------------------------------------
+
+
+def examine(path: Path) -> list[Finding]:
+    """Check a service: file, identity, founder, ledger, every run that goes on, ports and process; starts nothing."""
+    try:
+        file, folder = ServiceFile.make(file=path), path.resolve().parent
+        identity = PartyIdentity.load(folder / file.identity)
+    except PosseError as error:
+        return [Finding("file and identity", False, error.text)]
+    runs = folder / file.runs
+    status: dict[str, Any] = {}
+    with suppress(LinkError):
+        status = asyncio.run(operate.ask(runs, "status"))
+    return [
+        Finding("version", True, f"posse {__version__}"), *_identity(identity, file, status),
+        *(_authority(folder / file.authority, identity) if file.authority is not None else ()),
+        *_runs(runs), doctor.disk(runs), *_ways(identity, file, status), *_process(runs, status),
+    ]  # fmt: skip
+
+
+def _identity(identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]) -> Iterator[Finding]:
+    begins, ends = identity.certificate.not_valid_before_utc, identity.certificate.not_valid_after_utc
+    late = (ends - datetime.now(UTC)).total_seconds() < min(file.renew * 86_400, (ends - begins).total_seconds() / 3)
+    words = f"until {ends:%Y-%m-%d %H:%M}"
+    if late:
+        why = status.get("renewal") or "no service runs that renews it"
+        words += f", to be renewed: {why}. See that the founder is reached, before it ends"
+    yield Finding("identity", True, f"{identity.role} '{identity.name}' of federation {identity.run}")
+    yield Finding("certificate", not late, words)
+    yield from doctor.authority(identity)
+
+
+def _authority(folder: Path, identity: PartyIdentity) -> Iterator[Finding]:
+    try:
+        authority = Authority(folder)
+        known = authority.register.certificates()
+        waiting = len(list((folder / "queue").glob("run-*.json")))
+        fine = authority.run == identity.run
+        said = f"of federation {authority.run}, {len(known)} certificates, {waiting} runs in all"
+        yield Finding("authority's folder", fine, said if fine else f"{said}: not that of this identity. Correct it")
+    except (PosseError, OSError) as error:
+        yield Finding("authority's folder", False, str(error))
+
+
+def _runs(runs: Path) -> Iterator[Finding]:
+    try:
+        ledger = Ledger(runs) if runs.exists() else None
+    except JournalError as error:
+        yield Finding("ledger", False, error.text)
+        return
+    if ledger is None:
+        yield Finding("runs", True, "none yet")
+        return
+    spent = ledger.spent
+    words = f"{spent.runs} runs, {spent.decisions:,} decisions"
+    if ledger.restored:
+        words += "; of a backup: no proposal is answered until the founder has said which runs there were since"
+    yield Finding("ledger", True, words)
+    for path in sorted(runs.glob(f"*/{RUN}")):
+        try:
+            kept = json.loads(path.read_text())
+            if kept["state"] in ENDED:
+                continue
+            found = journals.look(path.parent / JOURNAL)
+            made = backup_time(path.parent / JOURNAL)
+            restored = f"; of a backup of {made}: it goes on when all peers say that the run has not" if made else ""
+            why = f": {kept['text']}" if kept["text"] else ""
+            yield Finding(f"run {path.parent.name}", not why, f"{kept['state']}, {found.size:,} bytes{restored}{why}")
+        except (PosseError, OSError, ValueError, LookupError, TypeError) as error:
+            yield Finding(f"run {path.parent.name}", False, f"{error}. Restore it from a copy")
+
+
+def _ways(identity: PartyIdentity, file: ServiceFile, status: dict[str, Any]) -> Iterator[Finding]:
+    what = f"way to {file.founder}"
+    if file.home is not None and status.get("home") == "connected":
+        yield Finding(what, True, "connected")
+    elif file.home is not None:
+        yield doctor.way(identity, file.founder, file.home, file.proxy, None)
+    for name in ("listen", "enrol", "metrics"):
+        if (text := getattr(file, name)) is not None:
+            yield doctor.listening(name, text, status)
+
+
+def _process(runs: Path, status: Mapping[str, Any]) -> Iterator[Finding]:
+    if status:
+        yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
+        for run, part in status["parts"].items():
+            if part["state"] == "started":
+                yield Finding(f"part in {run}", not part["text"], part["text"] or "goes on")
+        return
+    held = journals.holder(runs)
+    words = f"{held} does not answer" if held else "none; start it with 'posse serve'"
+    yield Finding("process", not held, words)
+
+
+# Figures for a monitor ----------------------------------------------------------------------------------------------
+
+
+async def serve_pages(living: Living, host: str, port: int) -> Door:
+    """Serve /metrics and /health of a service over plain HTTP; bind it where only a monitor can reach it."""
+
+    def health() -> Page:
+        shown = _health(living)
+        fine = "200 OK" if shown["healthy"] else "503 Service Unavailable"
+        return Page(json.dumps(shown), "application/json", fine)
+
+    pages = {"/metrics": lambda: Page(figures(living), CONTENT_TYPE), "/health": health}
+    return await serve(pages, host, port, lambda address, why: living.log("refused", peer=address, why=why))
+
+
+def _health(living: Living) -> dict[str, Any]:
+    """Whether the founder is there, and how far runs are; never whose answer is awaited."""
+    member, home = living.member, living.founder is not None or living.member.file.founder in living.control.connections
+    runs = {part.run: part.state for part in member.parts.values()}
+    return {
+        "service": member.name, "federation": member.identity.run, "version": __version__,
+        "healthy": home and not member.ledger.restored, "founder": home, "runs": runs,
+    }  # fmt: skip
+
+
+def figures(living: Living) -> str:
+    """Write a service's own figures, and those of each run that goes on, with its name as a label."""
+    member = living.member
+    spent, states = member.ledger.spent, [part.state for part in member.parts.values()]
+    labels = {"party": member.name, "role": member.identity.role, "run": ""}
+    own = chain(
+        gauge("posse_founder_connected", "1 while the founder is reached.", int(_health(living)["founder"])),
+        gauge("posse_members_connected", "Members that are connected, at the founder.",
+              None if living.founder is None else len(living.control.connections)),
+        (Metric("posse_runs", "gauge", "Runs by their state.",
+                tuple(({"state": state}, states.count(state)) for state in sorted(set(states)))),) if states else (),
+        gauge("posse_spent_runs", "Runs in the ledger.", spent.runs),
+        gauge("posse_spent_decisions", "Decisions that runs have asked in all.", spent.decisions),
+        operate.certificate(member.identity.folder), folder_figures(member.runs), process(),
+    )  # fmt: skip
+    of_runs = [(run, list(operate.of_run(party))) for run, party in sorted(member.parties.items())]
+    return write(_merged([("", list(own)), *of_runs], labels))
+
+
+def _merged(groups: Iterable[tuple[str, list[Metric]]], labels: Mapping[str, str]) -> Iterator[Metric]:
+    """Put figures of one name together, as the format wants it."""
+    found: dict[str, list[Metric]] = {}
+    for run, metrics in groups:
+        for one in metrics:
+            samples = tuple(({**labels, "run": run, **own}, value) for own, value in one.samples)
+            found.setdefault(one.name, []).append(Metric(one.name, one.kind, one.help, samples))
+    for same in found.values():
+        yield Metric(same[0].name, same[0].kind, same[0].help, tuple(chain(*(one.samples for one in same))))
+
+
+# Backup -------------------------------------------------------------------------------------------------------------
+
+
+def backup(path: Path, out: Path) -> backups.Backup:
+    """Write a backup of a service, which may run meanwhile."""
+    file, folder = ServiceFile.make(file=path), path.resolve().parent
+    identity, runs = PartyIdentity.load(folder / file.identity), folder / file.runs
+    held = {SERVICE: path.read_bytes(), **backups.read_folder(identity.folder, "identity")}
+    begun = False
+    for each in sorted(each.parent for each in runs.glob(f"*/{RUN}")):
+        journal, under = each / JOURNAL, f"runs/{each.name}"
+        held |= backups.read_folder(each, under, journal) | backups.read_folder(journal, f"{under}/{JOURNAL}")
+        copy = journals.copy(journal)
+        held |= {f"{under}/{JOURNAL}/{name}": data for name, data in copy.files.items()}
+        begun |= copy.first is not None
+    if (runs / LEDGER).exists():  # after the runs: it holds all that they have asked
+        held[f"runs/{LEDGER}"] = (runs / LEDGER).read_bytes()
+    if file.authority is not None:
+        held |= _authority_files(folder / file.authority)
+    made = backups.Backup(
+        identity.name, identity.role, identity.run, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
+        False, begun, "service",
+    )  # fmt: skip
+    backups.write(out, made, held)
+    return made
+
+
+def _authority_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of an authority; its register as one transaction sees it."""
+    held = {name: data for name, data in backups.read_folder(folder, "authority").items() if REGISTER not in name}
+    with closing(sqlite3.connect(f"file:{folder / REGISTER}?mode=ro", uri=True)) as database:
+        held[f"authority/{REGISTER}"] = database.serialize()
+    return held
+
+
+def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
+    """Put a service back where its file says; returns what it is of, and what to know of it."""
+    made, held = backups.read(archive)
+    if made.kind != "service":
+        raise DataError(f"{archive} is the backup of a {made.kind}. Give the {made.kind}'s file with it.")
+    if not path.exists():
+        files.write_whole(path, held[SERVICE])
+    file, folder = ServiceFile.make(file=path), path.resolve().parent
+    runs, identity = folder / file.runs, folder / file.identity
+    if pid := journals.holder(runs):
+        raise JournalError(f"process {pid} serves {path}: a service that runs needs no backup. Stop it.")
+    backups.check_identity(made, identity)
+    files.make_folder(runs)
+    notes = _restore_authority(made, held, folder / file.authority) if file.authority is not None else []
+    for name, data in held.items():
+        if name.startswith("identity/"):
+            backups.put(identity / name.partition("/")[2], data, keep=True)
+    names = {name.split("/")[1] for name in held if name.startswith("runs/") and name.count("/") > 1}
+    for run in sorted(names):
+        inside = {name.split("/", 2)[2]: data for name, data in held.items() if name.startswith(f"runs/{run}/")}
+        notes += _restore_run(made, inside, runs / run)
+    kept = json.loads(held.get(f"runs/{LEDGER}", b'{"runs": {}, "started": []}'))
+    Ledger(runs).adopt(kept, newest=(runs / LEDGER).exists())
+    return made, notes
+
+
+def _restore_run(made: backups.Backup, held: dict[str, bytes], folder: Path) -> list[str]:
+    """Put one run back; a journal that is there and as new stays, and its run with it."""
+    try:
+        backups.check_older(held, folder / JOURNAL)
+    except JournalError:
+        return [f"run '{folder.name}': what is there is as new as the backup, or newer, and stays"]
+    for name, data in held.items():
+        backups.put(folder / name, data)
+    begun = any(name.startswith((f"{JOURNAL}/journal-", f"{JOURNAL}/snapshot-")) for name in held)
+    if begun and json.loads(held[RUN])["state"] not in ENDED:
+        backups.mark(made, folder / JOURNAL)
+        return [f"run '{folder.name}': it asks its peers whether they have gone on since, and goes on only if not"]
+    return []
+
+
+def _restore_authority(made: backups.Backup, held: dict[str, bytes], folder: Path) -> list[str]:
+    if folder.exists():
+        return [f"{folder} is there and stays as it is"]
+    for name, data in held.items():
+        if name.startswith("authority/"):
+            backups.put(folder / name.partition("/")[2], data)
+    return [f"the authority is that of {made.made}: revoke again who was expelled since, and members that enrolled or "
+            "renewed since need new tokens"]  # fmt: skip
