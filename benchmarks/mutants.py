@@ -39,8 +39,8 @@ LEFT_OUT = re.compile(r"/(attacks|scene|leakage|flower)/|/(attacks|scene|scenes)
 """Pictures and attacks explain what is there; what they say has tests of its own kind."""
 TESTS = ("privacy", "src", "protocols", "runtime", "equivalence", "network", "cli", "devices", "leakage")
 """Folders of tests that a fault meets, in this order; src: the examples in the modules themselves."""
-BUDGET = 90.0
-"""Seconds of tests (as the first pass measured them) that a fault meets at most."""
+BUDGETS = 10.0, 90.0
+"""Seconds of tests (as the first pass measured them) that a fault meets, after each folder and at the end."""
 PATIENCE = 60.0
 """Seconds beyond ten times its own after which a test counts as hanging."""
 REASONS = ROOT / "benchmarks" / "mutants.txt"
@@ -216,22 +216,22 @@ class Bench:
         tests = sorted((self.work / "tests" / room).rglob("test_*.py"))
         return [path.relative_to(self.work).as_posix() for path in tests]
 
-    def tests_for(self, number: int) -> list[str]:
+    def tests_for(self, number: int, budget: float) -> list[str]:
         """Tests that pass a fault, fastest first; then the others of files whose set-up passes it."""
         if number in self.known["written"]:
-            return self._importing(self.known["drawn"][number][0])
+            return self._importing(self.known["drawn"][number][0], budget)
         tests, files = self.known["tests"], self.known["files"]
         direct = sorted((each for each in tests if number in tests[each][2]), key=lambda each: tests[each][1])
         near = [each for each in tests if number in files[tests[each][0]] and number not in tests[each][2]]
         chosen, spent = [], 0.0
         for each in direct + sorted(near, key=lambda each: tests[each][1]):
             spent += tests[each][1]
-            if spent > BUDGET and chosen:
+            if spent > budget and chosen:
                 break
             chosen.append(each)
         return chosen
 
-    def _importing(self, name: str) -> list[str]:
+    def _importing(self, name: str, budget: float) -> list[str]:
         """Tests of files that import a module, or a module that does, quickest files first."""
         module = name.removeprefix("src/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         users = [module] + [
@@ -245,15 +245,15 @@ class Bench:
         for user in users:
             wanted = [each for each in seconds if re.search(_imports(user), (self.work / each).read_text())]
             for file in sorted(wanted, key=lambda each: seconds[each]):
-                if file not in chosen and file.startswith("tests") and spent + seconds[file] < 2 * BUDGET:
+                if file not in chosen and file.startswith("tests") and spent + seconds[file] < budget:
                     spent += seconds[file]
                     chosen.append(file)
         return chosen
 
-    def judge(self, number: int) -> None:
+    def judge(self, number: int, budget: float) -> None:
         """Let a fault meet the tests that it has not met yet, and note the one that finds it."""
         entry = self.known["judged"].setdefault(str(number), {"found": "", "tests": []})
-        tests = [each for each in self.tests_for(number) if each not in entry["tests"]]
+        tests = [each for each in self.tests_for(number, budget) if each not in entry["tests"]]
         if entry["found"] or not tests:
             return
         began = time.monotonic()
@@ -418,11 +418,12 @@ def main() -> None:
     end = time.monotonic() + 60 * given.minutes
     if given.minutes > 0:
         bench.warm()
-    for room in TESTS:
-        bench.learn(room, end)
+    for room in (*TESTS, ""):
+        if room:
+            bench.learn(room, end)
         for number in range(len(bench.known["drawn"])):
             if time.monotonic() < end:
-                bench.judge(number)
+                bench.judge(number, BUDGETS[not room])
     report(bench)
 
 

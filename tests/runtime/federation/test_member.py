@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import resource
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,13 +31,25 @@ from posse.runtime.federation.talk import (
     PROPOSED,
     REFUSED,
     STARTED,
+    Entry,
     Invitation,
+    Leave,
+    Left,
     Line,
     Proposal,
+    Propose,
+    Recall,
+    Recalled,
+    Renew,
+    Renewed,
+    Report,
     Sheet,
+    Shown,
     Signed,
+    Wanted,
     check_portable,
     decode,
+    encode,
 )
 from posse.runtime.local import write_party
 from posse.runtime.network.deployment import Deployment, Place, Service
@@ -189,6 +203,36 @@ def test_what_was_dropped_before_it_started_is_given_back(federation: Federation
     asyncio.run(tell(member, federation, (signed, DROPPED)))
     assert member.ledger.spent.decisions == federation.member("dropped").ledger.spent.decisions == 0
     assert not (member.runs / "e").exists()
+
+
+@pytest.mark.parametrize("times", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_what_is_altered_on_a_control_connection_is_no_proposal(federation: Federation, times: int) -> None:
+    """Every kind of message with bytes changed or cut: it does not decode, or what was signed does not verify."""
+    rng, good, identity = random.Random(3), federation.propose("fuzz", 9), federation.customer
+    told = [
+        Sheet((Line(good, PROPOSED, {"controller": "127.0.0.1:1"}, (), {"customer": b"c"}),), federation.revoked),
+        Report("127.0.0.1:1", (Entry(good.digest, ACCEPTED),)), Renew(b"csr"), Renewed(b"der"), Leave(), Left("no"),
+        Propose(good), Wanted("fuzz", True), Shown("fuzz", "{}"), Recall(), Recalled(((good, OVER),)),
+    ]  # fmt: skip
+    bodies, largest = [encode(each) for each in told], 0
+    for number in range(times):
+        if number == times // 10:
+            largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        body = bytearray(bodies[number % len(bodies)])
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(body) + 1)
+            body[at : at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 3))
+        try:
+            made = decode(bytes(body))
+        except WireError:
+            continue
+        carried = [made.signed] if isinstance(made, Propose) else []
+        carried += [line.signed for line in made.lines] if isinstance(made, Sheet) else []
+        for signed in carried:
+            if signed != good:
+                with pytest.raises((PosseError, ValueError)):
+                    signed.check(identity, utc_now())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - largest < 50 << 10
 
 
 @pytest.mark.parametrize("value", ["../x", "/etc/passwd", "~root", "a\\b", {"deep": [{"er": "x/y.csv"}]}])
