@@ -307,6 +307,7 @@ def test_an_early_close_leaves_the_stage_open():
     messages = dict(game.sent)
     for name in ("c000", "c001", "c002"):
         game.server.receive(name, messages[name])
+    assert game.server.state()["waiting for"] == ["c003", "c004"]
     with pytest.raises(ProtocolError, match=r"stage keys needs 4 of 5 clients, got 3 \(missing: c003, c004\)"):
         game.server.receive(OPERATOR, StageOver(0))
     game.server.receive("c003", messages["c003"])

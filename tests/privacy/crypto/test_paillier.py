@@ -261,6 +261,7 @@ def test_small_and_giant_keys_are_refused_unless_said_aloud() -> None:
         (P, 13),  # of another size
         (5, 11),  # 5 divides 11 - 1
         (2**127 - 1, 2**127 - 25),  # primes of equal size, closer than 2^27
+        (2**127 - 1, 2**127 - 1 - 134_217_618),  # and closer by a little
     ],
 )
 def test_primes_that_make_no_key_are_refused_without_showing_them(p: int, q: int) -> None:

@@ -98,6 +98,8 @@ def test_noise_for_a_budget(sampling: str) -> None:
         return SampledGaussian(2_000, 40, z, sampling).epsilon(200, 1e-5, "rdp")  # type: ignore[arg-type]
 
     assert spent(noise) <= 2 < spent(noise / (1 + 2 * CLOSE))
+    with pytest.raises(ConfigError, match="rounds must be at least 1, got 0"):
+        noise_for(budget, 2_000, 40, 0)
 
 
 @pytest.mark.long
