@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from posse.cli.watch import Pace, state_of
+from posse.cli.watch import Pace, Watch, state_of
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
+from posse.runtime.network.operate import _own_source
 from tests.cli.conftest import SECONDS, Call, one_line
 from tests.network.federations import free_port, laid_out
 
@@ -75,6 +77,22 @@ def child(parent: int, file: str) -> int:
         if file in Path(f"/proc/{pid}/cmdline").read_text():
             return int(pid)
     raise AssertionError(f"no process runs {file}")
+
+
+def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
+    """Once, and again when it fails after it had answered; three failures in a row make a party's status say so."""
+    party = SimpleNamespace(source_trouble=(2, "OSError: closed"))
+    assert _own_source(party) == {}  # type: ignore[arg-type]
+    party.source_trouble = (3, "OSError: closed")
+    status, said = _own_source(party), list[str]()  # type: ignore[arg-type]
+    assert state_of({"finished": False, "paused": False, "waiting": {}, **status}) == "its source fails (3 times)"
+    watch = Watch(None, None)  # type: ignore[arg-type]
+    watch._say = said.append
+    process: Any = SimpleNamespace(name="clinic-1", file=Path("clinic-1.toml"))
+    for shown in (status, status, {}, status):
+        watch._look_at_source(process, shown)
+    assert len(said) == 2
+    assert said[0].startswith("the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Mend what [source]")
 
 
 def step_of(posse: Call, file: Path) -> int:
