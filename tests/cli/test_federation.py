@@ -92,7 +92,9 @@ def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
     for shown in (status, status, {}, status):
         watch._look_at_source(process, shown)
     assert len(said) == 2
-    assert said[0].startswith("the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Mend what [source]")
+    assert said[0].startswith(
+        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Mend what [source]"
+    )
 
 
 def step_of(posse: Call, file: Path) -> int:
