@@ -12,6 +12,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from posse.protocols.fed_contextual.flower.client_app import make
+from posse.protocols.fed_contextual.flower.fleet import DEPLOY
 from posse.protocols.fed_contextual.flower.project import make_node
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
@@ -34,6 +35,8 @@ class FakeGrid:
     ) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # as Flower's processes do
         self.app, self.meddle, self.sent = make(), meddle, []
+        self.deployments: list[int] = []
+        """Nodes that were sent a version, one after the other."""
         keys = [make_node(folder / f"keys-{at}") for at in range(nodes)]
         roster = folder / "roster"
         roster.write_bytes(b"".join(one.public.read_bytes() for one in keys))
@@ -50,6 +53,9 @@ class FakeGrid:
             for at, node in enumerate(self.nodes)
         }  # fmt: skip
         self._replies: dict[str, Message] = {}
+        self._count = 0
+        self.reach = True
+        """Whether devices get what is deployed."""
 
     def get_nodes(self) -> list[FakeNode]:
         return self.nodes[::-1]
@@ -57,10 +63,15 @@ class FakeGrid:
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         ids = []
         for message in messages:
-            ids.append(f"message-{len(self.sent)}")
+            self._count += 1
+            ids.append(f"message-{self._count}")
             message.metadata.__dict__["_message_id"] = ids[-1]
-            self.sent.append(message)
-            reply = self._answer(message)
+            if message.metadata.message_type == DEPLOY:
+                self.deployments.append(1000 - message.metadata.dst_node_id)
+                reply = self.app(message, self.contexts[message.metadata.dst_node_id]) if self.reach else None
+            else:
+                self.sent.append(message)
+                reply = self._answer(message)
             if reply is not None:
                 self._replies[ids[-1]] = reply
         return ids
@@ -81,4 +92,4 @@ class FakeGrid:
 def leaves(folder: Path) -> list[np.ndarray[Any, Any]]:
     """Read a model."""
     with np.load(folder / "model.npz") as found:
-        return [found[f"leaf{at}"] for at in range(len(found.files) - 1)]
+        return [found[f"leaf{at}"] for at in range(sum(name.startswith("leaf") for name in found.files))]

@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
+from posse.protocols.fed_contextual.flower.deployment import Versions, read_version
 from posse.protocols.fed_contextual.flower.project import make_node
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.flower.trial import Trial
@@ -30,7 +31,7 @@ NODES = 3
 PATIENCE = 300.0
 """Seconds that a busy machine may take for anything here."""
 GONE = 30.0
-"""Seconds that a round waits for a killed node; those who are late with it are asked again."""
+"""Seconds that a round with enough answers waits for a killed node."""
 
 
 def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
@@ -43,7 +44,8 @@ def wait(until: Callable[[], object], what: str, patience: float = PATIENCE) -> 
 def test_fleet_over_tls(tmp_path: Path) -> None:
     """One fleet for all that processes are needed for: starting it takes as much time as a dozen other tests."""
     settings = DeviceSettings(
-        rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE, data=uneven(tmp_path)
+        rounds=2, cohort=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE, grace=PATIENCE,
+        deploy_every=2, data=uneven(tmp_path),
     )  # fmt: skip
     fleet = Trial(tmp_path / "fleet", settings, NODES)
     try:
@@ -51,6 +53,7 @@ def test_fleet_over_tls(tmp_path: Path) -> None:
         fleet.submit()
         assert [line["round"] for line in fleet.follow()] == [1, 2]
         model_is_the_simulators(fleet)
+        last_model_is_on_every_device(fleet)
         link_speaks_tls_of_its_own_authority_only(fleet)
         keys_are_private(fleet)
         unregistered_node_is_refused(fleet)
@@ -64,6 +67,15 @@ def model_is_the_simulators(fleet: Trial) -> None:
     for ours, theirs in zip(leaves(fleet.out), simulated(fleet.settings, NODES), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
         assert np.abs(ours).max() > 1e-3
+
+
+def last_model_is_on_every_device(fleet: Trial) -> None:
+    versions = Versions(fleet.out)
+    has = {name: one["version"] for name, one in versions.held.items()}
+    assert has == {f"node-{at + 1:04d}": 2 for at in range(NODES)}
+    for at in range(NODES):
+        (path,) = (fleet.folder / f"node-{at + 1:04d}" / "home" / "posse-models").iterdir()
+        assert read_version(path).hash == versions.read(2).hash
 
 
 def link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
@@ -96,7 +108,7 @@ def killed_node_does_not_end_the_run(fleet: Trial, out: Path) -> None:
     victim = next(process for process in fleet.crew.processes if process.name == "node-0003")
     fleet.out = out
     before = victim.log.read_text().count("Receiving:")
-    fleet.submit("--run-config", f'out="{out}" rounds=2 cohort={NODES} timeout={GONE}')
+    fleet.submit("--run-config", f'out="{out}" rounds=2 cohort={NODES} timeout={PATIENCE} grace={GONE} least=2')
     wait(lambda: victim.log.read_text().count("Receiving:") > before, "the first round")
     victim.handle.send_signal(signal.SIGKILL)
     told = list(fleet.follow())
@@ -104,7 +116,8 @@ def killed_node_does_not_end_the_run(fleet: Trial, out: Path) -> None:
     assert fleet.result()["rounds"] == 2
     cohorts = [line["clients"] for line in told]
     assert all(2 not in one for one in cohorts)
-    settings = fleet.settings.but(cohort=NODES, timeout=GONE)
+    assert any("node-0003" in line["lost"] for line in told)
+    settings = fleet.settings.but(cohort=NODES, least=2)
     for ours, theirs in zip(leaves(out), simulated(settings, NODES, cohorts), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 

@@ -188,7 +188,14 @@ def test_update_beyond_the_norm_is_not_added(tmp_path: Path, lie: float, levels:
 
 def test_first_round_waits_for_the_fleet(tmp_path: Path) -> None:
     made = settings(tmp_path, rounds=1, cohort=2, start_with=4, timeout=5.0)
-    grid, asked = FakeGrid(made, 4, tmp_path), []
+    asked: list[None] = []
+    looks: list[int] = []
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        looks.append(len(asked))
+        return reply
+
+    grid = FakeGrid(made, 4, tmp_path, meddle)
     whole = grid.nodes
 
     def come_one_by_one() -> list[Any]:
@@ -197,7 +204,7 @@ def test_first_round_waits_for_the_fleet(tmp_path: Path) -> None:
 
     grid.get_nodes = come_one_by_one  # type: ignore[method-assign]
     server_app.run(grid, made, "1")
-    assert len(asked) == 4
+    assert looks[0] == 4
 
 
 def test_silent_device_is_left_out_of_the_next_rounds(tmp_path: Path) -> None:
@@ -236,7 +243,7 @@ OTHER = {
     "model": "cnn", "policy": "falcon", "explore": 0.2, "rounds": 1, "cohort": 2, "least": 2, "deploy_every": 2,
     "keep_log": True, "samples": 32, "client_rate": 0.1, "server_rate": 0.1, "quantile": 0.5, "data": "nowhere.npz",
     "secure": True, "levels": 9, "corrupt": 0.2, "dropout": 0.2, "loss": "importance", "optimiser": "sgd",
-    "clip": 0.5, "batch": 8, "seed": 6,
+    "clip": 0.5, "batch": 8, "seed": 6, "low": -1.0, "high": 1.0,
 }  # fmt: skip
 APART = {
     "features": {"features": 81}, "arms": {"arms": 9}, "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},
@@ -250,7 +257,8 @@ def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
     play(settings(tmp_path, rounds=2), tmp_path)
     result = (tmp_path / "out" / RESULT).read_bytes()
     changes = {**{name: {name: value} for name, value in OTHER.items()}, **APART}
-    assert set(changes) == set(DeviceSettings.model_fields) - {"out", "timeout", "start_with", "limit"}
+    free = {"out", "timeout", "grace", "start_with", "limit", "canary"}
+    assert set(changes) == set(DeviceSettings.model_fields) - free
     for name, values in changes.items():
         made = settings(tmp_path, **{"rounds": 2, **values})
         with pytest.raises(ConfigError, match=rf"began with .*\b{name} = .* \(now .*another folder"):
@@ -317,7 +325,7 @@ def test_device_learns_from_an_applications_own_log(tmp_path: Path) -> None:
     assert rounds_told(tmp_path)[0]["samples"] == 20
     assert rounds_told(tmp_path)[0]["reward"] == 1.0
     with np.load(tmp_path / "deployed.npz") as found:
-        assert int(found["deployment"]) == 1
+        assert int(found["deployment"]) == 2
         assert np.abs(found["leaf1"]).max() > 0
 
 

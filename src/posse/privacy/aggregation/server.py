@@ -123,6 +123,11 @@ class Server:
         return tuple(sorted(self._came[Stage.MASKED]))
 
     @property
+    def enough(self) -> int:
+        """Answers with which a stage can be closed; whether it can also depends on whose they are."""
+        return self._terms.plan.survivors
+
+    @property
     def suspects(self) -> tuple[str, ...]:
         """Whom to leave out when the round is run again.
 

@@ -28,12 +28,12 @@ _BESIDE = (
 )  # fmt: skip
 
 
-def _of_devices(word: str, summary: str, settings: str, **more: Any) -> Action:
+def _of_devices(word: str, summary: str, settings: str, module: str = "trial", **more: Any) -> Action:
     """Declare `posse devices WORD`; settings and function are imported from `flower` when they are needed."""
     home = "posse.protocols.fed_contextual.flower"
     return Action(
         ("devices", word), summary, lambda: getattr(import_module(f"{home}.settings"), settings),
-        lambda given: getattr(import_module(f"{home}.trial"), word)(given), **more,
+        lambda given: getattr(import_module(f"{home}.{module}"), word)(given), **more,
     )  # fmt: skip
 
 
@@ -87,6 +87,18 @@ class FedContextualSystem(System):
         _of_devices(
             "app", "Write the Flower app for a real fleet: an installable project with these settings.", "AppSettings",
             positional=("folder",),
+        ),
+        _of_devices(
+            "status", "See which version of the model every device has.", "StatusSettings", "deployment",
+            positional=("folder",),
+        ),
+        _of_devices(
+            "deploy", "Deploy a version of the model to all devices, or to a share of them.", "DeploySettings",
+            "deployment", positional=("folder",),
+        ),
+        _of_devices(
+            "rollback", "Take devices back to a version of the model by its number; it stays until you deploy another.",
+            "DeploySettings", "deployment", positional=("folder",),
         ),
     )  # fmt: skip
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from logging import WARNING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,12 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log as note
 
-from posse.core.errors import ConfigError, MissingExtraError
+from posse.core.errors import ConfigError, MissingExtraError, PosseError, ProtocolError
+from posse.core.files import make_folder
 from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.flower.deployment import check_fits, parsed, read_version, write_version
 from posse.protocols.fed_contextual.flower.samples import log_of, number_of, samples_of
-from posse.protocols.fed_contextual.flower.secure import SECURE, answer
+from posse.protocols.fed_contextual.flower.secure import SECURE, answer, home
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def make() -> ClientApp:
     app = ClientApp()
     app.train()(train)
     app.train(SECURE)(train_securely)
+    app.query(wire.DEPLOY)(take_version)
     return app
 
 
@@ -72,7 +76,6 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     params = tree_of(wire.unpacked(sent[wire.PARAMS]), like)
     deployed = tree_of(wire.unpacked(sent[wire.DEPLOYED]), like) if wire.DEPLOYED in sent else params
     order: Any = sent[wire.ROUND]
-    _hand_over(context, deployed, int(order["deployment"]))
     try:
         made = _learnt(settings, params, deployed, order, context)
         leaves = leaves_of(made.update)
@@ -127,12 +130,47 @@ def _log(settings: DeviceSettings, deployed: Tree, deployment: int, draws: Draws
     return log
 
 
-def _hand_over(context: Context, deployed: Tree, deployment: int) -> None:
-    """Write the deployed model where the application of the device reads it."""
-    if "model" in context.node_config:
-        from posse.protocols.fed_contextual.models import write_model
+def take_version(message: Message, context: Context) -> Message:
+    """Take a version of the model to act with, if it fits, and say which one the device has."""
+    path, why = model_file(context), ""
+    try:
+        _take(message.content, context, path)
+    except PosseError as error:
+        why = str(error)
+        note(WARNING, "this device refuses a model: %s", error)
+    version, sha256 = -1, ""
+    with suppress(PosseError):
+        held = read_version(path)
+        version, sha256 = held.version, held.hash
+    return Message(wire.held_reply(version, sha256, why), reply_to=message)
 
-        write_model(Path(str(context.node_config["model"])).expanduser(), deployed, deployment)
+
+def _take(sent: RecordDict, context: Context, path: Path) -> None:
+    from posse.protocols.fed_contextual.flower import device
+    from posse.protocols.fed_contextual.models import shape_of
+
+    settings, node = DeviceSettings.of(dict(context.run_config)), context.node_config
+    about: Any = sent[wire.DEPLOY]
+    version = parsed(about[wire.ABOUT], wire.unpacked(sent[wire.PARAMS]))
+    if (version.model, version.features, version.arms) != (settings.model, settings.features, settings.arms):
+        raise ProtocolError(f"version {version.version} has another schema than this run's settings.")
+    import jax
+
+    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(shape_of(device.model_of(settings)))]
+    width = None
+    if "log" in node and settings.model != "bag":
+        with suppress(OSError, ValueError, KeyError), np.load(Path(str(node["log"])).expanduser()) as log:
+            width = int(np.prod(log["contexts"].shape[1:]))
+    check_fits(version, shapes, node, width)
+    make_folder(path.parent)
+    write_version(path, version)
+
+
+def model_file(context: Context) -> Path:
+    """Return the file from which the application of the device reads the deployed model."""
+    if "model" in context.node_config:
+        return Path(str(context.node_config["model"])).expanduser()
+    return home() / "posse-models" / f"{context.node_id}.npz"
 
 
 def keep_compiled() -> None:
@@ -144,8 +182,7 @@ def keep_compiled() -> None:
         return
     import jax
 
-    home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr") / "posse-compiled"
     update: Callable[[str, object], None] = jax.config.update
-    update("jax_compilation_cache_dir", str(home))
+    update("jax_compilation_cache_dir", str(home() / "posse-compiled"))
     update("jax_persistent_cache_min_compile_time_secs", 0.0)
     update("jax_persistent_cache_min_entry_size_bytes", -1)

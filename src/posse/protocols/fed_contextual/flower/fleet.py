@@ -1,7 +1,8 @@
 """The fleet as the server sees it: which nodes are there, which are asked, which answer in time, and sums of them.
 
 Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
-ids), else the operating system's. A node that did not answer is left out for some rounds as long as others are enough.
+ids), else the operating system's. A round that has enough answers waits a grace period for the others, and names who is
+missing. A node that did not answer is left out for some rounds as long as others are enough.
 Under noise every node that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and
 nobody is drawn for being reliable.
 
@@ -17,6 +18,7 @@ again; where shares are missing the same request is sent once more, which device
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import secrets
@@ -40,14 +42,17 @@ from posse.privacy.aggregation.terms import Stage, Terms, plan
 from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.cohorts import draw
 from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.flower.deployment import Versions
 from posse.protocols.fed_contextual.flower.secure import SECURE
 from posse.protocols.fed_contextual.flower.settings import FEWEST, UNMASKED, DeviceSettings
 from posse.protocols.fed_contextual.models import Leaves, Tree, leaves_of, tree_of
 from posse.protocols.fed_contextual.server import State
 
-KIND = f"train.{SECURE}"
+KIND, DEPLOY = f"train.{SECURE}", f"query.{wire.DEPLOY}"
 LOOK = 0.3
 """Seconds between two looks for answers."""
+EVERY = 60.0
+"""Seconds between two deployments to devices at least."""
 REST = 5
 """Rounds for which a silent node is left out."""
 
@@ -79,6 +84,11 @@ class Node:
     public: bytes = b""
     """Its registered key, as registered; empty in a simulation."""
 
+    @property
+    def called(self) -> str:
+        """Its name, or its id where it has none."""
+        return self.name or str(self.id)
+
 
 @dataclass
 class Fleet:
@@ -99,7 +109,13 @@ class Fleet:
     """Messages to nodes, and their bytes."""
     came: list[int] = field(default_factory=lambda: [0, 0])
     """Answers, and their bytes."""
+    lost: set[str] = field(default_factory=set)
+    """Devices that were asked in this round and did not answer."""
     _silent: dict[int, int] = field(default_factory=dict)
+    _deploying: dict[str, tuple[str, int, float]] = field(default_factory=dict)
+    """Device, version and time of versions that were sent and not answered yet, by message."""
+    _deployed: float = -math.inf
+    """When versions were last sent."""
     _begun: bool = False
 
     def say(self, text: str) -> None:
@@ -182,35 +198,89 @@ class Fleet:
         return drawn
 
     def ask(
-        self, sent: Mapping[Node, RecordDict], round_: int, kind: str = MessageType.TRAIN
+        self, sent: Mapping[Node, RecordDict], round_: int, kind: str = MessageType.TRAIN, enough: int = 0
     ) -> dict[Node, RecordDict]:
-        """Send to nodes and wait for answers, at most until the time is over; the answers in the order of the nodes."""
-        timeout = self.settings.timeout
-        messages = [
-            Message(content, dst_node_id=node.id, message_type=kind, ttl=timeout + 60, group_id=str(round_ + 1))
-            for node, content in sent.items()
-        ]
+        """Send to nodes and wait for answers, the answers in the order of the nodes.
+
+        Until the time is over, or with `enough` answers (0: the run's least) until the others had their grace period.
+        """
+        settings, waiting = self.settings, self._push(sent, kind, str(round_ + 1))
+        began = time.monotonic()
         for content in sent.values():
             _count(self.sent, content)
-        waiting = dict(zip(self.grid.push_messages(messages), sent, strict=True))
         came: dict[int, RecordDict] = {}
-        end = time.monotonic() + timeout
+        end, met = began + settings.timeout, False
         while waiting and time.monotonic() < end:
             for reply in self.grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
-                    self.say(f"round {round_ + 1}: {node.name or node.id} failed: {reply.error.reason}")
-                    self._silent[node.id] = round_
+                    self._missing(node, round_, f"failed: {reply.error.reason}")
                 else:
                     came[node.id] = reply.content
                     self.authenticated &= bool(node.public)
                     _count(self.came, reply.content)
+            if not met and len(came) >= (enough or settings.least):
+                met, now = True, time.monotonic()
+                end = min(end, now + max(settings.grace, now - began))
             if waiting:
                 time.sleep(LOOK)
         for node in waiting.values():
-            self.say(f"round {round_ + 1}: {node.name or node.id} did not answer in {timeout:g} s")
-            self._silent[node.id] = round_
+            self._missing(node, round_, f"did not answer in {time.monotonic() - began:.3g} s")
         return {node: came[node.id] for node in sent if node.id in came}
+
+    def _push(self, sent: Mapping[Node, RecordDict], kind: str, group: str) -> dict[str, Node]:
+        messages = [
+            Message(content, dst_node_id=node.id, message_type=kind, ttl=self.settings.timeout + 60, group_id=group)
+            for node, content in sent.items()
+        ]
+        return dict(zip(self.grid.push_messages(messages), sent, strict=True))
+
+    def _missing(self, node: Node, round_: int, why: str) -> None:
+        self.say(f"round {round_ + 1}: {node.called} {why}")
+        self._silent[node.id] = round_
+        self.lost.add(node.called)
+
+    def spread(self, versions: Versions, *, wait: bool = False) -> None:
+        """Send devices that are connected the version they shall have and have not, and note what they answer.
+
+        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now, and
+        have a grace period to answer; those that did not answer before are asked again.
+        """
+        self._take_answers(versions)
+        now = time.monotonic()
+        all_ = wait or now >= self._deployed + EVERY
+        late = now - (0 if wait else self.settings.timeout)
+        self._deploying = {one: about for one, about in self._deploying.items() if about[2] > late}
+        nodes = {node.called: node for node in self._present()}
+        under_way = {(device, version) for device, version, _ in self._deploying.values()}
+        held = versions.held
+        missing = {
+            device: at for device, at in versions.missing(nodes).items()
+            if (device, at) not in under_way and (all_ or device not in held)
+        }  # fmt: skip
+        orders = {at: wire.version_order(versions.read(at)) for at in set(missing.values())}
+        for one, node in self._push(
+            {nodes[name]: orders[at] for name, at in missing.items()}, DEPLOY, "deploy"
+        ).items():
+            self._deploying[one] = (node.called, missing[node.called], now)
+        self._deployed = now if all_ else self._deployed
+        while wait and self._deploying and time.monotonic() < now + min(self.settings.grace, self.settings.timeout):
+            self._take_answers(versions)
+            if self._deploying:
+                time.sleep(LOOK)
+        if wait and self._deploying:
+            names = sorted(device for device, _, _ in self._deploying.values())
+            self.say(f"no answer to the deployed model from {', '.join(names)}; they get it when the run goes on")
+
+    def _take_answers(self, versions: Versions) -> None:
+        for reply in self.grid.pull_messages(list(self._deploying)) if self._deploying else ():
+            device, version, _ = self._deploying.pop(reply.metadata.reply_to_message_id)
+            try:
+                if reply.has_error():
+                    raise ProtocolError(str(reply.error.reason))
+                versions.note(device, **wire.held_of(reply.content, version))
+            except (KeyError, TypeError, ValueError, ProtocolError) as error:
+                self.say(f"{device} did not take version {version}: {error}")
 
     def _present(self) -> Sequence[Node]:
         try:
@@ -245,7 +315,7 @@ def _sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict) -
         try:
             update, measured, client = _read(reply, fleet.settings, like, float(state.limit))
         except Exception as error:  # whatever one device sends, it ends no run
-            fleet.say(f"round {number + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
+            fleet.say(f"round {number + 1}: {node.called} sent what does not belong to the round: {error}")
             continue
         total = [one + other for one, other in zip(total, update, strict=True)]
         sums += measured
@@ -350,12 +420,13 @@ def _take(
 ) -> set[str]:  # fmt: skip
     """Send the orders of a stage and hand the answers to the server; return who gave a right one."""
     names, came = {by_name[name][0].id: name for name in orders}, set()
-    for node, reply in fleet.ask({by_name[name][0]: order for name, order in orders.items()}, at, KIND).items():
+    sent = {by_name[name][0]: order for name, order in orders.items()}
+    for node, reply in fleet.ask(sent, at, KIND, server.enough).items():
         try:
             server.receive(names[node.id], wire.decode(reply[wire.STAGE][wire.MESSAGE]))
             came.add(names[node.id])
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
-            fleet.say(f"round {at + 1}: {node.name or node.id} sent what does not belong to the round: {error}")
+            fleet.say(f"round {at + 1}: {node.called} sent what does not belong to the round: {error}")
     return came
 
 

@@ -218,10 +218,14 @@ def answer(sent: RecordDict, context: Context, compute: Callable[[DeviceSettings
     return RecordDict({wire.STAGE: ConfigRecord({wire.MESSAGE: wire.encode(reply)})})
 
 
+def home() -> Path:
+    """Return Flower's folder on this device."""
+    return Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
+
+
 def file_of(identity: Identity) -> Path:
-    """Return the file of a device's part in secure rounds, in Flower's folder."""
-    home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
-    return home / "posse-rounds" / f"{fingerprint(identity.public)}.sqlite"
+    """Return the file of a device's part in secure rounds."""
+    return home() / "posse-rounds" / f"{fingerprint(identity.public)}.sqlite"
 
 
 def _work(sent: RecordDict, context: Context, compute: Callable[[DeviceSettings], bytes]) -> Work:

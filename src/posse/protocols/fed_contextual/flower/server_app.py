@@ -1,8 +1,9 @@
 """The app at the server: sample devices, send models, add clipped updates, take the optimiser's step, deploy.
 
 Its folder (`out`) holds `state.npz` after every round, from which a run goes on that was stopped; `progress.jsonl`, a
-line a round; `spent.json`, under noise; and at the end `model.npz` and `result.json`. What the server sees is what
-`client_app` says leaves a device.
+line a round; `spent.json`, under noise; every version of the model that was deployed, which is wanted and who has what
+(`deployment`); and at the end `model.npz` and `result.json`. What the server sees is what `client_app` says leaves a
+device.
 
 Without noise a round with too few answers is done again. Under noise a round is drawn once and counts as it is, also
 without any answer: then it is noise alone.
@@ -28,6 +29,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from posse.core.errors import BudgetError, PosseError, ProtocolError
 from posse.core.files import write_whole
+from posse.protocols.fed_contextual.flower.deployment import Versions, version_of, write_version
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
 from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
@@ -43,7 +45,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     lines_of,
     note_begun,
 )
-from posse.protocols.fed_contextual.models import Tree, write_model
+from posse.protocols.fed_contextual.models import Tree, leaves_of
 from posse.protocols.fed_contextual.server import Measured, State, advance, begin, deploy, floats
 from posse.protocols.fed_contextual.tasks import Rates, Task
 from posse.protocols.fed_contextual.training import average_reward, joined, load, save
@@ -83,9 +85,17 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     account = Account(settings, out, int(state.round)) if settings.noise else None
     if account and account.over and not seen:
         raise BudgetError("the limit was spent on rounds that were never finished. Raise it, or name another folder.")
+    versions = Versions(out)
+
+    def keep(version: int, params: Tree) -> None:
+        versions.add(version_of(settings, record_id(out), version, leaves_of(params)), settings.canary)
+
+    if not versions.known():
+        keep(int(state.round), state.deployed)
     with listed(settings, out) as beat:
         while int(state.round) < settings.rounds and not (account and account.over):
             began, number = time.monotonic(), int(state.round)
+            fleet.spread(versions)
             if account:
                 account.pay()
             added = (_once if account else _until_enough)(fleet, state, run_id)
@@ -93,10 +103,14 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
             state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
             if (number + 1) % settings.deploy_every == 0:
                 state = deploy(state)
+                keep(number + 1, state.deployed)
             seen.append(jax.tree.map(np.atleast_1d, measured))
             save(out / STATE, state, joined(seen))
             _report(out, number, fleet, measured, added, time.monotonic() - began)
             beat(int(state.round), settings.rounds)
+        if versions.known()[-1] < int(state.round):
+            keep(int(state.round), state.params)
+        fleet.spread(versions, wait=True)
         _finish(out, settings, state, joined(seen), account)
     return state
 
@@ -168,8 +182,9 @@ def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum
         "probability": float(measured.probability) / samples, "within": float(measured.within),
         "limit": float(measured.limit), "seconds": round(seconds, 3), "masked": added.masked or not added.devices,
         "noise": added.noise, "authenticated": fleet.authenticated, "sent": fleet.sent, "came": fleet.came,
+        "lost": sorted(fleet.lost),
     }  # fmt: skip
-    fleet.sent, fleet.came = [0, 0], [0, 0]
+    fleet.sent, fleet.came, fleet.lost = [0, 0], [0, 0], set()
     with (out / PROGRESS).open("a") as file:
         file.write(json.dumps(line) + "\n")
     devices, reward = len(added.devices), line["reward"]
@@ -177,7 +192,7 @@ def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum
 
 
 def _finish(out: Path, settings: DeviceSettings, state: State, seen: Measured, account: Account | None) -> None:
-    write_model(out / MODEL, state.params, int(state.round))
+    write_version(out / MODEL, version_of(settings, record_id(out), int(state.round), leaves_of(state.params)))
     result = {
         "rounds": int(state.round), "average_reward": float(average_reward(seen)[-1]),
         "secure": all(line["masked"] for line in lines_of(out)),

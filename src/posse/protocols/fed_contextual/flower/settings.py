@@ -17,6 +17,7 @@ from pydantic import Field
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.files import write_whole
+from posse.core.settings import Settings
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
 from posse.privacy.aggregation.terms import plan
@@ -25,6 +26,7 @@ from posse.protocols.fed_contextual.settings import RING, Count, LearningSetting
 
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
+VERSIONS, WANTED, HELD = "versions", "wanted.json", "held.json"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
@@ -43,7 +45,7 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-_REACH = ("out", "timeout", "start_with", "limit")
+_REACH = ("out", "timeout", "grace", "start_with", "limit", "canary")
 """Settings that may change while a run goes on: places, patience, and how much may be spent."""
 
 
@@ -133,6 +135,8 @@ class DeviceSettings(LearningSettings):
     """Where a device's samples are if its own configuration does not say: digits, or a prepared population."""
     timeout: Positive = 600.0
     """Seconds that a round, or a stage of a secure one, waits for devices."""
+    grace: Positive = 30.0
+    """Seconds that it waits for the others when it has enough answers, and no less than those took."""
     seed: Annotated[int, Field(ge=-1, lt=2**31)] = -1
     """All randomness of the run, which then can be repeated and protects nothing; -1: from the operating system."""
     secure: bool = False
@@ -143,6 +147,12 @@ class DeviceSettings(LearningSettings):
     """Devices that a secure sum supposes to be with the server, as a share of the cohort."""
     dropout: Share = 0.1
     """Devices that may be lost in a secure round, as a share of the cohort."""
+    canary: Share = 0.0
+    """Share of devices that a new version of the model is deployed to, until someone deploys it to all; 0: all."""
+    low: float = 0.0
+    """Least number of a context, as declared; written into deployed models."""
+    high: float = 0.0
+    """Largest number of a context, as declared; bounds hold if it is above `low`."""
     start: str = ""
     """First model: model.npz of an earlier run, or a state that 'posse run fed-contextual --keep' wrote; else drawn."""
     out: str = "posse-run"
@@ -274,3 +284,19 @@ class AppSettings(DeviceSettings):
     """A new folder for the project."""
     publisher: str = "posse"
     """Who publishes the app."""
+
+
+class StatusSettings(Settings):
+    """Which version of the model every device has."""
+
+    folder: Path
+    """The run's folder (`out`), or that of a trial."""
+
+
+class DeploySettings(StatusSettings):
+    """Which version of the model devices shall have."""
+
+    version: int = -1
+    """Version to deploy, by its number; left out: the newest."""
+    canary: Share = 0.0
+    """Share of devices that get it, those whose names hash lowest; 0: all."""

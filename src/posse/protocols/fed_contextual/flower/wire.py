@@ -36,12 +36,14 @@ from posse.protocols.fed_contextual.flower.settings import MEASURE, DeviceSettin
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.client import Contribution
+    from posse.protocols.fed_contextual.flower.deployment import Version
     from posse.protocols.fed_contextual.models import Leaves
     from posse.protocols.fed_contextual.server import State
 
 ROUND, PARAMS, DEPLOYED, UPDATE, TOLD, LOG = "round", "params", "deployed", "update", "told", "log"
 """Names of records."""
 STAGE, TERMS, MESSAGE = "stage", "terms", "message"
+DEPLOY, ABOUT = "deploy", "about"
 MEASURED = 4
 """Words behind the update."""
 _DECODER = msgspec.msgpack.Decoder(Union[MESSAGES])  # noqa: UP007
@@ -78,6 +80,23 @@ def reply_of(given: Contribution, client: int) -> RecordDict:
     return RecordDict({
         UPDATE: arrays(leaves_of(given.update)), TOLD: measured, ROUND: ConfigRecord({"client": client}),
     })  # fmt: skip
+
+
+def version_order(version: Version) -> RecordDict:
+    """Pack a version for devices to act with."""
+    return RecordDict({DEPLOY: ConfigRecord({ABOUT: version.about()}), PARAMS: arrays(version.leaves)})
+
+
+def held_reply(version: int, sha256: str, why: str) -> RecordDict:
+    """Pack which version a device has, by number (-1: none) and hash, and why it did not take the one it was sent."""
+    return RecordDict({DEPLOY: ConfigRecord({"version": version, "sha256": sha256, "why": why})})
+
+
+def held_of(reply: RecordDict, sent: int) -> dict[str, Any]:
+    """Read what a device says it has; `refused` is the version that it was sent and did not take."""
+    record: Any = reply[DEPLOY]
+    version, sha256, why = int(record["version"]), str(record["sha256"])[:64], str(record["why"])[:500]
+    return {"version": version, "sha256": sha256, **({"refused": sent, "why": why} if version != sent else {})}
 
 
 def arrays(leaves: Leaves) -> ArrayRecord:

@@ -1,0 +1,207 @@
+"""A deployed model reaches every device, or is refused by it; shares of devices, ways back, and who has what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+
+from flwr.app import Message
+
+from posse.core.errors import ConfigError, ProtocolError
+from posse.protocols.fed_contextual.flower import fleet, server_app
+from posse.protocols.fed_contextual.flower.client_app import model_file
+from posse.protocols.fed_contextual.flower.deployment import (
+    Version,
+    Versions,
+    Wanted,
+    check_fits,
+    parsed,
+    read_version,
+    write_version,
+)
+from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
+
+from .grids import FakeGrid
+from .test_commands import posse
+
+NODES = 5
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Time that passes only where the server sleeps."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
+    made = Clock()
+    monkeypatch.setattr(fleet, "time", made)
+    return made
+
+
+def settings(folder: Path, **values: Any) -> DeviceSettings:
+    usual = {"rounds": 3, "cohort": 2, "deploy_every": 2, "seed": 5, "samples": 32, "out": str(folder / "out")}
+    return DeviceSettings.of({**usual, "low": 0.0, "high": 1.0, **values})
+
+
+def held(grid: FakeGrid) -> list[int | str]:
+    """The version in each device's own file, or that it has none."""
+    files = [model_file(grid.contexts[node.node_id]) for node in grid.nodes]
+    return [read_version(path).version if path.exists() else "none" for path in files]
+
+
+def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path: Path, clock: Any) -> None:
+    """Two of five are drawn for a round; one is configured for another number of arms, and one connects later."""
+    made = settings(tmp_path)
+    grid = FakeGrid(made, NODES, tmp_path)
+    late, whole = grid.nodes[4], grid.nodes
+    grid.nodes = whole[:4]
+    grid.contexts[whole[1].node_id].node_config["arms"] = 9
+    server_app.run(grid, made, "1")
+    grid.nodes = whole
+    assert held(grid) == [3, "none", 3, 3, "none"]
+    versions = Versions(tmp_path / "out")
+    assert versions.known() == [0, 2, 3]
+    file = read_version(model_file(grid.contexts[whole[0].node_id]))
+    assert file.hash == versions.read(3).hash == read_version(tmp_path / "out/model.npz").hash
+    assert (file.policy, file.model, file.features, file.arms, file.bounds) == ("softmax", "linear", 64, 10, (0.0, 1.0))
+    assert file.run == (tmp_path / "out/record.txt").read_text()
+    assert versions.held["node-0001"]["refused"] == 3
+    assert "is for arms 10, and this device is configured for 9" in versions.held["node-0001"]["why"]
+    asked, deployed = len(grid.sent), len(grid.deployments)
+    server_app.run(grid, made, "2")
+    assert held(grid)[4] == 3, "a run that is over deploys, to who has not got it"
+    assert (len(grid.sent), grid.deployments[deployed:]) == (asked, [4])
+    code, out, _ = posse("status", str(tmp_path / "out"), "--json")
+    told = json.loads(out)
+    assert (code, told["wanted"]["version"], len(told["devices"])) == (0, 3, 5)
+    shown = " ".join(posse("status", str(tmp_path / "out"))[1].split())
+    assert "refuses it" in shown
+    assert "this device is configured for 9" in shown
+    assert late.name in told["devices"]
+
+
+def test_back_to_a_named_version_and_forth_again(tmp_path: Path, clock: Any) -> None:
+    made = settings(tmp_path, rounds=4)
+    grid = FakeGrid(made, 3, tmp_path)
+    server_app.run(grid, made, "1")
+    assert held(grid) == [4] * 3
+    code, _, err = posse("rollback", str(tmp_path / "out"), "--version", "3")
+    assert code == 2
+    assert "there is no version 3. Name one of 0, 2, 4" in err
+    assert posse("rollback", str(tmp_path / "out"), "--version", "2")[0] == 0
+    more = made.but(rounds=6)
+    server_app.run(grid, more, "2")
+    assert held(grid) == [2] * 3, "it stays, though there are newer ones"
+    assert Versions(tmp_path / "out").known() == [0, 2, 4, 6]
+    share = str(0.5)
+    assert posse("deploy", str(tmp_path / "out"), "--canary", share)[0] == 0
+    wanted = Versions(tmp_path / "out").wanted
+    assert wanted == Wanted(6, 0.5, 2)
+    server_app.run(grid, more, "3")
+    expected = [wanted.of(node.name) for node in grid.nodes]
+    assert held(grid) == expected
+    assert posse("deploy", str(tmp_path / "out"))[0] == 0
+    server_app.run(grid, more, "4")
+    assert held(grid) == [6] * 3
+
+
+def test_a_share_of_devices_is_the_same_every_time(tmp_path: Path) -> None:
+    names = [f"device-{at}" for at in range(2000)]
+    few, many = ({name for name in names if Wanted(7, share, 5).of(name) == 7} for share in (0.1, 0.3))
+    assert few < many
+    assert 140 < len(few) < 260
+    assert 500 < len(many) < 700
+    assert all(Wanted(7, 0.0, 5).of(name) == 7 for name in names)
+
+
+def test_new_versions_go_to_a_share_until_one_is_deployed_to_all(tmp_path: Path) -> None:
+    versions = Versions(tmp_path)
+    for number in (0, 2, 4):
+        versions.add(replace(VERSION, version=number), 0.25)
+    assert versions.wanted == Wanted(4, 0.25, 0)
+
+
+VERSION = Version(
+    "run", 3, "softmax", 0.05, "linear", 2, 3, (0.0, 1.0), [np.zeros(3, np.float32), np.ones((2, 3), np.float32)]
+)
+SHAPES = [(3,), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "node", "width", "words"),
+    [
+        ({"leaves": [np.zeros(4, np.float32), VERSION.leaves[1]]}, {}, None, "has not the arrays"),
+        ({"leaves": [np.full(3, np.nan, np.float32), VERSION.leaves[1]]}, {}, None, "not finite"),
+        ({"leaves": [np.zeros(3), VERSION.leaves[1]]}, {}, None, "not of 32 bits"),
+        ({}, {"features": 3}, None, "is for features 2, and this device is configured for 3"),
+        ({}, {"policy": "falcon"}, None, "is for policy 'softmax'"),
+        ({}, {}, 7, "is for 2 features, and the log has 7"),
+        ({}, {"low": -1.0}, None, "contexts from 0 to 1, and this device's go from -1 to 1"),
+        ({}, {"high": 255}, None, "go from 0 to 255"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: Any, node: dict[str, Any], width: int | None, words: str) -> None:
+    check_fits(VERSION, SHAPES, {"features": 2, "arms": 3, "policy": "softmax", "low": 0.0, "high": 1.0}, 2)
+    with pytest.raises(ProtocolError, match=words):
+        check_fits(replace(VERSION, **change), SHAPES, node, width)
+
+
+def test_what_was_altered_is_refused(tmp_path: Path) -> None:
+    write_version(tmp_path / "model.npz", VERSION)
+    read = read_version(tmp_path / "model.npz")
+    assert read.about() == VERSION.about()
+    for leaves, about in (
+        ([VERSION.leaves[0], VERSION.leaves[1] * 2], VERSION.about()),
+        (VERSION.leaves, VERSION.about().replace("softmax", "falcon")),
+        (VERSION.leaves, VERSION.about().replace('"version": 3', '"version": 4')),
+        (VERSION.leaves, "{}"),
+    ):
+        with pytest.raises(ProtocolError, match=r"is not what its hash says|does not say what it is"):
+            parsed(about, leaves)
+
+
+def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock: Any) -> None:
+    """Time passes only where the server waits: the timeout of an hour is never waited for."""
+    made = settings(tmp_path, rounds=2, cohort=4, least=3, timeout=3600.0, grace=5.0)
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        return None if node == 1 else reply
+
+    grid = FakeGrid(made, 4, tmp_path, meddle)
+    server_app.run(grid, made, "1")
+    lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS).read_text().splitlines()]
+    assert [(len(line["clients"]), line["lost"]) for line in lines] == [(3, ["node-0001"]), (3, [])]
+    assert 5.0 <= clock.now < 30.0
+
+
+def test_devices_that_do_not_answer_a_deployment_end_no_run(tmp_path: Path, clock: Any) -> None:
+    made = settings(tmp_path, rounds=1, timeout=3600.0, grace=5.0)
+    grid = FakeGrid(made, 3, tmp_path)
+    grid.reach = False
+    server_app.run(grid, made, "1")
+    assert held(grid) == ["none"] * 3
+    assert clock.now < 60.0
+    with pytest.raises(ConfigError, match="holds no run on devices"):
+        next(iter(_status(tmp_path / "nowhere")))
+
+
+def _status(folder: Path) -> Any:
+    from posse.protocols.fed_contextual.flower.deployment import status
+    from posse.protocols.fed_contextual.flower.settings import StatusSettings
+
+    return status(StatusSettings(folder=folder))
