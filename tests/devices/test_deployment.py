@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,14 @@ def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path:
     assert file.run == (tmp_path / "out/record.txt").read_text()
     assert versions.held["node-0001"]["refused"] == 3
     assert "is for arms 10, and this device is configured for 9" in versions.held["node-0001"]["why"]
+    figures = (tmp_path / "out/metrics.prom").read_text()
+    for figure in ("posse_rounds_total", "posse_devices_present", "posse_devices_lost", "posse_updates_clipped",
+                   "posse_reward_mean", "posse_version_wanted"):  # fmt: skip
+        assert re.search(rf'^{figure}{{run="{file.run}"}} [\d.]+$', figures, re.M), figure
+    assert f'posse_devices_with_version{{run="{file.run}",version="3"}} 3' in figures
+    lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    assert [line["posse_rounds_total"] for line in lines] == [1, 2, 3, 3]
+    assert lines[-1]["posse_devices_with_version"] == {"-1": 1, "3": 3}
     asked, deployed = len(grid.sent), len(grid.deployments)
     server_app.run(grid, made, "2")
     assert held(grid)[4] == 3, "a run that is over deploys, to who has not got it"
@@ -186,7 +195,27 @@ def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock
     server_app.run(grid, made, "1")
     lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS).read_text().splitlines()]
     assert [(len(line["clients"]), line["lost"]) for line in lines] == [(3, ["node-0001"]), (3, [])]
+    assert (
+        f'posse_devices_lost_total{{run="{(tmp_path / "out/record.txt").read_text()}"}} 1'
+        in (tmp_path / "out/metrics.prom").read_text()
+    )
     assert 5.0 <= clock.now < 30.0
+
+
+def test_a_device_that_is_gone_is_not_waited_for_in_every_round(tmp_path: Path, clock: Any) -> None:
+    """Three of four are connected after the first round, and three are enough."""
+    made = settings(tmp_path, rounds=3, cohort=4, least=3, timeout=3600.0, grace=5.0)
+    grid = FakeGrid(made, 4, tmp_path)
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        grid.nodes = grid.nodes[:3]
+        return reply
+
+    grid.meddle = meddle
+    server_app.run(grid, made, "1")
+    lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS).read_text().splitlines()]
+    assert [len(line["clients"]) for line in lines] == [4, 3, 3]
+    assert 10.0 <= clock.now < 30.0
 
 
 def test_devices_that_do_not_answer_a_deployment_end_no_run(tmp_path: Path, clock: Any) -> None:

@@ -63,6 +63,9 @@ def test_noisy_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], a
     made = settings(tmp_path, **values)
     play(made, tmp_path)
     assert len({len(one) for one in cohorts(tmp_path)}) > 1, "drawn by coins"
+    spent = json.loads((tmp_path / "out" / RESULT).read_text())["privacy"][0]["epsilon"]
+    figures = (tmp_path / "out/metrics.prom").read_text().split("posse_epsilon_spent{")[1].split()
+    assert float(figures[1]) == pytest.approx(spent)
     for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 5), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=apart)
 

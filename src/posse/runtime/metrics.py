@@ -8,6 +8,7 @@ party that gave it, over all its answers.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import socket
@@ -64,6 +65,19 @@ def write(metrics: Iterable[Metric], **labels: str) -> str:
             pairs = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in {**labels, **own}.items())
             lines.append(f"{metric.name}{{{pairs}}} {value:.15g}" if pairs else f"{metric.name} {value:.15g}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def line(metrics: Iterable[Metric], at: float) -> str:
+    r"""Write figures as one line of JSON, with the time in seconds since 1970; those with labels by their values.
+
+    >>> line(counter("posse_refused_total", "Refusals.", {"late": 2}, "why"), 1.5)
+    '{"time": 1.5, "posse_refused_total": {"late": 2}}\n'
+    """
+    shown: dict[str, object] = {"time": round(at, 3)}
+    for metric in metrics:
+        values = {",".join(own.values()): value for own, value in metric.samples}
+        shown[metric.name] = values.get("", values)
+    return json.dumps(shown) + "\n"
 
 
 _STARTED = time.time()

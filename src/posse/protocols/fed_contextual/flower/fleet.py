@@ -126,15 +126,18 @@ class Fleet:
     def cohort(self, state: State) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
         round_ = int(state.round)
-        want, end = self.settings.cohort, time.monotonic() + self.settings.timeout
-        awaited = want if self._begun else max(want, self.settings.start_with)
+        want, began, known = self.settings.cohort, time.monotonic(), self._begun
+        awaited = want if known else max(want, self.settings.start_with)
         while True:
-            nodes = self._present()
+            nodes, waited = self._present(), time.monotonic() - began
             if len(nodes) >= awaited:
                 break
-            if time.monotonic() > end:
-                if len(nodes) >= self.settings.enough:
-                    break
+            if len(nodes) >= self.settings.enough and waited > (
+                min(self.settings.grace, self.settings.timeout) if known else self.settings.timeout
+            ):
+                self.say(f"round {round_ + 1}: {len(nodes)} of {awaited} devices are connected")
+                break
+            if waited > self.settings.timeout:
                 raise ProtocolError(
                     f"a round needs {self.settings.enough} nodes, got {len(nodes)} after {self.settings.timeout:g} s. "
                     "Start more SuperNodes, or look at their logs."
@@ -243,7 +246,7 @@ class Fleet:
     def spread(self, versions: Versions, *, wait: bool = False) -> None:
         """Send devices that are connected the version they shall have and have not, and note what they answer.
 
-        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now, and
+        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now and
         have a grace period to answer; those that did not answer before are asked again.
         """
         self._take_answers(versions)

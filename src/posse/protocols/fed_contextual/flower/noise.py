@@ -110,6 +110,11 @@ class Account:
         return self._ledger.releases
 
     @property
+    def epsilon(self) -> float:
+        """What was spent so far, at the run's delta."""
+        return self._ledger.epsilon
+
+    @property
     def over(self) -> bool:
         """Whether the limit allows no further round."""
         return self._ledger.left == 0

@@ -1,13 +1,18 @@
-"""The server's record of a run on devices: what the server may know, made of what its folder holds.
+"""The server's record of a run on devices, and figures for a monitor: what the server may know, from its folder.
 
 What was protected is read from the rounds themselves (`progress.jsonl`): which sums were under masks, which carried
 noise, whether nodes had keys. A run is a row of the store while it goes on; one that goes on after a stop replaces its
 row.
+
+Figures are written after every round, by the writer of all that runs for long (`posse.runtime.metrics`): the newest as
+Prometheus scrapes them (`metrics.prom`, for a collector of text files), all as JSON lines (`metrics.jsonl`).
 """
 
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from logging import getLogger
@@ -19,12 +24,21 @@ import numpy as np
 from posse.core.errors import PosseError, StoreError
 from posse.core.files import write_whole
 from posse.policies.contextual.registry import described
-from posse.protocols.fed_contextual.flower.settings import RECORD, RESULT, DeviceSettings, lines_of
+from posse.protocols.fed_contextual.flower.deployment import Versions
+from posse.protocols.fed_contextual.flower.settings import (
+    METRIC_LINES,
+    METRICS,
+    RECORD,
+    RESULT,
+    DeviceSettings,
+    lines_of,
+)
 from posse.protocols.fed_contextual.levels import leaks, learns, level_of
 from posse.protocols.fed_contextual.record import sections_of
 from posse.protocols.fed_contextual.system import SYSTEM
 from posse.results.record import Record, Traffic, new_id
 from posse.results.store import Store
+from posse.runtime.metrics import Metric, gauge, line, write
 
 SERVER = "server"
 OPEN = (
@@ -90,6 +104,36 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
 def _moved(lines: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
     counted = [line.get(name, (0, 0)) for line in lines]
     return sum(one[0] for one in counted), sum(one[1] for one in counted)
+
+
+def write_metrics(out: Path) -> None:
+    """Write the figures of a run after a round."""
+    made = list(metrics(out))
+    write_whole(out / METRICS, write(made, run=record_id(out)).encode())
+    with (out / METRIC_LINES).open("a") as file:
+        file.write(line(made, time.time()))
+
+
+def metrics(out: Path) -> Iterator[Metric]:
+    """Give the figures of a run: rounds, devices, what was clipped and spent, the reward, versions held."""
+    lines, versions = lines_of(out), Versions(out)
+    yield Metric("posse_rounds_total", "counter", "Rounds done.", (({}, len(lines)),))
+    lost = sum(len(one.get("lost", ())) for one in lines)
+    yield Metric("posse_devices_lost_total", "counter", "Devices that were asked and did not answer.", (({}, lost),))
+    if lines:
+        last = lines[-1]
+        yield from gauge("posse_devices_present", "Devices in the sum of the last round.", len(last["clients"]))
+        yield from gauge("posse_devices_lost", "Devices that did not answer in the last round.", len(last["lost"]))
+        clipped = (1 - last["within"]) * len(last["clients"])
+        yield from gauge("posse_updates_clipped", "Updates of the last round beyond the norm.", round(clipped))
+        yield from gauge("posse_reward_mean", "Average reward of an action in the last round.", last["reward"])
+        yield from gauge("posse_round_seconds", "Seconds that the last round took.", last["seconds"])
+        yield from gauge("posse_epsilon_spent", "Epsilon spent on a device so far.", last.get("epsilon"))
+    wanted, held = versions.wanted, Counter(str(one["version"]) for one in versions.held.values())
+    yield from gauge("posse_version_wanted", "Version that devices shall have.", wanted and wanted.version)
+    if held:
+        samples = tuple(({"version": version}, float(count)) for version, count in sorted(held.items()))
+        yield Metric("posse_devices_with_version", "gauge", "Devices that said they have a version.", samples)
 
 
 @contextmanager

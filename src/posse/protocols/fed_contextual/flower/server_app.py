@@ -33,7 +33,7 @@ from posse.protocols.fed_contextual.flower.deployment import Versions, version_o
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
 from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
-from posse.protocols.fed_contextual.flower.recording import listed, record_id
+from posse.protocols.fed_contextual.flower.recording import listed, record_id, write_metrics
 from posse.protocols.fed_contextual.flower.settings import (
     FAILED,
     MODEL,
@@ -106,11 +106,14 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
                 keep(number + 1, state.deployed)
             seen.append(jax.tree.map(np.atleast_1d, measured))
             save(out / STATE, state, joined(seen))
-            _report(out, number, fleet, measured, added, time.monotonic() - began)
+            spent = {"epsilon": account.epsilon} if account else {}
+            _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
+            write_metrics(out)
             beat(int(state.round), settings.rounds)
         if versions.known()[-1] < int(state.round):
             keep(int(state.round), state.params)
         fleet.spread(versions, wait=True)
+        write_metrics(out)
         _finish(out, settings, state, joined(seen), account)
     return state
 
@@ -173,7 +176,9 @@ def _once(fleet: Fleet, state: State, run_id: str) -> Sum:
     return added._replace(total=with_noise(added.total, settings, state), noise=settings.noise)
 
 
-def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum, seconds: float) -> None:
+def _report(
+    out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum, seconds: float, spent: dict[str, float]
+) -> None:
     """Write the line of a round: what it showed, and how it was protected."""
     samples = max(1.0, float(measured.samples))
     line = {
@@ -182,7 +187,7 @@ def _report(out: Path, number: int, fleet: Fleet, measured: Measured, added: Sum
         "probability": float(measured.probability) / samples, "within": float(measured.within),
         "limit": float(measured.limit), "seconds": round(seconds, 3), "masked": added.masked or not added.devices,
         "noise": added.noise, "authenticated": fleet.authenticated, "sent": fleet.sent, "came": fleet.came,
-        "lost": sorted(fleet.lost),
+        "lost": sorted(fleet.lost), **spent,
     }  # fmt: skip
     fleet.sent, fleet.came, fleet.lost = [0, 0], [0, 0], set()
     with (out / PROGRESS).open("a") as file:

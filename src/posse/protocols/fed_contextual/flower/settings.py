@@ -27,6 +27,7 @@ from posse.protocols.fed_contextual.settings import RING, Count, LearningSetting
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
 VERSIONS, WANTED, HELD = "versions", "wanted.json", "held.json"
+METRICS, METRIC_LINES = "metrics.prom", "metrics.jsonl"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
