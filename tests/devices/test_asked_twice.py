@@ -70,6 +70,21 @@ def test_a_round_is_unmasked_once_whatever_the_cohort(tmp_path: Path) -> None:
             evil.ask(evil.names[0], terms=encode(again))
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(tmp_path: Path, own: bool, kind: str) -> None:
+    """Neither in a secure run, nor, if its own configuration says so, in a run that is not."""
+    evil = Evil(tmp_path, 3)
+    context = evil.context(evil.names[0])
+    if own:
+        context.run_config["secure"] = False
+        context.node_config["secure"] = True
+    message = Message(evil.order(), dst_node_id=context.node_id, message_type=kind)
+    message.metadata.__dict__["_message_id"] = "message"
+    with pytest.raises(ProtocolError, match="gives its part to secure sums alone"):
+        evil.grid.app(message, context)
+
+
 def test_a_round_is_not_computed_from_something_else(tmp_path: Path) -> None:
     evil, terms = played(tmp_path)
     other = wire.subject_of(evil.order(limit=0.9), evil.made)

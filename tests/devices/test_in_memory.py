@@ -244,6 +244,7 @@ OTHER = {
     "keep_log": True, "samples": 32, "client_rate": 0.1, "server_rate": 0.1, "quantile": 0.5, "data": "nowhere.npz",
     "secure": True, "levels": 9, "corrupt": 0.2, "dropout": 0.2, "loss": "importance", "optimiser": "sgd",
     "clip": 0.5, "batch": 8, "seed": 6, "low": -1.0, "high": 1.0,
+    "evaluate": "snips", "evaluation_clip": 5.0, "most_weight": 5.0,
 }  # fmt: skip
 APART = {
     "features": {"features": 81}, "arms": {"arms": 9}, "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},
@@ -257,7 +258,7 @@ def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
     play(settings(tmp_path, rounds=2), tmp_path)
     result = (tmp_path / "out" / RESULT).read_bytes()
     changes = {**{name: {name: value} for name, value in OTHER.items()}, **APART}
-    free = {"out", "timeout", "grace", "start_with", "limit", "canary"}
+    free = {"out", "timeout", "grace", "start_with", "limit", "canary", "gate"}
     assert set(changes) == set(DeviceSettings.model_fields) - free
     for name, values in changes.items():
         made = settings(tmp_path, **{"rounds": 2, **values})

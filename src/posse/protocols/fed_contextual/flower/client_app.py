@@ -23,10 +23,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log as note
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, MissingExtraError, PosseError, ProtocolError
 from posse.core.files import make_folder
-from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.flower import evaluation, wire
 from posse.protocols.fed_contextual.flower.deployment import check_fits, parsed, read_version, write_version
 from posse.protocols.fed_contextual.flower.samples import log_of, number_of, samples_of
 from posse.protocols.fed_contextual.flower.secure import SECURE, answer, home
@@ -43,13 +44,14 @@ def make() -> ClientApp:
     app = ClientApp()
     app.train()(train)
     app.train(SECURE)(train_securely)
+    app.evaluate()(evaluate)
     app.query(wire.DEPLOY)(take_version)
     return app
 
 
 def train(message: Message, context: Context) -> Message:
     """Answer a round with the clipped update."""
-    made = contribution(DeviceSettings.of(dict(context.run_config)), message.content, context)
+    made = contribution(_plain_settings(context), message.content, context)
     return Message(wire.reply_of(made, number_of(context.node_config, context.node_id)), reply_to=message)
 
 
@@ -57,9 +59,52 @@ def train_securely(message: Message, context: Context) -> Message:
     """Answer one stage of a secure round."""
 
     def vector(settings: DeviceSettings) -> bytes:
-        return wire.words_of(contribution(settings, message.content, context)).astype("<u4").tobytes()
+        order: Any = message.content[wire.ROUND]
+        words = (
+            evaluation.words_of(sums_of(settings, message.content, context))
+            if wire.METHOD in order
+            else wire.words_of(contribution(settings, message.content, context))
+        )
+        return words.astype("<u4").tobytes()
 
     return Message(answer(message.content, context, vector), reply_to=message)
+
+
+def evaluate(message: Message, context: Context) -> Message:
+    """Answer a round of evaluation with the device's clipped sums."""
+    sums = sums_of(_plain_settings(context), message.content, context)
+    return Message(evaluation.sums_reply(sums), reply_to=message)
+
+
+def _plain_settings(context: Context) -> DeviceSettings:
+    """Return the run's settings; refuse to show the server anything of this device alone where sums are secure."""
+    settings = DeviceSettings.of(dict(context.run_config))
+    if settings.secure or context.node_config.get("secure", False) is not False:
+        raise ProtocolError("this device gives its part to secure sums alone, and was asked for it in the open.")
+    return settings
+
+
+def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDArray[np.float64]:
+    """Estimate a candidate on the device's log; zeros where the log cannot be used and that must not show."""
+    keep_compiled()
+    from posse.protocols.fed_contextual.flower import device
+    from posse.protocols.fed_contextual.models import shape_of, tree_of
+
+    like = shape_of(device.model_of(settings))
+    candidate, deployed = (tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED))
+    order: Any = sent[wire.ROUND]
+    if (order[wire.METHOD], order["limit"]) != (settings.evaluate, settings.evaluation_clip):
+        raise ProtocolError("an evaluation must be as the run's settings say.")
+    try:
+        log = _log(settings, deployed, int(order["deployment"]), _draws(settings, order, context), context)
+        return evaluation.device_sums(settings, candidate, log)
+    except (ConfigError, MissingExtraError):
+        raise
+    except Exception as error:
+        if not (settings.secure or settings.noise):
+            raise
+        note(WARNING, "this device sends zeros, since its log cannot be used: %s", error)
+    return np.zeros(evaluation.SUMS)
 
 
 def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -> Contribution:
@@ -91,15 +136,22 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     return Contribution(jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3))
 
 
+def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:
+    import jax.numpy as jnp
+
+    from posse.protocols.fed_contextual.tasks import Draws
+
+    seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
+    return Draws(jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id))
+
+
 def _learnt(settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, context: Context) -> Contribution:
     """Act (or take up a log) and learn."""
     import jax.numpy as jnp
 
     from posse.protocols.fed_contextual.flower import device
-    from posse.protocols.fed_contextual.tasks import Draws
 
-    seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
-    draws = Draws(jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id))
+    draws = _draws(settings, order, context)
     log = _log(settings, deployed, int(order["deployment"]), draws, context)
     task, rates = device.task_of(settings), device.rates_of(settings)
     made: Contribution = device.learnt(task, rates, params, log, jnp.float32(order["limit"]), draws)

@@ -205,11 +205,13 @@ class Versions:
         """What each device said it has: version, hash, when; and why it refused another one."""
         return _json(self.out / HELD)
 
-    def add(self, version: Version, canary: float) -> None:
-        """Keep a new version, and want it, for a share of the devices where one is given; a pinned one stays."""
+    def add(self, version: Version, canary: float, *, want: bool = True) -> None:
+        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a pinned one stays."""
         make_folder(self.out / VERSIONS)
         write_version(self.path(version.version), version)
         now = self.wanted
+        if not want:
+            return
         if now is None:
             self.want(Wanted(version.version))
         elif not now.pinned and now.version != version.version:

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ from posse.protocols.fed_contextual.flower import wire
 from posse.protocols.fed_contextual.flower.deployment import Versions
 from posse.protocols.fed_contextual.flower.secure import SECURE
 from posse.protocols.fed_contextual.flower.settings import FEWEST, UNMASKED, DeviceSettings
-from posse.protocols.fed_contextual.models import Leaves, Tree, leaves_of, tree_of
+from posse.protocols.fed_contextual.models import Leaves, Tree, tree_of
 from posse.protocols.fed_contextual.server import State
 
 KIND, DEPLOY = f"train.{SECURE}", f"query.{wire.DEPLOY}"
@@ -123,9 +124,10 @@ class Fleet:
         self.last = text
         self.warn(text)
 
-    def cohort(self, state: State) -> list[Node]:
+    def cohort(self, state: State, *, evaluating: bool = False) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
         round_ = int(state.round)
+        free = list if evaluating else partial(self._free, state=state)
         want, began, known = self.settings.cohort, time.monotonic(), self._begun
         awaited = want if known else max(want, self.settings.start_with)
         while True:
@@ -144,10 +146,9 @@ class Fleet:
                 )
             time.sleep(LOOK)
         self._begun = True
-        drawn = (
-            self._by_coins(nodes, round_) if self.settings.noise else self._so_many(self._free(nodes, state), round_)
-        )
-        return self._free(drawn, state) if self.settings.noise else drawn
+        if self.settings.noise:
+            return free(self._by_coins(nodes, round_))
+        return self._so_many(free(nodes), round_)
 
     def _free(self, nodes: Sequence[Node], state: State) -> list[Node]:
         """Leave out devices that were asked to unmask a sum of this very model: they do so once."""
@@ -155,7 +156,7 @@ class Fleet:
         if self.settings.secure:
             with suppress(OSError, ValueError):
                 found = json.loads((Path(self.settings.out).expanduser() / UNMASKED).read_text())
-        if not found or found["model"] != wire.model_digest(leaves_of(state.params)).hex():
+        if not found or found["model"] != wire.model_digest(wire.order_of(state, int(state.round))).hex():
             return list(nodes)
         free = [node for node in nodes if fingerprint(wire.identity_of(node.public)) not in found["devices"]]
         if len(free) < self.settings.enough and not self.settings.noise:
@@ -166,9 +167,9 @@ class Fleet:
             )
         return free
 
-    def note_unmasked(self, state: State, names: Sequence[str]) -> None:
+    def note_unmasked(self, order: RecordDict, names: Sequence[str]) -> None:
         """Note who is asked to help with the sum of a model, before anyone is."""
-        path, model = Path(self.settings.out).expanduser() / UNMASKED, wire.model_digest(leaves_of(state.params)).hex()
+        path, model = Path(self.settings.out).expanduser() / UNMASKED, wire.model_digest(order).hex()
         found: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             found = json.loads(path.read_text())
@@ -344,34 +345,49 @@ def _read(
 
 def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict, run_id: str) -> Sum | None:
     """Add the updates of a cohort under masks, as whole numbers; None where too few were left."""
-    number, like = int(state.round), jax.tree.leaves(state.params)
+    like = jax.tree.leaves(state.params)
     length = sum(int(leaf.size) for leaf in like) + wire.MEASURED
-    by_name = _named(_unsuspected(fleet, nodes, number))
+    found = under_masks(fleet, nodes, order, int(state.round), length, run_id, int(state.round))
+    if found is None:
+        return None
+    leaves, (reward, samples, probability, within) = wire.split(found[0], [tuple(leaf.shape) for leaf in like])
+    sums = [reward, samples, probability, float(len(found[1])), within]
+    return Sum(tree_of(leaves, state.params), sums, list(found[1]), masked=True)
+
+
+def under_masks(
+    fleet: Fleet, nodes: Sequence[Node], order: RecordDict, number: int, length: int, run_id: str, at: int
+) -> tuple[NDArray[np.int64], tuple[str, ...]] | None:
+    """Add vectors of devices under masks; the sum and whose vectors are in it, None where too few were left.
+
+    `number` is the round of the terms, `at` the round of training in which it happens.
+    """
+    by_name = _named(_unsuspected(fleet, nodes, at))
     try:
         terms = _terms(fleet, by_name, number, length, run_id, wire.subject_of(order, fleet.settings))
     except ConfigError as error:
-        fleet.say(f"round {number + 1}: {error}")
+        fleet.say(f"round {at + 1}: {error}")
         return None
     server = Server(terms)
     orders = {name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients}
     for stage in list(Stage)[:-1]:
         if stage == Stage.UNMASK:
-            fleet.note_unmasked(state, list(orders))
-        came = _take(fleet, server, by_name, orders, number)
+            fleet.note_unmasked(order, list(orders))
+        came = _take(fleet, server, by_name, orders, at)
         try:
             try:
                 actions = server.close(stage)
             except ProtocolError:
                 if stage != Stage.UNMASK:
                     raise
-                _take(fleet, server, by_name, {name: orders[name] for name in orders if name not in came}, number)
+                _take(fleet, server, by_name, {name: orders[name] for name in orders if name not in came}, at)
                 actions = server.close(stage)
             _check_least(fleet, server)
         except ProtocolError as error:
-            fleet.say(f"round {number + 1}: {error}")
+            fleet.say(f"round {at + 1}: {error}")
             return None
         finally:
-            fleet.suspected.update({by_name[name][0].id: number for name in server.suspects})
+            fleet.suspected.update({by_name[name][0].id: at for name in server.suspects})
         orders = {
             action[1]: _order(server.stage, **{wire.MESSAGE: wire.encode(action[2])})
             for action in actions
@@ -380,10 +396,7 @@ def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordD
         if server.stage == Stage.MASKED:
             for one in orders.values():
                 one.update(order)
-    shapes = [tuple(leaf.shape) for leaf in like]
-    leaves, (reward, samples, probability, within) = wire.split(from_ring(server.total), shapes)
-    sums = [reward, samples, probability, float(len(server.survivors)), within]
-    return Sum(tree_of(leaves, state.params), sums, list(server.survivors), masked=True)
+    return from_ring(server.total), server.survivors
 
 
 def _check_least(fleet: Fleet, server: Server) -> None:

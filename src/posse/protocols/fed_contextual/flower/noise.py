@@ -62,8 +62,8 @@ def with_noise(total: Tree, settings: DeviceSettings, state: State) -> Tree:
     leaves, shape = jax.tree.flatten(total)
     levels = settings.rounded_to
     deviation = settings.noise * (levels or float(state.limit))  # in steps, or as the sum is
-    drawn = _drawn([np.shape(leaf) for leaf in leaves], settings.seed, int(state.round))
-    made = [_added(np.asarray(leaf), deviation * one) for leaf, one in zip(leaves, drawn, strict=True)]
+    numbers = drawn([np.shape(leaf) for leaf in leaves], settings.seed, int(state.round))
+    made = [_added(np.asarray(leaf), deviation * one) for leaf, one in zip(leaves, numbers, strict=True)]
     return jax.tree.unflatten(shape, made)
 
 
@@ -81,7 +81,7 @@ def secret_normals(count: int) -> NDArray[np.float64]:
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
 
 
-def _drawn(shapes: list[tuple[int, ...]], seed: int, round_: int) -> Leaves:
+def drawn(shapes: list[tuple[int, ...]], seed: int, round_: int) -> Leaves:
     """Return standard normal numbers in some shapes."""
     if seed >= 0:
         like = [np.zeros(shape, np.float32) for shape in shapes]

@@ -130,7 +130,8 @@ def metrics(out: Path) -> Iterator[Metric]:
         yield from gauge("posse_round_seconds", "Seconds that the last round took.", last["seconds"])
         yield from gauge("posse_epsilon_spent", "Epsilon spent on a device so far.", last.get("epsilon"))
     wanted, held = versions.wanted, Counter(str(one["version"]) for one in versions.held.values())
-    yield from gauge("posse_version_wanted", "Version that devices shall have.", wanted and wanted.version)
+    if wanted:
+        yield from gauge("posse_version_wanted", "Version that devices shall have.", wanted.version)
     if held:
         samples = tuple(({"version": version}, float(count)) for version, count in sorted(held.items()))
         yield Metric("posse_devices_with_version", "gauge", "Devices that said they have a version.", samples)

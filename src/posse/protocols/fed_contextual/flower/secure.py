@@ -234,8 +234,8 @@ def _work(sent: RecordDict, context: Context, compute: Callable[[DeviceSettings]
     limit = float(order["limit"])
     if not (math.isfinite(limit) and limit > 0):
         raise ProtocolError(f"an order must have a norm above 0, got {limit:g}.")
-    model = wire.model_digest(wire.unpacked(sent[wire.PARAMS]))
-    return Work(wire.subject_of(sent, settings), int(order["round"]), model, lambda: compute(settings))
+    subject, model = wire.subject_of(sent, settings), wire.model_digest(sent)
+    return Work(subject, int(order["round"]), model, lambda: compute(settings))
 
 
 def identity_from(node: Mapping[str, Any]) -> Identity:

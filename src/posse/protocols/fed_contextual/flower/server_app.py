@@ -31,6 +31,7 @@ from posse.core.errors import BudgetError, PosseError, ProtocolError
 from posse.core.files import write_whole
 from posse.protocols.fed_contextual.flower.deployment import Versions, version_of, write_version
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
+from posse.protocols.fed_contextual.flower.evaluation import evaluate
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
 from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
 from posse.protocols.fed_contextual.flower.recording import listed, record_id, write_metrics
@@ -87,11 +88,17 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
         raise BudgetError("the limit was spent on rounds that were never finished. Raise it, or name another folder.")
     versions = Versions(out)
 
-    def keep(version: int, params: Tree) -> None:
-        versions.add(version_of(settings, record_id(out), version, leaves_of(params)), settings.canary)
+    def keep(version: int, now: State) -> State:
+        """Keep a version and deploy it: the first one, and others if their estimate passes the gate."""
+        made, passed = version_of(settings, record_id(out), version, leaves_of(now.params)), True
+        if settings.evaluate and versions.known():
+            passed, found = evaluate(fleet, now, version, run_id, account, out)
+            log(INFO if passed else WARNING, "%s: it is %s", found, "deployed" if passed else "not deployed")
+        versions.add(made, settings.canary, want=passed)
+        return deploy(now) if passed else now
 
     if not versions.known():
-        keep(int(state.round), state.deployed)
+        keep(int(state.round), state._replace(params=state.deployed))
     with listed(settings, out) as beat:
         while int(state.round) < settings.rounds and not (account and account.over):
             began, number = time.monotonic(), int(state.round)
@@ -102,8 +109,7 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
             sums = jnp.asarray(added.sums, jnp.float32)
             state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
             if (number + 1) % settings.deploy_every == 0:
-                state = deploy(state)
-                keep(number + 1, state.deployed)
+                state = keep(number + 1, state)
             seen.append(jax.tree.map(np.atleast_1d, measured))
             save(out / STATE, state, joined(seen))
             spent = {"epsilon": account.epsilon} if account else {}
@@ -111,7 +117,7 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
             write_metrics(out)
             beat(int(state.round), settings.rounds)
         if versions.known()[-1] < int(state.round):
-            keep(int(state.round), state.params)
+            keep(int(state.round), state)
         fleet.spread(versions, wait=True)
         write_metrics(out)
         _finish(out, settings, state, joined(seen), account)

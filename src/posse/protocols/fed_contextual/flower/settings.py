@@ -27,7 +27,7 @@ from posse.protocols.fed_contextual.settings import RING, Count, LearningSetting
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
 VERSIONS, WANTED, HELD = "versions", "wanted.json", "held.json"
-METRICS, METRIC_LINES = "metrics.prom", "metrics.jsonl"
+METRICS, METRIC_LINES, EVALUATIONS = "metrics.prom", "metrics.jsonl", "evaluations.jsonl"
 Share = Annotated[float, Field(ge=0, lt=1)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
@@ -46,7 +46,7 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-_REACH = ("out", "timeout", "grace", "start_with", "limit", "canary")
+_REACH = ("out", "timeout", "grace", "start_with", "limit", "canary", "gate")
 """Settings that may change while a run goes on: places, patience, and how much may be spent."""
 
 
@@ -148,6 +148,14 @@ class DeviceSettings(LearningSettings):
     """Devices that a secure sum supposes to be with the server, as a share of the cohort."""
     dropout: Share = 0.1
     """Devices that may be lost in a secure round, as a share of the cohort."""
+    evaluate: Literal["", "ips", "snips", "dr"] = ""
+    """Estimate a new version on devices' logs, in a round of its own, before it is deployed; empty: not at all."""
+    gate: float = 0.0
+    """Lower bound that the estimate must reach for the version to be deployed."""
+    evaluation_clip: Positive = 1.0
+    """Norm to which a device's sums of an evaluation are clipped: at 1 all devices have about the same say."""
+    most_weight: Annotated[float, Field(ge=1)] = 20.0
+    """Largest importance weight of an evaluation."""
     canary: Share = 0.0
     """Share of devices that a new version of the model is deployed to, until someone deploys it to all; 0: all."""
     low: float = 0.0
@@ -184,6 +192,8 @@ class DeviceSettings(LearningSettings):
         most, steps = self.most_drawn + FAR * self.noise, self.rounded_to + 1
         if self.rounded_to and max(most * steps, self.secure * self.most_drawn * self.samples * MEASURE) >= RING:
             raise ConfigError("cohort x levels and cohort x samples x 4096 must stay below 2^31. Lower one of them.")
+        if self.secure and self.evaluate and self.most_drawn * MEASURE * max(1, self.evaluation_clip) ** 2 >= RING:
+            raise ConfigError("cohort x evaluation_clip^2 x 4096 must stay below 2^31. Lower one of them.")
         self._check_noise()
         return self
 

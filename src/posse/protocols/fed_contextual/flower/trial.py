@@ -154,7 +154,7 @@ class Trial:
         keys, place = keys or self.keys[at], self._node(at)
         config: dict[str, Any] = {"partition-id": at, "num-partitions": self.nodes, "key": str(keys.private)}
         config |= {"roster": str(self.folder / "link" / "roster"), "data": self._data}
-        config |= {"corrupt": self.settings.corrupt}
+        config |= {"corrupt": self.settings.corrupt, "secure": self.settings.secure}
         command = [
             "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates", str(self.link.authority),
             "--auth-supernode-private-key", str(keys.private), "--host", HOST, "--port", str(free_port()),

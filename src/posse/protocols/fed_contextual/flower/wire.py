@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ROUND, PARAMS, DEPLOYED, UPDATE, TOLD, LOG = "round", "params", "deployed", "update", "told", "log"
 """Names of records."""
 STAGE, TERMS, MESSAGE = "stage", "terms", "message"
-DEPLOY, ABOUT = "deploy", "about"
+DEPLOY, ABOUT, METHOD = "deploy", "about", "method"
 MEASURED = 4
 """Words behind the update."""
 _DECODER = msgspec.msgpack.Decoder(Union[MESSAGES])  # noqa: UP007
@@ -64,9 +64,21 @@ def order_of(state: State, deployment: int) -> RecordDict:
         ROUND: ConfigRecord({"round": number, "limit": float(state.limit), "deployment": deployment}),
         PARAMS: arrays(leaves_of(state.params)),
     })  # fmt: skip
-    if deployment != number:  # else the model was deployed before this round and is the same
-        record[DEPLOYED] = arrays(leaves_of(state.deployed))
+    deployed = leaves_of(state.deployed)
+    if deployment != number or not all(map(np.array_equal, deployed, leaves_of(state.params))):
+        record[DEPLOYED] = arrays(deployed)  # else the model was deployed before this round and is the same
     return record
+
+
+def evaluation_order(state: State, number: int, settings: DeviceSettings) -> RecordDict:
+    """Pack a round of evaluation: the candidate, the model that devices act with, and how sums are clipped."""
+    from posse.protocols.fed_contextual.models import leaves_of
+
+    about = {"round": number, "limit": settings.evaluation_clip, "deployment": number, METHOD: settings.evaluate}
+    return RecordDict({
+        ROUND: ConfigRecord(dict(about)), PARAMS: arrays(leaves_of(state.params)),
+        DEPLOYED: arrays(leaves_of(state.deployed)),
+    })  # fmt: skip
 
 
 def reply_of(given: Contribution, client: int) -> RecordDict:
@@ -187,13 +199,14 @@ def _plain(record: Any, key: str) -> Any:
     return one.dtype, list(one.shape), one.stype, hashlib.sha256(one.data).digest()
 
 
-def model_digest(leaves: Leaves) -> bytes:
-    """Name a model by its numbers alone: SHA-256 of them as 32-bit floats.
+def model_digest(order: RecordDict) -> bytes:
+    """Name the model of an order, by its numbers alone and whether it is to be evaluated: SHA-256.
 
-    Zeros of both signs and numbers that compute as zeros are one.
+    Numbers count as 32-bit floats; zeros of both signs and numbers that compute as zeros are one.
     """
-    named = hashlib.sha256(b"posse model\x00")
-    for leaf in leaves:
+    about: Any = order[ROUND]
+    named = hashlib.sha256(b"posse candidate\x00" if METHOD in about else b"posse model\x00")
+    for leaf in unpacked(order[PARAMS]):
         numbers = np.asarray(leaf, np.float32)
         numbers = np.where(np.abs(numbers) < np.finfo(np.float32).tiny, np.float32(0), numbers)
         named.update(msgspec.msgpack.encode((list(numbers.shape), numbers.tobytes())))

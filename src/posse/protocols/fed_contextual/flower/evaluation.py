@@ -1,0 +1,163 @@
+"""Evaluation as a round of its own: what a candidate would earn, from devices' logs, before it is deployed.
+
+Devices of a cohort estimate the candidate (the new model under the run's policy) on their own logs: `ips`, `snips` or
+`dr` with the candidate's own scores, single weights cut at `most_weight`. Each gives the clipped sums of
+`policies.evaluation.federated` (A, B, rows, and the squares for the interval) and nothing else: to the server, or under
+masks as whole numbers of 1/4096. A device clips to a thousandth below `evaluation_clip`, which leaves room for that
+rounding, so one device moves all six sums by at most `sensitivity`.
+
+Under noise the cohort is drawn by the coins of a round, and every sum gets normal noise of noise x sensitivity: the
+same sampled Gaussian as a round of training, and paid for as one. The interval then counts the noise of A and B, and
+adds two standard deviations of the noise in its spread.
+
+With `evaluate` set, a new version is wanted only if the lower bound of its estimate is at least `gate`; else it is kept
+in the folder, and can be deployed by name. Each evaluation is a line of `evaluations.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import MessageType, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from posse.core.errors import DataError, PosseError, ProtocolError
+from posse.policies.evaluation.federated import ClientSums, client_sums
+from posse.policies.evaluation.offline import Log, interval
+from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, DeviceSettings
+
+if TYPE_CHECKING:
+    from posse.protocols.fed_contextual.client import Log as DeviceLog
+    from posse.protocols.fed_contextual.flower.fleet import Fleet
+    from posse.protocols.fed_contextual.flower.noise import Account
+    from posse.protocols.fed_contextual.models import Tree
+    from posse.protocols.fed_contextual.server import State
+
+FIRST = 1 << 30
+"""Rounds of evaluation are numbered from here on, by the version: rounds of training are fewer."""
+SUMS = 6
+_MARGIN = 1e-3
+SUMMED = "sums"
+
+
+# At a device ----------------------------------------------------------------------------------------------------------
+
+
+def device_sums(settings: DeviceSettings, candidate: Tree, log: DeviceLog) -> NDArray[np.float64]:
+    """Estimate a candidate on a device's log: its six sums, clipped."""
+    from posse.protocols.fed_contextual.flower import device
+
+    task, rates = device.task_of(settings), device.rates_of(settings)
+    scores = task.model.scores(candidate, log.contexts)
+    real = np.asarray(log.mask) > 0
+    chances = np.asarray(task.policy(scores, *rates.explore), np.float64)[real]
+    rows = (np.asarray(column)[real] for column in (log.arms, log.rewards, log.probabilities))
+    made = client_sums(
+        Log(*rows), chances / chances.sum(axis=1, keepdims=True), settings.evaluation_clip * (1 - _MARGIN),
+        settings.evaluate, predictions=np.asarray(scores, np.float64)[real], most_weight=settings.most_weight,
+    )  # fmt: skip
+    return np.array([made.numerator, made.denominator, made.rows, *made.squares])
+
+
+def sums_reply(sums: NDArray[np.float64]) -> RecordDict:
+    """Pack a device's sums; the squares follow from them."""
+    a, b, rows = (float(one) for one in sums[:3])
+    return RecordDict({SUMMED: MetricRecord({"numerator": a, "denominator": b, "rows": rows})})
+
+
+def words_of(sums: NDArray[np.float64]) -> NDArray[np.uint32]:
+    """Put a device's sums into words modulo 2^32."""
+    return np.rint(sums * MEASURE).astype(np.int64).astype(np.uint32)
+
+
+# At the server --------------------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    fleet: Fleet, state: State, version: int, run_id: str, account: Account | None, out: Path
+) -> tuple[bool, str]:
+    """Run a round of evaluation of the newest model; return whether it passes the gate, and what was found."""
+    try:
+        if account:
+            account.pay()
+        found = _estimated(fleet, state, version, run_id)
+    except PosseError as error:
+        found = {"why": str(error)}
+    low = found.get("low", -math.inf)
+    passed = math.isfinite(low) and low >= fleet.settings.gate
+    line = {"version": version, "method": fleet.settings.evaluate, "gate": fleet.settings.gate, "passed": passed}
+    with (out / EVALUATIONS).open("a") as file:
+        file.write(json.dumps({**line, **found}) + "\n")
+    if "value" not in found:
+        return passed, f"version {version} could not be evaluated: {found['why']}"
+    return passed, (
+        f"version {version} is estimated to earn {found['value']:.4f} [{low:.4f}, {found['high']:.4f}] by "
+        f"{fleet.settings.evaluate}, on {found['devices']} devices; the gate is {fleet.settings.gate:g}"
+    )
+
+
+def _estimated(fleet: Fleet, state: State, version: int, run_id: str) -> dict[str, Any]:
+    settings, number = fleet.settings, FIRST + version
+    order = wire.evaluation_order(state, number, settings)
+    nodes = fleet.cohort(state, evaluating=True)
+    count, sums = (_masked if settings.secure else _plain)(fleet, nodes, state, order, number, run_id)
+    if count < settings.enough:
+        raise ProtocolError(f"an evaluation needs {settings.enough} devices, got {count}.")
+    sigma = settings.noise * ClientSums(0, 0, 0, settings.evaluation_clip).sensitivity
+    if sigma:
+        sums = sums + sigma * _normals(settings, number)
+    return estimate_of(sums, count, settings.evaluate, sigma)
+
+
+def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float) -> dict[str, Any]:
+    """Give value and interval from the sums of devices, that carry noise of `sigma` each.
+
+    >>> made = estimate_of(np.array([30.0, 60, 60, 15, 30, 60]), 15, "snips", 0.0)
+    >>> made["value"], made["low"] < 0.5 < estimate_of(np.array([30.0, 60, 60, 15, 30, 60]), 15, "snips", 1.0)["high"]
+    (0.5, True)
+    """
+    a, b, rows, aa, ab, bb = (float(one) for one in sums)
+    if b <= 0:
+        raise DataError(f"the denominators must add up to more than 0, got {b:g}. Ask more devices.")
+    v = a / b
+    spread = max(aa - 2 * v * ab + v * v * bb, 0.0)
+    spread += sigma**2 * (1 + v * v) + 2 * sigma * math.sqrt(1 + 4 * v * v + v**4)
+    made = interval(method, v, spread, b, count, 0.95, round(rows), b * b / bb if bb > 0 else 0.0)
+    return {"value": v, "low": made.low, "high": made.high, "devices": count, "noise": sigma}
+
+
+def _normals(settings: DeviceSettings, number: int) -> NDArray[np.float64]:
+    from posse.protocols.fed_contextual.flower.noise import drawn
+
+    return np.asarray(drawn([(SUMS,)], settings.seed, number)[0], np.float64)
+
+
+def _plain(
+    fleet: Fleet, nodes: Any, state: State, order: RecordDict, number: int, run_id: str
+) -> tuple[int, NDArray[np.float64]]:
+    clip, total, count = fleet.settings.evaluation_clip, np.zeros(SUMS), 0
+    for node, reply in fleet.ask(dict.fromkeys(nodes, order), int(state.round), MessageType.EVALUATE).items():
+        try:
+            record: Any = reply[SUMMED]
+            a, b, rows = (float(record[name]) for name in ("numerator", "denominator", "rows"))
+            if not math.hypot(a, b, rows) <= clip:
+                raise ProtocolError(f"sums must have a norm of at most {clip:g}.")
+        except (KeyError, TypeError, ValueError, ProtocolError) as error:
+            fleet.say(f"evaluation: {node.called} sent what does not belong to it: {error}")
+            continue
+        total, count = total + np.array([a, b, rows, a * a, a * b, b * b]), count + 1
+    return count, total
+
+
+def _masked(
+    fleet: Fleet, nodes: Any, state: State, order: RecordDict, number: int, run_id: str
+) -> tuple[int, NDArray[np.float64]]:
+    from posse.protocols.fed_contextual.flower.fleet import under_masks
+
+    found = under_masks(fleet, nodes, order, number, SUMS, run_id, int(state.round))
+    return (0, np.zeros(SUMS)) if found is None else (len(found[1]), found[0] / MEASURE)
