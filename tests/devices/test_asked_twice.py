@@ -254,13 +254,15 @@ class AskingTwice(RuleBasedStateMachine):
         self.games.append(game)
         self._send(game, None, stop)
 
-    @rule(data=st.data(), stop=st.sampled_from(["", "", "", "", "before", "after"]))
-    def go_on(self, data: st.DataObject, stop: str) -> None:
-        """Send what comes next in some game."""
+    @rule(data=st.data(), steps=st.integers(1, 4), stop=st.sampled_from(["", "", "", "before", "after"]))
+    def go_on(self, data: st.DataObject, steps: int, stop: str) -> None:
+        """Send what comes next in the newest game, some steps far, or in some game."""
         ready = [game for game in self.games if game.told]
         if ready:
-            game = data.draw(st.sampled_from(ready))
-            self._send(game, game.told[self.name], stop)
+            game = data.draw(st.sampled_from([*ready, *[self.games[-1]] * 8]))
+            for left in range(steps, 0, -1):
+                if game.told:
+                    self._send(game, game.told[self.name], stop if left == 1 else "")
 
     @rule(data=st.data(), stop=st.sampled_from(["", "after"]))
     def again(self, data: st.DataObject, stop: str) -> None:
@@ -339,6 +341,6 @@ class AskingTwice(RuleBasedStateMachine):
 
 
 AskingTwice.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 test_two_answers_are_impossible = AskingTwice.TestCase

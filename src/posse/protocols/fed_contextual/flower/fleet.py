@@ -237,7 +237,7 @@ class Fleet:
             Message(content, dst_node_id=node.id, message_type=kind, ttl=self.settings.timeout + 60, group_id=group)
             for node, content in sent.items()
         ]
-        return dict(zip(self.grid.push_messages(messages), sent, strict=True))
+        return dict(zip(self.grid.push_messages(messages) if messages else (), sent, strict=True))
 
     def _missing(self, node: Node, round_: int, why: str) -> None:
         self.say(f"round {round_ + 1}: {node.called} {why}")
