@@ -299,9 +299,12 @@ def over_tls(paths, connections, seed):
             await asyncio.sleep(0.01)
         for number in range(connections):
             kind = KINDS[number % len(KINDS)]
-            reader, writer = await asyncio.open_connection(
-                "127.0.0.1", controller.port, ssl=context, server_hostname=""
-            )
+            while True:
+                with contextlib.suppress(OSError):  # a busy door may close one that is still in its handshake
+                    reader, writer = await asyncio.open_connection(
+                        "127.0.0.1", controller.port, ssl=context, server_hostname=""
+                    )
+                    break
             with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
                 writer.write((b"" if kind == "cross-run" else fuzz.greeting()) + fuzz.bytes_of(kind))
                 await writer.drain()

@@ -44,6 +44,11 @@ def same(a: Record, b: Record) -> bool:
     return arrays and a.total == b.total and a.status == b.status and a.privacy == b.privacy
 
 
+def test_an_answer_to_what_was_not_asked_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"there is no open ask 99. Open: none"):
+        posse.start(posse.Samba(owners=2, horizon=10, path="roles")).answer(99, 1.0)
+
+
 def test_the_first_system_is_the_one_of_the_demo() -> None:
     assert NAMES[0] == "samba"
     assert set(NAMES) >= set(SMALL)

@@ -14,6 +14,8 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import study
 from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read, read_jobs, write
+from posse.protocols.fed_contextual.levels import leaks
+from posse.protocols.fed_contextual.record import sections_of
 from posse.protocols.fed_contextual.server import SERIES
 from posse.protocols.fed_contextual.study import Bench, device_of
 from tests.protocols.fed_contextual.toys import close, population, questions, same
@@ -178,3 +180,13 @@ def test_a_result_that_is_not_whole_is_named(tmp_path: Path) -> None:
     (tmp_path / "half.npz").write_bytes(b"PK")
     with pytest.raises(DataError, match="no whole result"):
         read(tmp_path / "half.npz")
+
+
+def test_one_run_has_no_note_on_several_and_a_fleet_is_described_as_one() -> None:
+    assert sections_of({"average_reward": 0.5}, 1)[0].notes == ()
+    assert sections_of({"average_reward": 0.5}, 2)[0].notes
+    fleet = " ".join(leaks({"masked": True}))
+    assert "Updates reach the server as they are" not in fleet
+    assert "Updates reach the server as they are" in " ".join(leaks({"masked": False}))
+    assert "decisions for each arm" not in fleet
+    assert "decisions for each arm" in " ".join(leaks({"levels": 0}))

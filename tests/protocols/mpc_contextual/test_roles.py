@@ -154,6 +154,8 @@ def test_runs_too_long_for_their_bits_are_refused(bits: int) -> None:
     Terms("r", ("a", "b"), (1, 1), 2, most, (1, 2), bits=bits)
     with pytest.raises(ConfigError, match="Take fewer steps"):
         Terms("r", ("a", "b"), (1, 1), 2, most + 1, (1, 2), bits=bits)
+    with pytest.raises(ConfigError, match="bits must be in"):
+        Terms("r", ("a", "b"), (1, 1), 2, 2, (1, 2), bits=27)
 
 
 @pytest.mark.parametrize("parties", [("a",), ("a", "dealer"), ("a", "puller"), ("a", "payee"), ("a", "a")])
