@@ -269,6 +269,8 @@ class Session:
         """
         each = 8 // width
         at = np.asarray(places, np.int64)
+        if at.size and int(at.max()) >= tables.shape[-1] * each:
+            raise ProtocolError("a party opened a place beyond the end of a table: it computes something else.")
         found = np.take_along_axis(tables, (at // each)[..., None], axis=-1)[..., 0]
         entry = (found >> (width * (at % each)).astype(np.uint8)) & np.uint8(2**width - 1)
         return Bits(self, entry.astype(np.uint16), width)

@@ -274,13 +274,14 @@ def _canary_seconds(settings: DpCombinatorial) -> float:
 
 
 SENDS, PAIR = "Every agent sends every other what it bought", "Every agent sends every other one noisy pair"
+RECONSTRUCTION = Attack(
+    "reconstruction", "what every other agent bought, to the unit", (AGENT,),
+    ("Everything an agent bought", SENDS, PAIR, "Nothing leaves an agent", "Agents exchange noise"), sums,
+    _score_exact, "share of sums", _in_the_clear, "reports without noise", _other_agents,
+    tell=lambda found: f"sums of {found['units'].size} producers and agents",
+)  # fmt: skip
 ATTACKS = (
-    Attack(
-        "reconstruction", "what every other agent bought, to the unit", (AGENT,),
-        ("Everything an agent bought", SENDS, PAIR, "Nothing leaves an agent", "Agents exchange noise"), sums,
-        _score_exact, "share of sums", _in_the_clear, "reports without noise", _other_agents,
-        tell=lambda found: f"sums of {found['units'].size} producers and agents",
-    ),
+    RECONSTRUCTION,
     Attack(
         "trends", "about what every other agent bought", (AGENT,), ("Trends over many rounds",), sums, _score_about,
         "R2 of units", _in_the_clear, "reports without noise", _other_agents,

@@ -47,16 +47,21 @@ def leaks(settings: DpCombinatorial) -> tuple[str, ...]:
         "Who takes part, with which producers, for how many rounds, and when reports are sent: the terms are public."
     ]
     if settings.policy != "placebo" and settings.noisy:
-        out += [
-            "Trends over many rounds: the guarantee is for the unit it names, and reports exist to tell averages.",
-            "An agent that lies in its reports can fix what others believe of a producer for good: nothing limits it.",
-        ]
+        out.append(
+            "Trends over many rounds: the guarantee is for the unit it names, and reports exist to tell averages."
+        )
     elif settings.policy != "placebo":
         out.append("Everything an agent bought and how good it was, to every other agent: there is no noise.")
     if settings.rule == "fuse" and settings.noisy:
         out.append(
             "Reports are fused by their variance, so each tells the scale of its noise and with it the capacities."
         )
+    near = settings.policy != "fcb" and settings.rule == "accept"
+    out.append(
+        "An agent that lies in its reports is believed where it stays near what others have seen, and nothing finds it."
+        if near
+        else "An agent that lies in its reports can fix what others believe of a producer for good: nothing limits it."
+    )
     out.append("Producers see what is bought from them; nothing here hides an agent from a producer.")
     return tuple(out)
 
@@ -108,7 +113,6 @@ class DpCombinatorialSystem(System):
     )
     unattacked: ClassVar[dict[str, str]] = {
         "Who takes part, with which producers": "The terms are public: there is nothing to find out.",
-        "An agent that lies": "It is about what an agent that deviates changes, not about what it reads.",
         "Producers see what is bought": "A producer is no party: it is given every purchase of its own goods.",
     }
     actions = (
@@ -134,9 +138,9 @@ class DpCombinatorialSystem(System):
     @property
     def attacks(self) -> tuple[Attack, ...]:
         """Attacks on its runs."""
-        from posse.protocols.dp_combinatorial.attacks import ATTACKS
+        from posse.protocols.dp_combinatorial import attacks, deviations
 
-        return ATTACKS
+        return (*attacks.ATTACKS, *deviations.ATTACKS)
 
     def start(
         self, settings: DpCombinatorial, *, seeds: Sequence[int] | None = None,

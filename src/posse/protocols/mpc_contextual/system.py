@@ -64,7 +64,6 @@ class MpcContextualSystem(System):
         ),
     )
     unattacked: ClassVar[dict[str, str]] = {
-        "All of it holds for roles that follow": "It is about what a role that deviates changes, not what it reads.",
         "Every party bounds the norm": "It is about what is computed on larger features, not about what anyone reads.",
     }
     actions = (
@@ -96,9 +95,9 @@ class MpcContextualSystem(System):
     @property
     def attacks(self) -> tuple[Attack, ...]:
         """Attacks on its runs."""
-        from posse.protocols.mpc_contextual.attacks import ATTACKS
+        from posse.protocols.mpc_contextual import attacks, deviations
 
-        return ATTACKS
+        return (*attacks.ATTACKS, *deviations.ATTACKS)
 
     def start(
         self, settings: MpcContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,

@@ -350,7 +350,11 @@ LEARNS = (
 def leaks(terms: Terms) -> tuple[str, ...]:
     """What is not protected, one sentence each."""
     out = [
-        "All of it holds for roles that follow the protocol: one that sends wrong shares can falsify what is learnt.",
+        "All of it holds for roles that follow the protocol: a party, puller or payee that sends something else can "
+        "falsify what is learnt, and nobody notices.",
+        "A party that exchanges two arms in its share of the arm sees whether the arm is one of them: if not, the run "
+        "stops.",
+        "A dealer that deals one coin at all places of a table knows which steps explore.",
         "The dealer together with any one party can read everything.",
         "Parties may pool what they saw, all but one of them, and learn nothing of the last one's features; with the "
         "puller among them they hold every arm, which tells about all features through what was learnt.",
