@@ -306,3 +306,25 @@ def test_ctrl_c_keeps_the_attacks_that_are_done() -> None:
         audit(run, attacks=["controller-alone", "both-servers", "wire-tap"], plantings=1, watch=stop)
     made = stopped.value.audit
     assert ([row.attack for row in made], made.status) == (["controller-alone"], "interrupted")
+
+
+@pytest.mark.parametrize(("given", "first", "second"), [
+    (posse.DpCombinatorial(agents=3, producers=5, horizon=300), "reconstruction", "trends"),
+    (posse.MpcContextual(rows=40, horizon=20), "exploring", "sizes"),
+    (posse.FedContextual(levels=65536, clients=40, cohort=10, horizon=2), "inversion", "cohort-of-one"),
+])  # fmt: skip
+def test_ctrl_c_keeps_what_is_done_in_every_system(given: Any, first: str, second: str) -> None:
+    """With progress that rises from 0 to the attack that is stopped."""
+    shares: list[float] = []
+
+    def stop(share: float, doing: str) -> None:
+        shares.append(share)
+        if second in doing:
+            raise KeyboardInterrupt
+
+    with pytest.raises(AuditInterrupted) as stopped:
+        audit(given, attacks=[first, second], plantings=1, watch=stop)
+    made = stopped.value.audit
+    assert ([row.attack for row in made], made.status) == ([first], "interrupted")
+    assert shares == sorted(shares)
+    assert 0 < shares[-1] < 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
+
 import pytest
 
 import posse
 from posse.protocols.base import RunSettings
-from posse.protocols.registry import system_of
+from posse.protocols.registry import system, system_of
 
 MARKET = {"agents": 3, "producers": 5, "horizon": 500}
 NOISE = {"noise": 1.0, "clip": 0.05}
@@ -30,20 +34,20 @@ def sentences(settings: RunSettings) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.system}-{system_of(one).level_of(one)}")
 def test_every_sentence_names_its_attack_or_says_why_there_is_none(settings: RunSettings) -> None:
-    system = system_of(settings)
+    of = system_of(settings)
     for sentence in sentences(settings):
-        by = [attack.name for attack in system.attacks if any(sentence.startswith(one) for one in attack.claims)]
-        why = [reason for beginning, reason in system.unattacked.items() if sentence.startswith(beginning)]
-        assert bool(by) != bool(why), f"{system.name}: '{sentence}' has attacks {by} and reasons {why}"
+        by = [attack.name for attack in of.attacks if any(sentence.startswith(one) for one in attack.claims)]
+        why = [reason for beginning, reason in of.unattacked.items() if sentence.startswith(beginning)]
+        assert bool(by) != bool(why), f"{of.name}: '{sentence}' has attacks {by} and reasons {why}"
 
 
 @pytest.mark.parametrize("name", ["mpc-contextual", "dp-combinatorial", "fed-contextual"])
 def test_every_claim_and_every_reason_is_of_a_sentence_that_is_printed(name: str) -> None:
     of = [one for one in SETTINGS if one.system == name]
-    printed, system = {text for one in of for text in sentences(one)}, system_of(of[0])
-    claims = {claim for attack in system.attacks for claim in attack.claims}
+    printed, made = {text for one in of for text in sentences(one)}, system_of(of[0])
+    claims = {claim for attack in made.attacks for claim in attack.claims}
     fleet = {"The run was drawn from a seed"}  # of a run on devices, which is not simulated
-    for beginning in (claims | set(system.unattacked)) - fleet:
+    for beginning in (claims | set(made.unattacked)) - fleet:
         assert any(text.startswith(beginning) for text in printed), beginning
 
 
@@ -55,3 +59,20 @@ def test_every_attack_says_what_it_measures_and_has_both_controls(name: str) -> 
         assert attack.plant is not None, attack.name
         assert attack.planted, attack.name
         assert attack.shuffle is not None, attack.name
+
+
+@pytest.mark.parametrize("name", ["samba", "mpc-contextual", "dp-combinatorial", "fed-contextual"])
+def test_the_threat_model_names_every_attack_and_none_besides(name: str) -> None:
+    """Who, promise, attack that fails, attack that succeeds: in the table of every system's README."""
+    of = system(name)
+    folder = Path(inspect.getfile(type(of))).parent
+    text = (folder / "README.md").read_text().partition("\n## Threat model\n")[2].partition("\n## ")[0]
+    header = next(line for line in text.splitlines() if line.startswith("|"))
+    for column in ("promise", "attack that fails", "attack that succeeds"):
+        assert f"| {column} |" in header
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", text))
+    known = {attack.name for attack in of.attacks}
+    assert known - named == set()
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = " ".join(cell for row in rows for cell in row[-3:])
+    assert set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", cells)) - known - {"secure-sums"} == set()

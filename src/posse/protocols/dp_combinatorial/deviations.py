@@ -68,7 +68,8 @@ class Believed:
 def believed(agents: Sequence[Agent]) -> Floats:
     """Return what agents take for the quality of each producer, on average."""
     known = [agent.knowledge for agent in agents]
-    return np.mean([(k.good + k.told_good) / np.maximum(k.units + k.told_units, 1.0) for k in known], axis=0)
+    beliefs = [(k.good + k.told_good) / np.maximum(k.units + k.told_units, 1.0) for k in known]
+    return np.asarray(np.mean(beliefs, axis=0))
 
 
 def lie(agent: Agent, good: NDArray[np.bool_], accepts: bool) -> None:
@@ -170,7 +171,7 @@ class NoNoise:
 def stage_without(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
     """Let the last agent leave its noise out, and look at what it is sent."""
     run, agents = _started(settings, seed)
-    agents[-1]._noise = NoNoise()
+    agents[-1]._noise = NoNoise()  # type: ignore[assignment]
     run.finish()
     yield Evidence(run.view(agents[-1].name), run.truth())
 

@@ -63,7 +63,6 @@ class FedContextualSystem(System):
         "Pre-training carries no noise": "Figures leave it out; attacks on a model without noise show what it tells.",
         "Rewards, probabilities": "They are printed in the record: there is nothing to find out.",
         "Which devices take part": "The server is given it, to send them the model.",
-        "Devices that send wrong updates": "It is about what a device that deviates changes, not about what it reads.",
         "This is a simulation": "The seed is in the record: the same command draws the same noise again.",
         "The run was drawn from a seed": "The seed is in the record: the same command draws the same noise again.",
     }
@@ -118,9 +117,9 @@ class FedContextualSystem(System):
     @property
     def attacks(self) -> tuple[Attack, ...]:
         """Attacks on its runs."""
-        from posse.protocols.fed_contextual.attacks import ATTACKS
+        from posse.protocols.fed_contextual import attacks, deviations
 
-        return ATTACKS
+        return (*attacks.ATTACKS, *deviations.ATTACKS)
 
     def start(
         self, settings: FedContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
