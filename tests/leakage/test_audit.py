@@ -309,7 +309,7 @@ def test_ctrl_c_keeps_the_attacks_that_are_done() -> None:
 
 
 @pytest.mark.parametrize(("given", "first", "second"), [
-    (posse.DpCombinatorial(agents=3, producers=5, horizon=300), "reconstruction", "trends"),
+    (posse.DpCombinatorial(agents=3, producers=12, horizon=300), "reconstruction", "trends"),
     (posse.MpcContextual(rows=40, horizon=20), "exploring", "sizes"),
     (posse.FedContextual(levels=65536, clients=40, cohort=10, horizon=2), "inversion", "cohort-of-one"),
 ])  # fmt: skip
