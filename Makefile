@@ -12,7 +12,7 @@ TOOLS  := $(VENV)/.release
 BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio notebooks docs release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce reproduce-devices clean
+.PHONY: help demo studio notebooks docs release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,11 +89,14 @@ release: $(TOOLS)  ## build wheel and sdist into dist/, install and try them, wi
 	@cd dist && sha256sum * >SHA256SUMS && cat SHA256SUMS
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
-	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d \
+	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d samba/theorems \
 		dp-combinatorial/fig2 dp-combinatorial/exp1 dp-combinatorial/exp2 dp-combinatorial/exp3 \
 		dp-combinatorial/order dp-combinatorial/overlap \
-		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/fig2 mpc-contextual/fig3 \
+		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/algorithm3 mpc-contextual/fig2 mpc-contextual/fig3 \
 		mpc-contextual/fig6 mpc-contextual/fig7 mpc-contextual/fig8 mpc-contextual/fig9
+
+claims: $(READY)  ## keep what `make reproduce` found about the papers' claims, and write docs/claims.md
+	@$(BIN)/python -m posse.experiments.claims posse-reproduce docs/claims.md
 
 reproduce-devices: $(READY)  ## figures of federated contextual bandits (needs a GPU, or POSSE_FED_CONTEXTUAL_RESULTS of a study made on one)
 	@$(BIN)/posse reproduce 'fed-contextual/*'

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from posse.experiments import EXPERIMENTS, Analysis, Table
+from posse.experiments import EXPERIMENTS, Analysis, Table, claims
 
 Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
 """Gives the analysis and the raw rows of a figure, by its name."""
@@ -29,13 +29,16 @@ def run(system: str, name: str, out: Path) -> tuple[Analysis, list[dict[str, str
     assert said.getvalue() == ""
     assert heard == sorted(heard)
     assert (heard[0], heard[-1]) == (0.0, 1.0)
-    files = {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md"}
+    files = {f"{name}.csv", f"{name}.png", f"{name}.svg", "analysis.md", "claims.json"}
     assert {file.name for file in analysis.files} == {file.name for file in out.iterdir()} == files
     assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (out / f"{name}.svg").read_text()
     page = (out / "analysis.md").read_text()
     assert "Small form" in page
     assert all(words in page for words in (analysis.headline, *analysis.notes))
+    made = claims.read(out / "claims.json")
+    assert made.small
+    assert {finding.claim for finding in made.findings} == {one.name for one in claims.claims_of(f"{system}/{name}")}
     for table in analysis.tables:
         assert table.title in page
         assert table.columns

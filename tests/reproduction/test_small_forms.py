@@ -15,31 +15,34 @@ POLICIES = set(POLICY_NAMES)
 
 
 def test_ids() -> None:
-    assert ids("samba") == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d"]
+    assert ids("samba") == ["samba/fig8a", "samba/fig8b", "samba/fig8c", "samba/fig8d", "samba/theorems"]
     assert all(id == experiment.id for id, experiment in EXPERIMENTS.items())
 
 
 CELLS = {"fig8a": {(10, 50_000), (10, 100_000)}, "fig8b": {(10, 100_000), (20, 100_000)}}
+FORMS = {"fig8a": {"paper", "unprotected", "plain"}, "fig8b": {"paper", "plain"}}
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_times(name: str, tmp_path: Path) -> None:
     cells = CELLS[name]
     analysis, rows = run("samba", name, tmp_path)
-    assert len(rows) == len(cells) * len(POLICIES) * 2
+    assert len(rows) == len(cells) * len(POLICIES) * len(FORMS[name])
+    assert {row["form"] for row in rows} == FORMS[name]
     assert {(int(row["K"]), int(row["N"])) for row in rows} == cells
     assert {row["policy"] for row in rows} == POLICIES
     for row in rows:
-        # The small form runs no secure budget of the figure in full, so none may be called measured.
-        assert row["how"] == ("extrapolated" if row["form"] == "secure" else "measured")
+        # The small form runs no protected budget of the figure in full, so none may be called measured.
+        assert row["how"] == ("measured" if row["form"] == "plain" else "extrapolated")
         assert (row["standard_error"] == "") == (row["how"] == "measured")
         assert float(row["cpu_seconds"]) > 0
         assert float(row["published_seconds"]) > 1
     table = table_of(analysis, "Times")
     assert column(table, "how") == [row["how"] for row in rows]
-    assert f"0 of {len(rows) // 2} secure points are measured" in analysis.notes[0]
+    assert f"0 of {sum(row['form'] != 'plain' for row in rows)} secure points are measured" in analysis.notes[0]
     lines = table_of(analysis, "Lines")
-    assert all(float(paillier) > 0 for paillier in column(lines, "sum at the end (Paillier) s"))
+    spent = zip(column(lines, "form"), column(lines, "sum at the end (Paillier) s"), strict=True)
+    assert all(float(paillier) > 0 for form, paillier in spent if form == "paper")
 
 
 def test_rewards(tmp_path: Path) -> None:
@@ -73,10 +76,27 @@ def test_rewards(tmp_path: Path) -> None:
 def test_shares(tmp_path: Path) -> None:
     analysis, rows = run("samba", "fig8d", tmp_path)
     assert len(rows) == 2 * len(POLICIES)
-    assert [row["source"] for row in rows] == ["ours", "published"] * len(POLICIES)
+    assert [row["source"] for row in rows] == ["paper", "published"] * len(POLICIES)
     for row in rows:
         parts = [float(row[f"{kind}_percent"]) for kind in ("owner", "controller", "comp", "customer")]
         assert sum(parts) == pytest.approx(100)
         assert all(part > 0 for part in parts)
         assert float(row["each_owner_percent"]) == pytest.approx(parts[0] / 10)
     assert len(analysis.tables[0].rows) == len(rows)
+
+
+def test_theorems(tmp_path: Path) -> None:
+    analysis, rows = run("samba", "theorems", tmp_path)
+    assert all(row["reward"] == row["plain_reward"] for row in rows)
+    core = 4 * (300 - 4)
+    for row in rows:
+        passes = 2 if row["policy"] == "pursuit" else 1
+        said = int(row["AES-GCM encryptions, theorem"].replace(",", ""))
+        seen = int(row["AES-GCM encryptions, measured"].replace(",", ""))
+        assert said == 2 * core * passes
+        assert seen < said if row["policy"].startswith("epsilon") else seen == said
+        assert row["Paillier encryptions, measured"] == "5"
+        assert row["Paillier decryptions, measured"] == "1"
+    verdicts = {one.claim: one.verdict for one in analysis.findings}
+    assert verdicts["same-reward"] == verdicts["locality"] == verdicts["messages"] == "holds"
+    assert verdicts["aes"] == "does not hold"

@@ -31,7 +31,7 @@ def test_a_line_needs_two_runs_of_one_size(runs: list[Measured]) -> None:
         fit(runs)
 
 
-def slow_at_full_size(arms: object, policy: object, budget: int, seed: int = 1) -> Measured:
+def slow_at_full_size(arms: object, policy: object, budget: int, seed: int = 1, form: str = "paper") -> Measured:
     """A machine that is twice as slow in long runs: a line through short ones is wrong by half there."""
     return run(budget, 0.02 if budget > 10_000 else 0.01)
 
@@ -42,7 +42,7 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
     one = times.series(
         "jester", "ucb", 10, budgets=(50_000, 60_000, 100_000), ladder=(1_000, 2_000, 3_000), real=(100_000,)
     )
-    secure = {point.budget: point for point in one.points if point.form == "secure"}
+    secure = {point.budget: point for point in one.points if point.form == "paper"}
     assert {budget: point.how for budget, point in secure.items()} == {
         50_000: "extrapolated",
         60_000: "extrapolated",
@@ -54,8 +54,8 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
     assert secure[100_000].error is None
     table = times.time_table([one])
     marks = {(row[3], row[4]): row[5] for row in table.rows}
-    assert marks["50000", "secure"] == "extrapolated"
-    assert marks["100000", "secure"] == "measured"
+    assert marks["50000", "paper"] == "extrapolated"
+    assert marks["100000", "paper"] == "measured"
     assert all(how == "measured" for (_, form), how in marks.items() if form == "plain")
     # The full-size run took no part in the line, and shows that it is wrong.
     assert math.isclose(one.line.step, 0.01)

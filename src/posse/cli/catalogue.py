@@ -32,6 +32,7 @@ Folder = Annotated[
 Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]...")]
 Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
 List = Annotated[bool, typer.Option("--list", help="List what can be reproduced.")]
+Claims = Annotated[bool, typer.Option("--claims", help="What the papers claim beside what was measured.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")]
 
 
@@ -87,10 +88,14 @@ def reproduce(
     ids: Ids = None,
     small: Small = False,
     listed: List = False,
+    claimed: Claims = False,
     out: Out = Path("posse-reproduce"),
     json: flags.Json = False,
 ) -> None:
     """Compute published figures again and say what came out."""
+    if claimed:
+        _show_claims(ids or [], out, json)
+        return
     from posse.experiments import EXPERIMENTS
 
     if listed or not ids:
@@ -115,6 +120,26 @@ def reproduce(
             }
             for experiment, analysis in done
         ])  # fmt: skip
+
+
+def _show_claims(ids: list[str], out: Path, json: bool) -> None:
+    """Show every claim, with what was measured by those who ship Posse or, below `out`, by the user."""
+    from posse.experiments import claims
+
+    rows = claims.rows(ids, out)
+    if json:
+        print_json([row.data() for row in rows])
+        return
+    for name in dict.fromkeys(row.document for row in rows):
+        own = [row for row in rows if row.document == name]
+        heading(claims.document(name).title)
+        shown = [
+            (row.claim.id, f"{row.claim.place}: {row.claim.says}", row.measured or "–",
+             f"{row.verdict}: {row.because}" if row.because else row.verdict)
+            for row in own
+        ]  # fmt: skip
+        table(("id", "it says", "measured", "verdict"), shown)
+    say(f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its id).")
 
 
 def _watch(doing: Doing) -> Watch:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import require
+from posse.experiments import claims
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.executors import finished
 from posse.results import plots
 from posse.results.plots import DASHES, INK, SERIES
@@ -56,12 +58,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an experiment shows: one sentence, tables, remarks, and the files it wrote."""
+    """What an experiment shows: one sentence, tables, remarks, the files it wrote, and a verdict on every claim."""
 
     headline: str
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
     files: tuple[Path, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 Sweep = Callable[[bool, Path, Watch], Analysis]
@@ -69,7 +72,7 @@ Sweep = Callable[[bool, Path, Watch], Analysis]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One published figure: `run` repeats it and writes rows (CSV), figure (PNG, SVG) and `analysis.md`.
+    """One published figure: `run` repeats it and writes rows (CSV), figure (PNG, SVG), `analysis.md` and `claims.json`.
 
     The small form does the same work on a fraction of the sweep, for continuous integration.
     """
@@ -87,7 +90,8 @@ class Experiment:
         analysis = self.sweep(small, out, watch or (lambda what, fraction: None))
         page = out / "analysis.md"
         page.write_text("\n".join(self._page(analysis, small)), encoding="utf-8")
-        return replace(analysis, files=(*analysis.files, page))
+        made = claims.measurement(self.id, small, analysis.findings).write(out / "claims.json")
+        return replace(analysis, files=(*analysis.files, page, made))
 
     def _page(self, analysis: Analysis, small: bool) -> list[str]:
         """The analysis for a reader who has only the folder."""
@@ -96,9 +100,19 @@ class Experiment:
             lines += ["Small form: a fraction of the sweep, for checking that everything runs.", ""]
         lines += [f"**{analysis.headline}**", ""]
         lines += [f"* {note}" for note in analysis.notes]
+        lines += ["", "## Claims", "", *claim_table(self.id, analysis.findings).markdown()]
         for table in analysis.tables:
             lines += ["", f"## {table.title}", "", *table.markdown()]
         return [*lines, "", "Files: " + ", ".join(f"`{file.name}`" for file in analysis.files), ""]
+
+
+def claim_table(reproduction: str, findings: Sequence[Finding]) -> Table:
+    """What the paper says, what was found, and the verdict."""
+    said = {claim.name: claim for claim in claims.claims_of(reproduction)}
+    rows = tuple(
+        (f"{said[one.claim].place}: {said[one.claim].says}", one.measured, one.verdict, one.because) for one in findings
+    )
+    return Table("Claims", ("it says", "measured", "verdict", "because"), rows)
 
 
 @dataclass(frozen=True)
@@ -228,6 +242,28 @@ def verdict(difference: Mean, claim: str, against: str) -> str:
     return against if difference.high < 0 else "no difference seen"
 
 
+def judged(claim: str, difference: Mean, text: str = "") -> Finding:
+    """Judge a claim that a difference is above 0; where the interval reaches 0, say how many runs would tell.
+
+    >>> judged("more", Mean(0.02, 0.01, 5)).verdict, judged("more", Mean(0.01, 0.02, 5)).because
+    ('holds', 'the interval holds 0; about 20 runs would tell a difference of that size')
+    """
+    words = text or difference.text(sign=True)
+    if difference.low > 0 or difference.high < 0:
+        return Finding(claim, words, HOLDS if difference.low > 0 else FAILS)
+    return Finding(claim, words, UNKNOWN, enough(difference))
+
+
+def enough(difference: Mean) -> str:
+    """Say how many runs would tell a difference of the measured size from 0."""
+    if math.isnan(difference.half):
+        return "one run has no interval"
+    if not difference.mean:
+        return "the interval holds 0, and the difference is 0"
+    runs = math.ceil(difference.runs * (difference.half / difference.mean) ** 2 - 1e-9)
+    return f"the interval holds 0; about {runs:,} runs would tell a difference of that size"
+
+
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     """Return the e of y ~ x^e that fits best: the slope of log y over log x.
 
@@ -235,6 +271,30 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     2.0
     """
     return float(np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64)), 1)[0])
+
+
+def growth(x: Sequence[float], y: Sequence[float]) -> Mean:
+    """Exponent e of y ~ x^e with the 95 % interval of a straight line through the logarithms; NaN for two points.
+
+    >>> growth([1, 2, 4, 8], [1.0, 2.0, 4.0, 8.0]).text(2)
+    '1.00 ± 0.00'
+    """
+    a, b = np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64))
+    slope, start = np.polyfit(a, b, 1)
+    free = len(a) - 2
+    if free < 1:
+        return Mean(float(slope), math.nan, len(a))
+    rest = b - slope * a - start
+    error = math.sqrt(float(rest @ rest) / free / float(((a - a.mean()) ** 2).sum()))
+    return Mean(float(slope), t_quantile(LEVEL, free) * error, len(a))
+
+
+def of_family(difference: Mean, tests: int) -> Mean:
+    """Widen an interval so that all of several together hold with 95 % (Bonferroni)."""
+    if difference.runs < 2:
+        return difference
+    wider = t_quantile(1 - (1 - LEVEL) / tests, difference.runs - 1) / t_quantile(LEVEL, difference.runs - 1)
+    return replace(difference, half=wider * difference.half)
 
 
 def span(values: Sequence[float], form: str = ".2g") -> str:

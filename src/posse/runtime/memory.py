@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from posse.core.roles import OPERATOR, WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
+from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 
 LATE = 2_000
 """Messages that a saved moment keeps of a run whose first ones are forgotten."""
@@ -119,6 +120,10 @@ class MemoryRun:
         """Decisions made so far, as the caller counts them; kept with each message of the transcript."""
         self.transcript = Transcript(transcript) if transcript else None
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
+        self.calls: dict[str, list[int]] = {role.kind: [0] * len(PRIMITIVES) for role in self.roles.values()}
+        """Calls of `PRIMITIVES` by each kind of role."""
+        self.moved: dict[str, int] = {}
+        """Messages by type."""
         self.hops: dict[tuple[str, str], Hop] = {}
         self.world = world
         self._asked = 0
@@ -199,7 +204,7 @@ class MemoryRun:
         role = self.roles[name]
         rest = iter(sends)
         actions: list[Action] = []
-        started = time.thread_time()
+        started, before = time.thread_time(), CALLS.now()
         try:
             together = getattr(role, "receive_all", None) if len(sends) > 1 else None
             if together is not None:
@@ -210,18 +215,26 @@ class MemoryRun:
                         self.transcript.add(each_sender, each_name, each, len(self._encode(each)), self.time)
                     actions.extend(self.roles[each_name].receive(each_sender, each))
         finally:
-            self.seconds[role.kind] += time.thread_time() - started
+            self._charge(role.kind, started, before)
             left = list(rest)
             self._count(self.roles[sender].kind, role.kind, len(sends) - len(left), message)
             self._queue.extend(actions)
             if left:
                 self._queue.extendleft(reversed(left))
 
+    def _charge(self, kind: str, started: float, before: tuple[int, ...]) -> None:
+        self.seconds[kind] += time.thread_time() - started
+        own = self.calls[kind]
+        for i, (now, then) in enumerate(zip(CALLS.now(), before, strict=True)):
+            own[i] += now - then
+
     def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
         hop = self.hops.get((sender, receiver))
         if hop is None:
             hop = self.hops[sender, receiver] = Hop()
         hop.messages += moved
+        kind = type(message).__name__
+        self.moved[kind] = self.moved.get(kind, 0) + moved
         hop.bytes += moved * len(self._encode(message))
 
     def _answer(self, ask: Ask) -> None:
@@ -243,11 +256,11 @@ class MemoryRun:
 
     def _give(self, ask: Ask, answer: Message) -> None:
         role = self.roles[ask.party]
-        started = time.thread_time()
+        started, before = time.thread_time(), CALLS.now()
         try:
             actions = role.receive(WORLD, answer)
         finally:
-            self.seconds[role.kind] += time.thread_time() - started
+            self._charge(role.kind, started, before)
         self._queue.extend(actions)
         if self.transcript is not None:
             self.transcript.add(WORLD, ask.party, answer, len(self._encode(answer)), self.time)
@@ -258,6 +271,8 @@ class MemoryRun:
             "roles": {name: self._encode(role.save()) for name, role in self.roles.items()},
             "transcript": None if self.transcript is None else self.transcript.copy(),
             "seconds": dict(self.seconds),
+            "calls": {kind: list(own) for kind, own in self.calls.items()},
+            "moved": dict(self.moved),
             "hops": {hop: replace(traffic) for hop, traffic in self.hops.items()},
             "queue": list(self._queue),
             "asks": dict(self.asks),
@@ -267,6 +282,7 @@ class MemoryRun:
     def load(self, saved: Mapping[str, Any], roles: Iterable[Role], world: World | None) -> None:
         """Come back to a saved moment, with the world as it was then."""
         self.world, self.seconds = world, dict(saved["seconds"])
+        self.calls, self.moved = {kind: list(own) for kind, own in saved["calls"].items()}, dict(saved["moved"])
         self.roles = {role.name: role for role in roles}
         for name, state in saved["roles"].items():
             self.roles[name].load(msgspec.msgpack.decode(state))

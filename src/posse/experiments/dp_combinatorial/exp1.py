@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Cost, Method, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
@@ -55,7 +56,7 @@ def analyse(runs: Runs, methods: Sequence[Method], extra_cost: Cost, out: Path) 
         _honest(runs),
         f"The paper's part: {looks.cost_words(runs.cost)}",
     )
-    return Analysis(agreement(compared), tables, notes, files)
+    return Analysis(agreement(compared), tables, notes, files, findings(runs.size, compared))
 
 
 # The published numbers, and whether ours agree: whether a number lies in our interval.
@@ -111,6 +112,23 @@ def agreement(compared: Sequence[Comparison]) -> str:
         return f"{sentence}."
     named = "; ".join(f"{one.distribution}, {one.method}: published {one.published}, ours {one.means}" for one in out)
     return f"{sentence}; we disagree on {named}."
+
+
+def findings(size: markets.Size, compared: Sequence[Comparison]) -> tuple[Finding, ...]:
+    """Judge the published ratios, and what the published noise proves."""
+    judged = {"inside": HOLDS, "no interval": UNKNOWN}
+    made = []
+    for distribution in DISTRIBUTIONS:
+        parts = []
+        for one in (c for c in compared if c.distribution == distribution):
+            lies = verdict(one.published, one.means)
+            word = judged.get(lies, FAILS)
+            measured = f"{one.means} times, published {one.published:g}"
+            parts.append(Finding(one.method, measured, word, "" if word == HOLDS else lies))
+        made.append(claims.combined(distribution, parts))
+    proved = PAPER.proved(size)
+    words_ = f"({proved:g}, {markets.DELTA:g}) is proved for one {markets.UNIT}"
+    return (*made, Finding("algorithm2", words_, HOLDS if proved <= 1 else FAILS))
 
 
 def published_table(compared: Sequence[Comparison]) -> Table:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, DISTRIBUTIONS, PAPER, TIGHT, UNIT, Runs
 from posse.experiments.kit import Analysis, Table, Watch, write_files
@@ -72,7 +73,27 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
     )
     body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
     table = Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
-    return Analysis(headline(cells), (budget_table(cells), table), notes, files)
+    return Analysis(headline(cells), (budget_table(cells), table), notes, files, findings(cells))
+
+
+def findings(cells: Sequence[Cell]) -> tuple[Finding, ...]:
+    """Judge the fall of FRR with the budget asked for, by the published noise."""
+    falls_, bends, small = [], [], []
+    for distribution in dict.fromkeys(cell.distribution for cell in cells):
+        own = [cell for cell in cells if cell.distribution == distribution]
+        first, last = own[0].paper, own[-1].paper
+        text = f"FRR {first} at epsilon {own[0].epsilon:g}, {last} at {own[-1].epsilon:g}"
+        apart = first.known and last.known and (last.high < first.low or last.low > first.high)
+        word = UNKNOWN if not apart else HOLDS if last.high < first.low else FAILS
+        falls_.append(Finding(distribution, text, word, "" if apart else "the intervals meet"))
+        slopes = [(a.paper.estimate - b.paper.estimate) / (b.epsilon - a.epsilon) for a, b in pairwise(own)]
+        text = f"FRR falls by {slopes[0]:.2g} a unit of epsilon at first and by {slopes[-1]:.2g} at last"
+        few = len(slopes) < 2
+        word = UNKNOWN if few else HOLDS if slopes[0] > slopes[-1] else FAILS
+        bends.append(Finding(distribution, text, word, "two budgets have one slope" if few else ""))
+        small += [looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper) for c in own if c.epsilon < 1]
+    made = (("falls", falls_), ("sublinear", bends), ("below-one", small))
+    return tuple(claims.combined(name, parts) for name, parts in made)
 
 
 def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs, Varied
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
@@ -45,7 +46,7 @@ def analyse(found: Varied, out: Path) -> Analysis:
         "The paper prints figure 5 as a picture and calls the fall approximately linear.",
         f"Time: {looks.cost_words(found.runs.cost)}",
     )
-    return Analysis(headline(found), (agents_table(found),), notes, files)
+    return Analysis(headline(found), (agents_table(found),), notes, files, (linear(found),))
 
 
 def _threshold_words(runs: Runs) -> str:
@@ -88,6 +89,20 @@ def bend(agents: tuple[int, ...], regrets: list[float]) -> float:
     first = (regrets[1] - regrets[0]) / (agents[1] - agents[0])
     last = (regrets[-1] - regrets[-2]) / (agents[-1] - agents[-2])
     return last / first if first else float("nan")
+
+
+def linear(found: Varied) -> Finding:
+    """Judge the linear fall: the last slope is between half and one and a half of the first."""
+    parts = []
+    for distribution in DISTRIBUTIONS:
+        means = [float(first_regrets(found, distribution, n, PAPER).mean()) for n in found.values]
+        if len(means) < 3:
+            parts.append(Finding(distribution, "two numbers of agents", UNKNOWN, "a bend needs three"))
+            continue
+        slope = bend(found.values, means)
+        text = f"to {means[-1] / means[0]:.2f} of the regret, the last slope {slope:.2f} of the first"
+        parts.append(Finding(distribution, text, HOLDS if 0.5 <= slope <= 1.5 else FAILS))
+    return claims.combined("linear", parts)
 
 
 def headline(found: Varied) -> str:

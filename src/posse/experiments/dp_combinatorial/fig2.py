@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, FULL, REFERENCE, SMALL, Runs
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
@@ -63,7 +63,12 @@ def analyse(runs: Runs, out: Path) -> Analysis:
         f"{1 / runs.size.agents:g}.",
         f"Time: {looks.cost_words(runs.cost)}",
     )
-    return Analysis(headline(ratios), (ratio_table(ratios),), notes, files)
+    settings = {"federation": "heterogeneous", "algorithm1": "homogeneous"}
+    findings = tuple(
+        claims.combined(claim, [looks.saves(r.distribution, r.frr) for r in ratios if r.setting == setting])
+        for claim, setting in settings.items()
+    )
+    return Analysis(headline(ratios), (ratio_table(ratios),), notes, files, findings)
 
 
 def ratio_table(ratios: Sequence[Ratio]) -> Table:

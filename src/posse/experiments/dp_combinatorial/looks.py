@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import markets
 from posse.experiments.dp_combinatorial.markets import DELTA, DISTRIBUTIONS, PAPER, UNIT, Band, Cost, Method, Size
 from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.plots import DASHES, SERIES
-from posse.results.statistics import regret_ratio
+from posse.results.statistics import Interval, regret_ratio
 
 _BLUE, _ORANGE, _GREEN, _PURPLE, _PINK, _OCHRE, _TEAL, _RED = SERIES
 
@@ -44,6 +45,15 @@ def dots(method: Method) -> dict[str, Any]:
     """Colour and marker of a method's points."""
     colour, _, marker = _LOOKS[method.name]
     return {"color": colour, "marker": marker, "markersize": 5}
+
+
+def saves(claim: str, ratio: Interval, below: float = 1.0) -> Finding:
+    """Judge a claim that a ratio of regrets lies below a number."""
+    if not ratio.known:
+        return Finding(claim, str(ratio), UNKNOWN, "too few instances for an interval")
+    if ratio.low <= below <= ratio.high:
+        return Finding(claim, str(ratio), UNKNOWN, f"the interval holds {below:g}; more instances would tell")
+    return Finding(claim, str(ratio), HOLDS if ratio.high < below else FAILS)
 
 
 INTERVAL = "bands: 95 % intervals over instances"

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.dp_combinatorial import looks, markets, ranking
 from posse.experiments.dp_combinatorial.exp1 import PUBLISHED
 from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, FCB, PAPER, TIGHT, UNIT, Runs, Size
@@ -45,9 +46,10 @@ def analyse(runs: Runs, instances: Sequence[Fresh], breaks: Sequence[Break], out
         order_table(rankings), noise_table(rankings, runs.size), ratio_table(rankings, runs.size),
         fives_table(rankings), ranking.near_table(seen), *([break_table(breaks)] if breaks else []),
     )  # fmt: skip
-    return Analysis(
-        headline(rankings), tables, (*notes(instances, breaks, runs), ranking.near_words(seen, rankings)), files
-    )
+    held = [held for one in rankings for held in one.holds]
+    finding = Finding("order", share_words(held), HOLDS if sum(held) >= SHARE * len(held) else FAILS)
+    told = (*notes(instances, breaks, runs), ranking.near_words(seen, rankings))
+    return Analysis(headline(rankings), tables, told, files, (finding,))
 
 
 def share_words(holds: Sequence[bool]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Varied
 from posse.experiments.kit import Analysis, Table, Watch, write_files
@@ -52,7 +52,14 @@ def analyse(found: Varied, out: Path) -> Analysis:
         "The paper leaves overlapping sets of producers to future work: there is nothing to compare with.",
         f"Time: {looks.cost_words(found.runs.cost)}",
     )
-    return Analysis(headline(found), (share_table(found),), notes, files)
+    least = found.values[-1]
+    parts = [
+        looks.saves(
+            f"FRR, {d}, {least:g} of the producers", regret_ratio(*(found.regrets(d, least, m) for m in (PAPER, ALONE)))
+        )
+        for d in DISTRIBUTIONS
+    ]
+    return Analysis(headline(found), (share_table(found),), notes, files, (claims.combined("future", parts),))
 
 
 def share_table(found: Varied) -> Table:

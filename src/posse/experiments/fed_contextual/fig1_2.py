@@ -44,6 +44,7 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     title = findings.setting_words(form, figure)
     files = write_files(out, figure, findings.rows_of(found), findings.one_panel(found, title))
     claimed = claims(found)
+    paper = {f"{figure}-{policy}": values for policy, values in printed()[figure].items()}
     learnt = [one for one in found if one.line.learns]
     best = max(learnt, key=lambda one: float(one.ends.mean()))
     headline = (
@@ -51,7 +52,6 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
         f"{best.curves.shape[1]:,} rounds; {findings.counts(claimed)}."
     )
     number = list(SETTINGS).index(figure) + 1
-    paper = {f"{figure}-{policy}": values for policy, values in printed()[figure].items()}
     notes = [one.words for one in claimed]
     if setting.scenario == "init":
         notes.append(
@@ -70,4 +70,13 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
         findings.statement_table(claimed),
         findings.rate_table(found, paper, f"table {number}"),
     )
-    return Analysis(headline, tables, tuple(notes), files)
+    ends = {one.line.label: one.ends for one in found}
+    if setting.scenario == "init":
+        little = findings.alike("Softmax above the first model", ends[SOFTMAX], ends[LABELS["init"]])
+        judged = [findings.judged("little", [little])]
+    else:
+        judged = [findings.judged("exploring", claimed[: len(EXPLORING)])]
+    judged += [findings.judged("softmax", [claimed[len(EXPLORING)]]), findings.chosen("rates", found, paper)]
+    if setting.scenario == "init-shift":
+        judged.append(findings.judged("first", claimed[-1:]))
+    return Analysis(headline, tables, tuple(notes), files, tuple(judged))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import UNKNOWN, Finding, combined
 from posse.experiments.fed_contextual.findings import REWARD, TOLERANCE, protocol_note, rows_of, setting_words, spread
 from posse.experiments.fed_contextual.problem import KINDS, Form
 from posse.experiments.fed_contextual.runs import Found, line_of, opened
@@ -52,7 +53,15 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
         *(protocol_note(form, kind) for kind in KINDS),
     ]
     table = Table("Spread over seeds at the end of training", columns, rows)
-    return Analysis(f"{headline}.", (table,), tuple(notes), files)
+    parts = [
+        Finding(
+            one.line.kind, f"{100 * wide.share:.2f} % of the mean, below {100 * wide.bound:.2f} % at 95 %",
+            wide.verdict,
+            "" if wide.verdict != UNKNOWN else f"{seeds} seeds bound it too loosely; some 20 would tell",
+        )
+        for one, wide in zip(found, spreads, strict=True)
+    ]  # fmt: skip
+    return Analysis(f"{headline}.", (table,), tuple(notes), files, (combined("negligible", parts),))
 
 
 def picture(form: Form, found: Sequence[Found]) -> plots.Figure:

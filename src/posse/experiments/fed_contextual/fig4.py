@@ -77,7 +77,14 @@ def analyse(form: Form, found: Lines, out: Path) -> Analysis:
         for kind, some in found.items()
     )
     headline = f"What clipping with the larger noise changes: {costs}; {findings.counts(claimed)}."
-    return Analysis(headline, tuple(tables), notes, files)
+    paper = {name: row for kind in found for name, row in _printed(form, kind).items()}
+    parts = {"clipping": ("clipping alone",), "annealing": ("probability of",), "noise": ("noise",)}
+    judged = []
+    for name, words in parts.items():
+        own = [one for one in claimed if any(word in one.claim for word in words)]
+        judged.append(findings.judged(name, own))
+    judged.append(findings.chosen("rates", every, paper))
+    return Analysis(headline, tuple(tables), notes, files, tuple(judged))
 
 
 def chance_table(kind: str, found: Sequence[Found]) -> Table:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.experiments import kit
+from posse.experiments import claims, kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.fed_contextual.problem import SETTINGS, Form, Printed
 from posse.experiments.fed_contextual.runs import LABELS, Found
 from posse.experiments.kit import Floats, Mean, Row, Table, mean_of
 from posse.results import plots, statistics
 from posse.results.plots import INK
 
-HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 TOLERANCE = 0.05
 """Differences below this share of the reward are small: an interval within it shows that two lines are alike."""
 
@@ -38,6 +38,12 @@ class Statement:
     def words(self) -> str:
         """One sentence."""
         return f"{self.claim}: {self.verdict} ({self.difference.text(sign=True)})."
+
+    @property
+    def finding(self) -> Finding:
+        """The statement as a part of a claim."""
+        because = kit.enough(self.difference) if self.verdict == UNKNOWN else ""
+        return Finding(self.claim, self.difference.text(sign=True), self.verdict, because)
 
 
 def better(claim: str, one: Floats, other: Floats) -> Statement:
@@ -110,6 +116,23 @@ def statement_table(statements: Sequence[Statement]) -> Table:
     """Every claim with its difference."""
     rows = tuple((one.claim, one.difference.text(sign=True), one.verdict) for one in statements)
     return Table("What the paper says, here", ("claim", "difference ± 95 % t interval, paired by seed", "so"), rows)
+
+
+def judged(claim: str, statements: Sequence[Statement]) -> Finding:
+    """Judge a claim of the paper by statements that all must hold."""
+    return claims.combined(claim, [one.finding for one in statements])
+
+
+def chosen(claim: str, found: Sequence[Found], printed: Mapping[str, Printed]) -> Finding:
+    """Put hyper-parameters chosen here beside the paper's; other data and grids choose others."""
+    own = {one.line.name: one.chosen for one in found if one.chosen is not None and one.line.name in printed}
+    same = sum((one.client, one.server) == (printed[name].client, printed[name].server) for name, one in own.items())
+    text = "; ".join(
+        f"{name.rpartition('-')[2]} {one.client:g}/{one.server:g} ({printed[name].client:g}/{printed[name].server:g})"
+        for name, one in own.items()
+    )
+    because = f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are not the paper's"
+    return Finding(claim, text, UNKNOWN, because)
 
 
 def counts(statements: Sequence[Statement]) -> str:

@@ -81,7 +81,12 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
         *(findings.protocol_note(form, kind) for kind in KINDS),
     )
     headline = f"Deploying often: {counts(often)}. Optimiser and weights: {counts(choices)}."
-    return Analysis(headline, tables, notes, files)
+    weights = [one for one in choices if "weights" in one.claim]
+    judged = (
+        findings.judged("often", often), findings.judged("weights", weights),
+        findings.judged("optimiser", [one for one in choices if one not in weights]),
+    )  # fmt: skip
+    return Analysis(headline, tables, notes, files, judged)
 
 
 def frequency_table(form: Form, found: Ran) -> Table:

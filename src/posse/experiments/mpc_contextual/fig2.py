@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from posse.core.fixed import REWARD_ONE
-from posse.experiments import kit
+from posse.experiments import claims, kit
+from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Check, Place, check
@@ -31,7 +33,9 @@ class Found:
     steps: np.ndarray
     curves: dict[float, Floats]
     """(runs, points) by exploration rate."""
-    check: Check
+    shares: dict[float, Floats]
+    """(runs,) share of steps in which the best arm was pulled, by exploration rate."""
+    checks: list[Check]
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -42,23 +46,52 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     place.contexts()
     steps = points_of(place.steps, POINTS)
     rewards = run_jobs(
-        jobs, lambda job: curve(place, *job)[steps - 1], lambda job: f"epsilon {job[0]:g}, run {job[1]}", watch,
+        jobs, lambda job: curve(place, steps, *job), lambda job: f"epsilon {job[0]:g}, run {job[1]}", watch,
         0.0, 0.6,
     )  # fmt: skip
-    curves = {e: np.stack([c for c, job in zip(rewards, jobs, strict=True) if job[0] == e]) for e in EPSILONS}
+    own = {e: [made for made, job in zip(rewards, jobs, strict=True) if job[0] == e] for e in EPSILONS}
+    curves = {e: np.stack([c for c, _ in made]) for e, made in own.items()}
+    shares = {e: np.array([share for _, share in made]) for e, made in own.items()}
     watch(f"real roles, {checked:,} steps", 0.6)
-    made = check(place.settings(epsilon=str(CHECKED)), f"epsilon {CHECKED:g}, run 1", checked)
+    rates = (CHECKED,) if small else EPSILONS
+    checks = [check(place.settings(epsilon=str(e)), f"epsilon {e:g}, run 1", checked) for e in rates]
     watch("figure and analysis", 1.0)
-    return analyse(Found(place, steps, curves, made), out)
+    return analyse(Found(place, steps, curves, shares, checks), out)
 
 
-def curve(place: Place, epsilon: float, seed: int) -> Floats:
-    """Return the average reward so far after every step: what `posse run mpc-contextual --path float` does."""
+def curve(place: Place, steps: np.ndarray, epsilon: float, seed: int) -> tuple[Floats, float]:
+    """Return the average reward so far after these steps, and how often the best arm was pulled.
+
+    That is what `posse run mpc-contextual --path float` does.
+    """
     setup = place.settings(epsilon=str(epsilon)).load()
     rows = setup.order(seed)
     run = floats.run(setup.features(rows), setup.units(seed, rows) / REWARD_ONE, coins_of(setup.terms, seed))
     average: Floats = run.rewards.cumsum() / np.arange(1, place.steps + 1)
-    return average
+    return average[steps - 1], float((run.arms == run.greedy).mean())
+
+
+def theorem1(found: Found, arms: int) -> Finding:
+    """Judge eta = log(|A| / epsilon) by how often the best arm was pulled."""
+    parts = []
+    for epsilon, shares in found.shares.items():
+        eta = mean_of(np.log(shares * (arms - 1) / (1 - shares)))
+        said = math.log(arms / epsilon)
+        word = HOLDS if eta.low <= said else FAILS
+        parts.append(Finding(f"epsilon {epsilon:g}", f"eta {eta.text(3)}, at most {said:.3f}", word))
+    return claims.combined("theorem1", parts)
+
+
+def same(found: Found) -> Finding:
+    """Judge that private and plain rewards are the same."""
+    parts = [
+        Finding(
+            one.what, f"{one.reward:.4f} and {one.plain_reward:.4f} over {one.steps:,} steps",
+            HOLDS if abs(one.reward - one.plain_reward) * one.steps <= max(one.differs, 0) + 0.5 else FAILS,
+        )
+        for one in found.checks
+    ]  # fmt: skip
+    return claims.combined("same", parts)
 
 
 def analyse(found: Found, out: Path) -> Analysis:
@@ -77,16 +110,26 @@ def analyse(found: Found, out: Path) -> Analysis:
         f"{EPSILONS[0]:g}, the mean of {len(found.curves[EPSILONS[0]])} runs."
     )
     notes = (
-        problem.check_words([found.check]),
+        problem.check_words(found.checks),
         "The paper says that private and plain rewards are the same for a range of epsilon; "
-        + ("so they are here, arm by arm." if found.check.equal else "here arms DIFFER: the private run is wrong."),
+        + (
+            "so they are here, arm by arm."
+            if all(one.equal for one in found.checks)
+            else "here arms DIFFER: the private run is wrong."
+        ),
         "The curves are of the float twin, on the coins that the private run of the same seed would have. Figure 2 is "
         "printed as a picture: its epsilons and rewards are not in the text, so no number stands beside ours. An "
         "axis of its appendix D, on the same task, is marked at 0.85.",
         f"One step costs eta = log(|A| / epsilon - |A| + 1) for its context; {found.place.steps:,} steps together, at "
         "delta 1e-5, cost what the table says: no meaningful guarantee for the run. Rewards and weights carry none.",
     )
-    return Analysis(headline, (reward_table(found), problem.check_table([found.check])), notes, files)
+    equal, steps = sum(one.same for one in found.checks), sum(one.steps for one in found.checks)
+    pulled = f"{equal:,} of {steps:,} arms are those of the fixed-point twin"
+    findings = (
+        Finding("algorithm1", pulled, HOLDS if equal == steps else FAILS),
+        theorem1(found, len(found.place.contexts().arms)), same(found),
+    )  # fmt: skip
+    return Analysis(headline, (reward_table(found), problem.check_table(found.checks)), notes, files, findings)
 
 
 def reward_table(found: Found) -> Table:

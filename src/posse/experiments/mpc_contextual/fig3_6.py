@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place
@@ -245,7 +246,26 @@ def analyse_steps(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
         "than epsilon / (1 - epsilon). Both are for one step.",
         problem.check_words([made]),
     )
-    return Analysis(headline(lines), tables, notes, files)
+    return Analysis(headline(lines), tables, notes, files, (helps(lines), too_much(lines[-1])))
+
+
+def helps(lines: Sequence[Line]) -> Finding:
+    """Judge that exploring earns more somewhere; intervals hold together for all T."""
+    gains = [kit.of_family(line.benefit[1], len(lines)) for line in lines]
+    parts = zip(lines, gains, strict=True)
+    text = "; ".join(f"{line.label} {gain.text(2, 100, sign=True)} percent points" for line, gain in parts)
+    if any(gain.low > 0 for gain in gains):
+        return Finding("exploring-helps", text, HOLDS)
+    if all(gain.high < 0 for gain in gains):
+        return Finding("exploring-helps", text, FAILS)
+    best = max(gains, key=lambda gain: gain.mean)
+    return Finding("exploring-helps", text, UNKNOWN, kit.enough(best))
+
+
+def too_much(line: Line) -> Finding:
+    """Judge that the most private rate earns less than the best."""
+    gap = mean_of(line.rewards[:, line.best] - line.rewards[:, 0])
+    return kit.judged("too-much", gap, f"{line.label}: eta {name(line.etas[0])} earns {gap.text(4)} less than the best")
 
 
 def headline(lines: Sequence[Line]) -> str:
@@ -329,7 +349,11 @@ def analyse_arms(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
         "tells neither the factor nor the numbers of arms, steps and runs.",
         problem.check_words([made]),
     )
-    return Analysis(headline, tables, notes, files)
+    said = moves(lines)
+    word = HOLDS if said.endswith("We agree.") else UNKNOWN if said.endswith("It stays.") else FAILS
+    stays = "etas earn too much alike for the best to move" if word == UNKNOWN else ""
+    finding = Finding("slightly", said.rpartition(". ")[0], word, stays)
+    return Analysis(headline, tables, notes, files, (finding,))
 
 
 def moves(lines: Sequence[Line]) -> str:

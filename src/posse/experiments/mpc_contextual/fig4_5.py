@@ -8,6 +8,7 @@ encryption of links and no waiting.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding, combined
 from posse.experiments.kit import Analysis, Row, Table, Watch, exponent, progress, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import REFERENCE, Place, private_run, world_of
 from posse.protocols.mpc_contextual.federation import warm_up
@@ -174,7 +176,28 @@ def analyse_arms(done: Sequence[Timed], plain: float, out: Path) -> Analysis:
         "machine; here they run in turn in one process, and nothing waits. Figure 4 is printed as a picture, without "
         "numbers in the text.",
     )
-    return Analysis(headline, (time_table(done), arms_table(done)), notes, files)
+    own = [one for one in done if one.arms >= QUADRATIC_FROM]
+    slope = kit.growth([one.arms for one in own], [one.party for one in own]) if len(own) > 1 else None
+    slow = done[0].total / plain
+    text = f"all roles {slow:.0f} times, one party {done[0].party / plain:.0f} times plain numpy"
+    findings = (
+        quadratic("quadratic", slope, "CPU of a party as |A|"),
+        Finding(
+            "slowdown", text, HOLDS if PUBLISHED_SLOWDOWN / 2 <= slow <= 2 * PUBLISHED_SLOWDOWN else FAILS,
+            "judged as within a factor of 2; other engine, baseline and machine",
+        ),
+    )  # fmt: skip
+    return Analysis(headline, (time_table(done), arms_table(done)), notes, files, findings)
+
+
+def quadratic(claim: str, slope: kit.Mean | None, what: str) -> Finding:
+    """Judge quadratic growth: an exponent of at least 1.75, by its interval."""
+    if slope is None or math.isnan(slope.half):
+        return Finding(claim, "too few sizes", UNKNOWN, "an exponent needs three sizes for an interval")
+    text = f"{what}^({slope.text(2)})"
+    if slope.low < 1.75 <= slope.high:
+        return Finding(claim, text, UNKNOWN, "the interval holds 1.75")
+    return Finding(claim, text, HOLDS if slope.low >= 1.75 else FAILS)
 
 
 def grown(done: Sequence[Timed], low: int, high: int) -> float:
@@ -282,7 +305,12 @@ def analyse_parties(done: Sequence[Timed], out: Path) -> Analysis:
         f"{exponent(PARTIES, [p * (p - 1) for p in PARTIES]):.2f} there. Times are CPU times in one process, without "
         "waiting; figure 5 is printed as a picture, without numbers in the text.",
     )  # fmt: skip
-    return Analysis(headline, (table, time_table(done)), notes, files)
+    slopes = {
+        arms: kit.growth([one.parties for one in own], [one.total for one in own])
+        for arms, own in by_arms(done).items()
+    }
+    parts = [quadratic(f"{arms} arms", slope, "CPU of all roles as |P|") for arms, slope in slopes.items()]
+    return Analysis(headline, (table, time_table(done)), notes, files, (combined("parties", parts),))
 
 
 def by_arms(done: Sequence[Timed]) -> dict[int, list[Timed]]:

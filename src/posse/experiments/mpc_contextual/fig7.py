@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
 from posse.privacy.leakage import membership
@@ -206,7 +207,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         f"With rows kept apart the paper's attack has an advantage of {_range(ends)} percent points after "
         f"{found.stages[-1]:,} steps; on the control that learnt by heart it has {caught.text(0)}."
     )
-    return Analysis(headline, tables, notes(found), files)
+    return Analysis(headline, tables, notes(found), files, findings(found))
 
 
 def notes(found: Found) -> tuple[str, ...]:
@@ -229,6 +230,24 @@ def notes(found: Found) -> tuple[str, ...]:
         + ("The attacks catch it: they can fail to find a leak only where there is little." if caught_all(found)
            else "The attacks MISS it: nothing above may be taken as a sign of safety."),
     )  # fmt: skip
+
+
+def findings(found: Found) -> tuple[Finding, ...]:
+    """Judge the three sentences, on what the authors' code computes."""
+    half, last = len(found.stages) // 2, len(found.stages) - 1
+    first, floor = found.pooled("code", 0), found.pooled("floor", 0)
+    early = Finding(
+        "early", f"{first.text(2)} percent points after {found.stages[0]:,} steps",
+        HOLDS if first.low <= EARLY and first.high >= 1 else FAILS,
+        f"without any leak the same number would be {floor.mean:.2f}",
+    )  # fmt: skip
+    cells = [found.mean("code", i, j) for i in range(len(EPSILONS)) for j in range(half, last + 1)]
+    most = max(cells, key=lambda one: one.mean)
+    word = HOLDS if all(one.high < LATER for one in cells) else FAILS if most.low > LATER else UNKNOWN
+    because = "an interval holds 0.75" if word == UNKNOWN else ""
+    later = Finding("later", f"{_range(cells)} percent points from {found.stages[half]:,} steps on", word, because)
+    of = SCALE * found.values[..., QUANTITIES.index("code")].mean(axis=1)
+    return early, later, kit.judged("rises", mean_of(of[:, last] - of[:, half]))
 
 
 def caught_all(found: Found) -> bool:

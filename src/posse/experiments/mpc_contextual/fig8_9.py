@@ -17,6 +17,7 @@ import numpy as np
 from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
 from posse.experiments.mpc_contextual import problem, published
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place, check_table, check_words, world_of
@@ -265,7 +266,18 @@ def analyse_bits(found: Found, out: Path) -> Analysis:
         check_words(found.checks),
     )
     tables = (reward_table(found, "L", labels), wrap_table(found.results), check_table(found.checks))
-    return Analysis(headline, tables, notes, files)
+    return Analysis(headline, tables, notes, files, (best_bits(found),))
+
+
+def best_bits(found: Found) -> Finding:
+    """Judge the published range: best at 20 bits, a percent point and more is lost at 16 and at 24."""
+    means = found.means(PAPER)
+    text = "; ".join(f"{bits} bits {mean:.4f}" for bits, mean in means.items())
+    if not {16, PUBLISHED_BEST, 24} <= set(means):
+        return Finding("best", text, UNKNOWN, "16, 20 and 24 bits were not all run")
+    top = means[PUBLISHED_BEST]
+    held = max(means.values()) - top < WHOLE and min(top - means[16], top - means[24]) > WHOLE
+    return Finding("best", text, HOLDS if held else FAILS)
 
 
 def _agreement(found: Found) -> str:
@@ -353,7 +365,10 @@ def analyse_newton(found: Found, out: Path) -> Analysis:
     )  # fmt: skip
     each = "; ".join(f"{kind.label} ({LINES[kind]} bits): {steps}" for kind, steps in enough.items())
     table = reward_table(found, "Newton steps", {kind: f"{kind.label}, {bits} bits" for kind, bits in LINES.items()})
-    return Analysis(f"Newton steps that suffice: {each}.", (table, check_table(found.checks)), notes, files)
+    held = paper is not None and paper <= PUBLISHED_ENOUGH
+    finding = Finding("three", f"{each} suffice", HOLDS if held else FAILS)
+    tables = (table, check_table(found.checks))
+    return Analysis(f"Newton steps that suffice: {each}.", tables, notes, files, (finding,))
 
 
 FIG9 = problem.REFERENCE.experiment(

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, progress, write_files
 from posse.experiments.mpc_contextual.problem import REFERENCE
 from posse.privacy.crypto.keys import Secrets
@@ -269,7 +270,21 @@ def analyse(done: Sequence[Measured], out: Path) -> Analysis:
         f"Every result was opened and is right: multiplication within {errors['multiplication']:.1e}, reciprocal "
         f"within {errors['reciprocal']:.1e}, argmax {'WRONG' if errors['argmax'] else 'exact'}.",
     )
-    return Analysis(f"Two parties, 100 arms: {each}.", (operation_table(done),), notes, files)
+    rounds = {one.name: one.rounds for one in own}
+    simple = (rounds["addition"], rounds["multiplication"]) == (0, 2)
+    findings = (
+        Finding("algorithm2", f"argmax off by {errors['argmax']:g}", FAILS if errors["argmax"] else HOLDS),
+        Finding(
+            "rounds", ", ".join(f"{name} {count}" for name, count in rounds.items()),
+            HOLDS if simple and rounds["reciprocal"] == 30 else FAILS,
+            "addition and multiplication as published; another start of the reciprocal, and comparisons by tables",
+        ),
+        Finding(
+            "slowdown", ", ".join(f"{one.name} {words.ratio(one.slowdown)}" for one in own), HOLDS if same else FAILS,
+            "judged by the order alone: other baseline, engine and machine",
+        ),
+    )  # fmt: skip
+    return Analysis(f"Two parties, 100 arms: {each}.", (operation_table(done),), notes, files, findings)
 
 
 def operation_table(done: Sequence[Measured]) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.experiments import kit
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Floats, Table, Watch, sign, write_files
 from posse.experiments.samba import agreement, problem
 from posse.experiments.samba.agreement import BEYOND, LIMIT, OWN, SHARED, THEIRS, Comparison, Variant, verdict
@@ -58,7 +59,48 @@ def analyse(
         verdict_table(comparisons), thompson_table(variants), agreement.implied_table(implied),
         reward_table(comparisons),
     )  # fmt: skip
-    return Analysis(headline(comparisons), tables, reward_notes(comparisons, variants), files)
+    notes = reward_notes(comparisons, variants)
+    return Analysis(headline(comparisons), tables, notes, files, findings(comparisons))
+
+
+def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
+    """Judge the replayed rewards, the rankings on two data sets, and whether Thompson is always best."""
+    differ, count = sum(verdict(one.z_replay) != "agrees" for one in comparisons), len(comparisons)
+    chance = count * BEYOND
+    loop = Finding(
+        "loop", f"{count - differ} of {count} cells meet the published reward in the authors' world (|z| < {LIMIT:g})",
+        HOLDS if differ <= chance + 3 * max(1.0, chance) ** 0.5 else FAILS,
+    )  # fmt: skip
+    cells: dict[tuple[str, int, int], dict[str, Comparison]] = {}
+    for one in comparisons:
+        if one.kind == "benchmarks":
+            cells.setdefault((one.dataset, one.arms, one.budget), {})[one.policy] = one
+    beaten = {
+        who: sum(any(_above(own[name], own["thompson"], who) for name in own) for own in cells.values())
+        for who in ("ours", "theirs")
+    }
+    here, there = beaten["ours"], beaten["theirs"]
+    text = f"another policy is clearly above it in {here} of {len(cells)} cells here, {there} published"
+    thompson = Finding("thompson", text, FAILS if here or there else HOLDS)
+    turned = [
+        f"{a} and {b}"
+        for (dataset, arms, budget), own in cells.items()
+        if dataset == DATASETS[0] and (DATASETS[1], arms, budget) in cells
+        for a in own
+        for b in own
+        if _above(own[a], own[b], "ours")
+        and _above(cells[DATASETS[1], arms, budget][b], cells[DATASETS[1], arms, budget][a], "ours")
+    ]
+    named = ", ".join(dict.fromkeys(turned)) or "none"
+    rankings = Finding(
+        "rankings", f"pairs clearly in another order on the other data set: {named}", HOLDS if turned else UNKNOWN,
+        "" if turned else "no pair is clearly turned round; more runs would tell",
+    )  # fmt: skip
+    return loop, rankings, thompson
+
+
+def _above(one: Comparison, other: Comparison, who: str) -> bool:
+    return agreement.z_score(getattr(one, who), getattr(other, who)) > LIMIT
 
 
 def agreeing(zs: Sequence[float]) -> str:

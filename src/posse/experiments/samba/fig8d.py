@@ -9,7 +9,8 @@ from pathlib import Path
 
 from posse.core.check import require
 from posse.experiments import kit
-from posse.experiments.kit import Analysis, Row, Table, Watch, progress, span, write_files
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
+from posse.experiments.kit import Analysis, Row, Table, Watch, mean_of, progress, span, write_files
 from posse.experiments.samba import problem
 from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TITLES
 from posse.experiments.samba.times import measure_secure
@@ -17,10 +18,11 @@ from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
 
+LEVELS = ("paper", "standard", "strict")
 KINDS = ("owner", "controller", "comp", "customer")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
-MEASURED_BUDGET = {10: 20_000, 100: 10_000}
-"""Shares need no full-size run: all roles but the customer work in proportion to N."""
+MEASURED = {10: (2_000, 5), 100: (1_000, 2)}
+"""Budget and repeats by K. Shares need no full-size run: all roles but the customer work in proportion to N."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Shares:
     arms: int
     budget: int
     percent: dict[str, float]
+    seed: int = 1
 
     @property
     def each_owner(self) -> float:
@@ -43,18 +46,22 @@ class Shares:
         """The shares as a row of the raw file."""
         return {
             "source": self.source, "dataset": self.dataset, "policy": self.policy, "K": self.arms, "N": self.budget,
+            "seed": self.seed,
             **{f"{kind}_percent": self.percent[kind] for kind in KINDS}, "each_owner_percent": self.each_owner,
         }  # fmt: skip
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Measure one secure run a cell."""
-    budgets = {10: 500} if small else MEASURED_BUDGET
-    plan = list(product(DATASETS[:1] if small else DATASETS, budgets, POLICY_NAMES))
+    sizes = {10: (500, 1)} if small else MEASURED
+    forms = ("paper",) if small else LEVELS
+    plan = list(product(DATASETS[:1] if small else DATASETS, sizes, POLICY_NAMES))
     done = []
     for dataset, arms, name in progress(plan, problem.cell_words, watch):
-        run = measure_secure(embedded_arms(dataset, arms), problem.policy(name, dataset), budgets[arms])
-        done.append(Shares("ours", dataset, name, arms, budgets[arms], percent(run.roles)))
+        (budget, repeats), chosen = sizes[arms], problem.policy(name, dataset)
+        for form, seed in product(forms, kit.seeds_of(repeats)):
+            run = measure_secure(embedded_arms(dataset, arms), chosen, budget, seed, form=form)
+            done.append(Shares(form, dataset, name, arms, budget, percent(run.roles), seed))
         done.append(their_shares(dataset, name, arms))
     watch("figure and analysis", 1.0)
     return analyse(done, out)
@@ -66,8 +73,8 @@ def percent(seconds: dict[str, float]) -> dict[str, float]:
     >>> percent({"owner": 3.0, "controller": 0.5, "comp": 0.5, "customer": 0.0})["owner"]
     75.0
     """
-    whole = sum(seconds[kind] for kind in KINDS)
-    return {kind: 100 * seconds[kind] / whole for kind in KINDS}
+    whole = sum(seconds.values())
+    return {kind: 100 * seconds.get(kind, 0.0) / whole for kind in KINDS}
 
 
 def their_shares(dataset: str, name: str, arms: int) -> Shares:
@@ -86,20 +93,48 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
         return span([one.percent[kind] for one in done if one.source == source])
 
     headline = (
-        f"Owners together take {of('ours', 'owner')} % of the time here and {of('published', 'owner')} % in the "
-        f"published runs; comp {of('ours', 'comp')} % here and {of('published', 'comp')} % there; the controller "
-        f"{of('ours', 'controller')} % and {of('published', 'controller')} %."
+        f"Owners together take {of('paper', 'owner')} % of the time at level paper here and "
+        f"{of('published', 'owner')} % in the published runs; comp {of('paper', 'comp')} % here and "
+        f"{of('published', 'comp')} % there; the controller {of('paper', 'controller')} % and "
+        f"{of('published', 'controller')} %."
     )
     notes = (
-        "Ours is level 'standard', not level 'paper', which is the published protocol. In the published runs comp "
-        "opens K scores and seals K answers a step, and is the busiest single party. Here it opens K scores and "
-        "answers with tokens, without sealing; its share is smaller, the controller's larger.",
-        "Ours is one measured run a row at the N given, in one process, so a single row can be off by what else the "
+        "Level `paper` is the published protocol; at `standard` comp answers with tokens instead of sealing, and at "
+        "`strict` a dealer works beside the servers, so that the shares shown do not add up to 100 there.",
+        "A row is one measured run at the N given, in one process, so a single one can be off by what else the "
         "machine did; CPU time inside each kind of role. The sum at the end (Paillier, owners and customer) weighs "
         "more at a smaller N. Published shares are means of 50 runs at N = 100000 on the authors' machine; shares, "
         "unlike times, can be compared across machines.",
     )
-    return Analysis(headline, (share_table(done),), notes, files)
+    return Analysis(headline, (share_table(done),), notes, files, findings(done))
+
+
+def findings(done: Sequence[Shares]) -> tuple[Finding, ...]:
+    """Judge the four sentences on runs at level paper; a run is one number, seeds and policies together."""
+    own = [one for one in done if one.source == "paper"]
+    few, many = ([one for one in own if one.arms == arms] for arms in (10, 100))
+    lead = mean_of([one.percent["comp"] - max(one.each_owner, one.percent["controller"]) for one in few])
+    ratio = mean_of([one.percent["controller"] / one.each_owner for one in few])
+    near = ratio.low >= 0.5 and ratio.high <= 2
+    word = HOLDS if near else FAILS if ratio.low > 2 or ratio.high < 0.5 else UNKNOWN
+    least = mean_of([one.percent["customer"] for one in few])
+    return (
+        kit.judged("comp", lead, f"comp is {lead.text(1, sign=True)} percent points above the busiest other, K = 10"),
+        _constant(few, many),
+        Finding(
+            "controller", f"{ratio.text(2)} times an owner, K = 10", word,
+            "the interval holds one half or two" if word == UNKNOWN else "",
+        ),
+        Finding("customer", f"{least.text(2)} % at N = {few[0].budget:,}", HOLDS if least.high < 1 else FAILS),
+    )  # fmt: skip
+
+
+def _constant(few: Sequence[Shares], many: Sequence[Shares]) -> Finding:
+    if not many:
+        return Finding("constant", "K = 10 alone", UNKNOWN, "the small form has one K")
+    low, high = (mean_of([one.percent["comp"] for one in some]) for some in (few, many))
+    text = f"{low.text(1)} % at K = 10, {high.text(1)} % at K = 100"
+    return Finding("constant", text, HOLDS if abs(low.mean - high.mean) + low.half + high.half < 5 else FAILS)
 
 
 def share_table(done: Sequence[Shares]) -> Table:
@@ -120,7 +155,10 @@ def share_figure(done: Sequence[Shares]) -> plots.Figure:
     grid = figure.subplots(len(sizes), len(datasets), squeeze=False, sharex=True)
     for i, arms in enumerate(sizes):
         for j, dataset in enumerate(datasets):
-            chosen = [one for one in done if (one.dataset, one.arms) == (dataset, arms)]
+            drawn = ("paper", "published")
+            chosen = [
+                one for one in done if (one.dataset, one.arms, one.seed) == (dataset, arms, 1) and one.source in drawn
+            ]
             _panel(grid[i][j], chosen, f"{TITLES[dataset]}, K = {arms}", names=j == 0)
     patch = require("matplotlib.patches", extra="plot").Patch
     words = {"owner": "all owners"}
@@ -138,11 +176,11 @@ def _panel(ax: plots.Axes, chosen: Sequence[Shares], title: str, *, names: bool)
         widths = [one.percent[role] for one in chosen]
         bars = ax.barh(places, widths, left=left, height=0.88, color=_COLOURS[role])
         for bar, one in zip(bars, chosen, strict=True):
-            bar.set_alpha(1.0 if one.source == "ours" else 0.6)
+            bar.set_alpha(0.6 if one.source == "published" else 1.0)
         shown = [f"{width:.0f}" if width >= 6 else "" for width in widths]
         ax.bar_label(bars, shown, label_type="center", color="white", fontsize=8)
         left = [a + b for a, b in zip(left, widths, strict=True)]
-    labels = [f"{one.policy}, ours" if one.source == "ours" else "published" for one in chosen]
+    labels = [one.source if one.source == "published" else f"{one.policy}, {one.source}" for one in chosen]
     ax.set_yticks(places, labels if names else [""] * len(places))
     ax.invert_yaxis()
     ax.set_xlim(0, 100)

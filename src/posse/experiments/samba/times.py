@@ -23,6 +23,7 @@ from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
+from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.twin import simulate
 from posse.results import plots
 from posse.results.plots import INK
@@ -30,7 +31,9 @@ from posse.runtime.memory import MemoryRun
 
 KEY_BITS = 2048
 """As published. The default of the package is 3072, whose sum costs about two and a half times as much."""
-LEVEL = "standard"
+FORMS = ("paper", "standard", "strict", "unprotected")
+"""The published protocol, our levels, and `paper` with all protections off: the authors' distributed run."""
+PLAIN = "plain"
 FADED = 0.35
 """Opacity of what was published, behind what was measured."""
 
@@ -58,12 +61,15 @@ def paillier_key() -> PrivateKey:
     return generate_key(KEY_BITS)
 
 
-def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> Measured:
+def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1, form: str = "paper") -> Measured:
     """Run the whole federation once and take its time; compiled code is warm before the clock starts."""
-    key = paillier_key()
-    warm_up(policy, LEVEL)
+    level = "paper" if form == "unprotected" else form
+    switches = Switches(*(False,) * 4) if form == "unprotected" else Switches()
+    key = None if level == "strict" else paillier_key()
+    warm_up(policy, level)
     world = SimulatedWorld(arms, seed, budget)
-    run = MemoryRun(federation(arms, policy, budget, seed=seed, level=LEVEL, key=key), world)
+    roles = federation(arms, policy, budget, seed=seed, level=level, switches=switches, key=key)
+    run = MemoryRun(roles, world)
     begun = time.process_time()
     first = last = begun
     for event in run:
@@ -78,7 +84,7 @@ def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> Me
 
 def measure_plain(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> float:
     """CPU seconds of one run of the plain twin."""
-    warm_up(policy, LEVEL)
+    warm_up(policy, "paper")
     begun = time.process_time()
     simulate(arms, policy, budget, [seed])
     return time.process_time() - begun
@@ -157,40 +163,42 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One policy at one K: the short runs, the line through them, and the points of the figure."""
+    """One policy at one K in one form: the short runs, the line through them, and the points of the figure."""
 
     dataset: str
     policy: str
+    form: str
     runs: tuple[Measured, ...]
     line: Line
     points: tuple[Point, ...]
 
 
 def series(
-    dataset: str, name: str, arms: int, *, budgets: Sequence[int], ladder: Sequence[int], real: Sequence[int]
-) -> Series:
-    """Measure one policy at one K.
+    dataset: str, name: str, arms: int, form: str = "paper", *, budgets: Sequence[int], ladder: Sequence[int],
+    real: Sequence[int] = (),
+) -> Series:  # fmt: skip
+    """Measure one policy at one K in one form, and beside level `paper` the plain bandit.
 
-    Secure runs of the budgets in `ladder` give the line; those in `real` are run in full and take no part in it, so
+    Runs of roles of the budgets in `ladder` give the line; those in `real` are run in full and take no part in it, so
     that they test it; other budgets are extrapolated. Plain runs are all run in full.
     """
     problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
-    runs = tuple(measure_secure(problem, chosen, budget) for budget in ladder)
+    runs = tuple(measure_secure(problem, chosen, budget, seed, form=form) for seed, budget in enumerate(ladder, 1))
     line = fit(runs)
     points = []
     for budget in budgets:
         cell = published(dataset, name, arms, budget)
-        secure = cell.secure_time
-        assert secure is not None  # every cell of the benchmarks has it
+        theirs = {"paper": cell.secure_time, "unprotected": cell.distributed_time}.get(form)
+        mean, sd = (math.nan, math.nan) if theirs is None else (theirs.mean, theirs.sd)
         if budget in real:
-            seconds, error, how = measure_secure(problem, chosen, budget).seconds, None, MEASURED
+            seconds, error, how = measure_secure(problem, chosen, budget, form=form).seconds, None, MEASURED
         else:
             seconds, error, how = line.seconds(budget), line.error(budget), EXTRAPOLATED
-        points.append(Point(dataset, name, arms, budget, "secure", how, seconds, error, secure.mean, secure.sd))
-        plain = measure_plain(problem, chosen, budget)
-        theirs = cell.plain_time
-        points.append(Point(dataset, name, arms, budget, "plain", MEASURED, plain, None, theirs.mean, theirs.sd))
-    return Series(dataset, name, runs, line, tuple(points))
+        points.append(Point(dataset, name, arms, budget, form, how, seconds, error, mean, sd))
+        if form == "paper":
+            own = (measure_plain(problem, chosen, budget), None, cell.plain_time.mean, cell.plain_time.sd)
+            points.append(Point(dataset, name, arms, budget, PLAIN, MEASURED, *own))
+    return Series(dataset, name, form, runs, line, tuple(points))
 
 
 def time_table(all_series: Sequence[Series]) -> Table:
@@ -201,13 +209,18 @@ def time_table(all_series: Sequence[Series]) -> Table:
             error = "one run" if point.error is None else f"± {point.error:.2g}"
             rows.append((
                 TITLES[point.dataset], point.policy, str(point.arms), str(point.budget), point.form, point.how,
-                f"{point.seconds:.3g}", error, f"{point.theirs:.4g}", f"{point.theirs / point.seconds:.3g}",
+                f"{point.seconds:.3g}", error, *_beside(point),
             ))  # fmt: skip
     columns = (
         "data", "policy", "K", "N", "form", "how", "CPU s, this machine", "error", "published s, their machine",
         "published / ours (across machines)",
     )  # fmt: skip
     return Table("Times", columns, tuple(rows))
+
+
+def _beside(point: Point) -> tuple[str, str]:
+    """The published time and its ratio to ours, where it was published."""
+    return ("–", "–") if math.isnan(point.theirs) else (f"{point.theirs:.4g}", f"{point.theirs / point.seconds:.3g}")
 
 
 def line_table(all_series: Sequence[Series]) -> Table:
@@ -217,12 +230,12 @@ def line_table(all_series: Sequence[Series]) -> Table:
         line = one.line
         paillier = sum(run.sum for run in one.runs) / len(one.runs)
         rows.append((
-            TITLES[one.dataset], one.policy, str(line.arms), ", ".join(str(run.budget) for run in one.runs),
+            TITLES[one.dataset], one.policy, one.form, str(line.arms), ", ".join(str(run.budget) for run in one.runs),
             f"{1e6 * line.step / line.arms:.2f}", f"{100 * line.step_error / line.step:.1f} %",
             f"{line.fixed - paillier:.2f}", f"{paillier:.2f}",
         ))  # fmt: skip
     columns = (
-        "data", "policy", "K", "N of the measured runs", "us a step and owner", "error of it", "set-up s",
+        "data", "policy", "form", "K", "N of the measured runs", "us a step and owner", "error of it", "set-up s",
         "sum at the end (Paillier) s",
     )  # fmt: skip
     return Table("Lines: seconds = set-up + sum + step (N - K)", columns, tuple(rows))
@@ -236,7 +249,7 @@ def time_tables(all_series: Sequence[Series]) -> tuple[Table, Table, Table]:
 def _tested(all_series: Sequence[Series]) -> list[tuple[Line, Point]]:
     """Full-size secure runs, each with the line of shorter runs that it tests."""
     every = [(one.line, point) for one in all_series for point in one.points]
-    return [(line, point) for line, point in every if (point.form, point.how) == ("secure", MEASURED)]
+    return [(line, point) for line, point in every if point.form != PLAIN and point.how == MEASURED]
 
 
 def held_out(all_series: Sequence[Series]) -> Table:
@@ -272,7 +285,7 @@ def _misses(all_series: Sequence[Series]) -> str:
 
 def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
     """What a reader must know about the times."""
-    secure = [point for one in all_series for point in one.points if point.form == "secure"]
+    secure = [point for one in all_series for point in one.points if point.form != PLAIN]
     measured = sum(point.how == MEASURED for point in secure)
     return (
         f"{measured} of {len(secure)} secure points are measured at full size, one run each; "
@@ -280,9 +293,10 @@ def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
         "of the same policy, data and K, ± one standard error of its slope. All plain points are measured, one run "
         "each.",
         _misses(all_series),
-        "Times are CPU seconds of one process at level `standard`, all roles together, without generating the Paillier "
-        "key (2048 bits as published). Published times are the authors' means over 50 runs on their machine (Xeon Gold "
-        "5118, 2.3 GHz). A ratio between the two is across machines, not a speed-up measured in one place.",
+        "Times are CPU seconds of one process, all roles together, without generating the Paillier key (2048 bits as "
+        "published). `paper` is the published protocol, `unprotected` the same with all four protections off. "
+        "Published times are the authors' means over 50 runs on their machine (Xeon Gold 5118, 2.3 GHz). A ratio "
+        "between the two is across machines, not a speed-up measured in one place.",
         "The plain twin is compiled and theirs is interpreted Python, so secure / plain ratios do not compare either.",
     )
 
@@ -306,7 +320,7 @@ def _time_panel(ax: plots.Axes, points: Sequence[Point], against: Literal["budge
     thousand = 1000 if against == "budget" else 1
     plots.style(ax, x="budget N (thousands of pulls)" if thousand > 1 else "arms K", y="time (s, logarithmic)")
     for name in dict.fromkeys(point.policy for point in points):
-        for form, line in (("secure", "-"), ("plain", ":")):
+        for form, line in (("paper", "-"), ("unprotected", "--"), (PLAIN, ":")):
             own = [point for point in points if (point.policy, point.form) == (name, form)]
             x = [getattr(point, against) / thousand for point in own]
             colour = COLOURS[name]
@@ -326,7 +340,8 @@ def _signs() -> list[object]:
     dots = {"color": INK, "marker": "o", "linestyle": "", "markersize": 4.5}
     return [
         *(sign(name, color=COLOURS[name], marker=MARKERS[name], markersize=4.5) for name in POLICY_NAMES),
-        sign("secure", color=INK, linestyle="-"),
+        sign("level paper", color=INK, linestyle="-"),
+        sign("distributed, unprotected", color=INK, linestyle="--"),
         sign("plain", color=INK, linestyle=":"),
         sign("ours, measured", **dots),
         sign("ours, extrapolated", **dots, markerfacecolor="white"),

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from posse.core.errors import FrameError
-from posse.privacy.crypto.keys import hkdf
+from posse.privacy.crypto.keys import CALLS, hkdf
 
 VERSION = b"\x01"
 NONCE_BYTES = 12
@@ -73,6 +73,7 @@ class Frames:
         except LookupError:  # the stretch or the nonces are used up
             self._prepare(index)
             return self.seal(index, plaintext)
+        CALLS.sealed += 1
         return VERSION + nonce + self._encrypt(nonce, plaintext, context)
 
     def open(self, index: int, frame: bytes) -> bytes:
@@ -93,9 +94,11 @@ class Frames:
         if len(set(nonces)) != count:
             raise FrameError("two frames of one pass have the same nonce: one was sent twice.")
         try:
-            return list(map(self._decrypt, nonces, bodies, repeat(self._contexts[index])))
+            plain = list(map(self._decrypt, nonces, bodies, repeat(self._contexts[index])))
         except (InvalidTag, ValueError) as error:
             raise FrameError("a frame does not open: altered, or of another run, step, pass or direction.") from error
+        CALLS.opened += count
+        return plain
 
 
 class ClearFrames:

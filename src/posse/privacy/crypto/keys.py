@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from threading import local
 from typing import NoReturn
 
 from cryptography.exceptions import InvalidSignature
@@ -27,6 +28,20 @@ LARGEST_KEY = 255 * 32
 _PURPOSE = b"posse/secrets/1"
 _ECDSA = ec.ECDSA(hashes.SHA256())
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+class Calls(local):
+    """Calls of the counted primitives by this thread, so that a run can charge them to its roles."""
+
+    sealed = opened = encrypted = decrypted = 0
+
+    def now(self) -> tuple[int, int, int, int]:
+        """AES-GCM encryptions and decryptions, Paillier encryptions and decryptions so far."""
+        return self.sealed, self.opened, self.encrypted, self.decrypted
+
+
+CALLS = Calls()
+PRIMITIVES = ("AES-GCM encryptions", "AES-GCM decryptions", "Paillier encryptions", "Paillier decryptions")
 
 
 def hkdf(secret: bytes, info: bytes, length: int = 32) -> bytes:

@@ -31,6 +31,7 @@ import msgspec
 from gmpy2 import mpz
 
 from posse.core.errors import ConfigError, ProtocolError
+from posse.privacy.crypto.keys import CALLS
 
 DEFAULT_BITS = 3072
 MINIMUM_BITS = 2048
@@ -91,6 +92,7 @@ class PublicKey:
         ...
         posse.core.errors.ConfigError: [P100] a plaintext must be in [0, n), got a negative number. Reduce it modulo n.
         """
+        CALLS.encrypted += 1
         return _encrypt_with(self, plaintext, _unit(self.n))
 
     def __repr__(self) -> str:
@@ -226,6 +228,7 @@ class PrivateKey:
                 f"expected a ciphertext under {self.public_key!r}, got one under {ciphertext.key!r}. "
                 "Decrypt with the key it was encrypted for."
             )
+        CALLS.decrypted += 1
         m_p = _decrypt_modulo(ciphertext.value, self._p, self._h_p)
         m_q = _decrypt_modulo(ciphertext.value, self._q, self._h_q)
         return int(m_p + self._p * ((m_q - m_p) * self._p_inverse % self._q))
