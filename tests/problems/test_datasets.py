@@ -224,6 +224,21 @@ def test_same_size_other_content_is_refused(write: Write) -> None:
         read_steam(path)
 
 
+def test_the_movielens_edition_of_943_users(write: Write, tmp_path: Path) -> None:
+    """A mean is ratings above the threshold over ratings received, as the Samba paper's text says."""
+    rest = "|".join(["01-Jan-1995", "", "http://x"] + ["0"] * 19)
+    write("1\t2\t5\t881250949\n2\t2\t3\t881250950\n3\t2\t4\t881250951\n3\t1\t1\t881250952\n", "ml-100k/u.data")
+    folder = write(f"1|Toy Story (1995)|{rest}\n2|Citt\xe9 (1995)|{rest}\n".encode("latin-1"), "ml-100k/u.item").parent
+    films = read_movielens(folder)
+    assert films.names == ("Toy Story (1995)", "Citté (1995)")
+    assert films.source == "MovieLens ml-100k"
+    assert films.means(3.5).tolist() == [0.0, 2 / 3]
+    assert load("movielens", folder.parent).names == films.names
+    write("1\t2\t6\t881250949\n", "ml-100k/u.data")
+    with pytest.raises(DataError, match=r"u.data, row 1, column 'rating'"):
+        read_movielens(folder)
+
+
 def test_other_movielens_editions_share_the_layout(write: Write) -> None:
     write("userId,movieId,rating,timestamp\r\n1,10,4.0,0\r\n2,9,1.0,0\r\n", "ml-25m/ratings.csv")
     folder = write("movieId,title,genres\r\n9,Nine,Drama\r\n11,Eleven,Drama\r\n", "ml-25m/movies.csv").parent

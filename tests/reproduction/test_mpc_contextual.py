@@ -29,7 +29,7 @@ from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.program import Costs
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
-NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1")
+NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1", "algorithm3")
 CHECKED = {"fig2": 1, "fig3": 1, "fig6": 1, "fig8": 2, "fig9": 2}
 """Private runs of each experiment."""
 
@@ -49,6 +49,18 @@ def test_private_runs_pull_what_the_fixed_twin_pulls(name: str, ran: Ran) -> Non
     table = table_of(analysis, "Private check")
     assert column(table, "all arms as the fixed twin") == ["yes"] * CHECKED[name]
     assert any(f"in {CHECKED[name]} of {CHECKED[name]} runs of real roles" in note for note in analysis.notes)
+
+
+def test_failures_of_share_wise_division(ran: Ran) -> None:
+    analysis, rows = ran("algorithm3")
+    assert {one.claim: one.verdict for one in analysis.findings} == dict.fromkeys(
+        ("two", "parties", "counted"), "holds"
+    )
+    for row in rows:
+        alone, counted, trials = (int(row[name]) for name in ("failures_alone", "failures_counted", "trials"))
+        expected = trials * 2.0 ** (int(row["log2_x"]) - 64)
+        assert abs(counted - expected) < 6 * math.sqrt(expected) + 6
+        assert alone > trials / 5 if int(row["parties"]) > 2 else abs(alone - expected) < 6 * math.sqrt(expected) + 6
 
 
 def test_a_private_run_that_differs_is_told() -> None:

@@ -1,8 +1,8 @@
 """Data sets of ratings: MovieLens, Jester and hours on Steam, by name (`DATASETS`) or from files.
 
 MovieLens: films, 0.5 to 5 stars. The editions ml-latest-small, ml-latest and ml-25m share one layout: ratings.csv and
-movies.csv in one folder. Terms: research, no commercial use. Harper & Konstan, The MovieLens Datasets, ACM TiiS 5(4),
-2015.
+movies.csv in one folder. The edition of 943 users that the Samba authors took, ml-100k, has u.data and u.item instead.
+Terms: research, no commercial use. Harper & Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
 
 Jester: 24,983 people rate 100 jokes from -10 to 10. One row per person: how many jokes the person rated, then a rating
 for each joke, 99 where there is none. Terms: research with citation. Goldberg et al., Eigentaste, Information Retrieval
@@ -41,20 +41,39 @@ from posse.problems.datasets.reviews import (
 
 MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
 STARS = (0.5, 5.0)
+_RATED = "u.data"
+"""Ratings of the edition ml-100k."""
 
 
 def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users."""
-    return read_movielens(find(("ml-latest-small/ratings.csv", "ratings.csv"), MOVIELENS_HOME, data_dir).parent, verify)
+    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users; else ml-100k."""
+    candidates = ("ml-latest-small/ratings.csv", "ratings.csv", f"ml-100k/{_RATED}", _RATED)
+    return read_movielens(find(candidates, MOVIELENS_HOME, data_dir).parent, verify)
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     """Read any edition from its folder; arms are called by title, films come in the order of their number."""
     folder = Path(folder)
+    if (folder / _RATED).is_file() and not (folder / "ratings.csv").is_file():
+        return _read_oldest(folder, verify)
     rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
     table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"])
     table.check_between(*STARS, column="rating")
     films = read_columns(named, words=["movieId", "title"])
+    return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
+
+
+def _read_oldest(folder: Path, verify: bool) -> Ratings:
+    """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between 24 columns."""
+    rated = read_known_text(folder / _RATED, MOVIELENS_HOME, verify)
+    header = ("userId", "movieId", "rating", "timestamp")
+    table = read_columns(rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header)
+    table.check_between(*STARS, column="rating")
+    text = read_known(folder / "u.item", MOVIELENS_HOME, verify).decode("latin-1")
+    columns = ("movieId", "title", *(f"column {number}" for number in range(3, 25)))
+    films = read_columns(
+        Document(str(folder / "u.item"), text.encode()), words=columns[:2], delimiter="|", header=columns
+    )
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
