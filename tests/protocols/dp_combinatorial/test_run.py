@@ -40,6 +40,36 @@ def test_real_agents_and_simulation_give_the_same_record(records, method):
     assert real.summary["missed"] == simulated.summary["missed"]
 
 
+def test_a_schedule_of_ones_own_is_the_same_in_agents_and_simulation():
+    """The schedule as printed: reports after 1, 2, 4, ... rounds, each of which is paid for."""
+    printed = tuple(2**z for z in range(8))
+    settings = DpCombinatorial(agents=3, producers=8, rounds=300, reports=printed, noise="paper")
+    real, simulated = run(settings), run(settings.model_copy(update={"path": "compiled"}))
+    assert identical(real, simulated)
+    assert real.privacy == simulated.privacy
+    assert real.messages == 6 + 6 * len(printed)
+    assert "start" not in real.config
+    assert list(real.config["reports"]) == list(printed)
+    doubled = DpCombinatorial(agents=3, producers=8, rounds=300, reports=(100, 200), path="compiled")
+    usual = DpCombinatorial(agents=3, producers=8, rounds=300, start=100, stop=300, path="compiled")
+    assert run(doubled).total == run(usual).total
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"reports": (4, 4)}, "increasing rounds from 1 to 900"),
+        ({"reports": ()}, "at least one"),
+        ({"reports": (1, 901)}, "increasing rounds from 1 to 900"),
+        ({"reports": (1, 2), "start": 5}, "start has no meaning with reports"),
+        ({"reports": (1, 2), "policy": "fcb"}, "reports has no meaning with method 'fcb'"),
+    ],
+)
+def test_reports_that_cannot_be(given, says):
+    with pytest.raises(ConfigError, match=says):
+        DpCombinatorial(agents=3, producers=8, rounds=900, **given)
+
+
 def test_a_record_adds_up(records):
     record, _ = records["p-fcb"]
     assert record.parties == ("agent-1", "agent-2", "agent-3")

@@ -61,7 +61,7 @@ def test_money_alone_is_that_of_a_run_alone() -> None:
     assert scene["curves"]["alone"] == pytest.approx(other["curves"]["revenue"])
     assert "alone" not in other["curves"]
     assert scene["curves"]["revenue"] == pytest.approx(run.record().total[0])
-    assert scene["figures"][1]["value"] == scene["figures"][1]["of"] == len(run.settings.reports())
+    assert scene["figures"][1]["value"] == scene["figures"][1]["of"] == len(run.settings.report_rounds())
 
 
 def test_producers_stand_with_units_and_quality() -> None:

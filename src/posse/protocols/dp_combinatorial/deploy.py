@@ -133,7 +133,20 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
 
 def _used(options: AgentOptions, agents: int) -> dict[str, Any]:
     """Return the public settings that have an effect; delta as the number it is, however it is written."""
-    names = ("policy", "horizon", "noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
+    names = (
+        "policy",
+        "horizon",
+        "noise",
+        "epsilon",
+        "delta",
+        "unit",
+        "start",
+        "stop",
+        "reports",
+        "rule",
+        "width",
+        "weight",
+    )
     used = {name: getattr(options, name) for name in names if name not in options.unused}
     return {**used, "delta": options.asked(agents).delta} if "delta" in used else used
 

@@ -68,7 +68,7 @@ def code(settings: DpCombinatorial) -> Code:
     ]
     if not talks:
         return {"agent": found}
-    when = "after every round" if settings.policy == "fcb" else f"if t is one of {len(settings.reports())} rounds"
+    when = "after every round" if settings.policy == "fcb" else f"if t is one of {len(settings.report_rounds())} rounds"
     what = {"placebo": "noise alone", "fcb": "units and good units of this round"}.get(
         settings.policy, "units and good units since the last report" + (" + noise" if settings.noisy else "")
     )

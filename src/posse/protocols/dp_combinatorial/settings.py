@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""
-_TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "rule", "width", "weight")
+_TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "reports", "rule", "width", "weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         "method": "policy",
     }
     panels: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("policy", "noise", "epsilon", "delta", "unit", "start", "stop"), "Who may learn what"
+        ("policy", "noise", "epsilon", "delta", "unit", "start", "stop", "reports"), "Who may learn what"
     )
 
     policy: Literal["p-fcb", "fcb", "alone", "placebo"] = "p-fcb"
@@ -75,6 +75,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
     """Round of the first report; each later one comes after twice as many rounds."""
     stop: int = 40_000
     """No report after this round."""
+    reports: tuple[int, ...] | None = None
+    """Rounds after which agents report, in place of start and stop: 1, 2, 4, ... is the schedule as printed."""
     rule: Literal["accept", "fuse"] = "accept"
     """How agents learn from a report: accept it within a width and count it with a weight; or fuse by its variance."""
     width: float = 0.1
@@ -110,7 +112,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
             )
         self._check_used()
         if self.talks:
-            self.reports()
+            self.report_rounds()
         return self
 
     @property
@@ -129,6 +131,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         if not self.talks:
             return _TALK
         without = () if self.noisy else ("epsilon", "delta", "unit")
+        without = (*without, *(("reports",) if self.reports is None else ("start", "stop")))
         return (*without, "width", "weight") if self.rule == "fuse" else without
 
     def _check_used(self) -> None:
@@ -139,6 +142,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
                 why = f"noise '{self.noise}'" if self.talks else f"method '{self.policy}'"
+                why = "reports" if self.reports and name in ("start", "stop") else why
                 why = f"rule '{self.rule}'" if name in ("width", "weight") and self.rule == "fuse" else why
                 raise ConfigError(f"{name} has no meaning with {why}, got {getattr(self, name)}. Leave {name} out.")
 
@@ -179,8 +183,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
         if not self.noisy:
             return None
         return plan(
-            self.asked(agents), self.unit, self.noise, rounds=self.reports(), producers=producers,
-            horizon=self.horizon, stop=self.stop,
+            self.asked(agents), self.unit, self.noise, rounds=self.report_rounds(), producers=producers,
+            horizon=self.horizon, stop=None if self.reports else self.stop,
         )  # fmt: skip
 
     def asked(self, agents: int) -> Budget:
@@ -192,9 +196,20 @@ class DpCombinatorial(RunSettings, MarketSettings):
             raise ConfigError(f"delta must be a number, 1/n or 1/T, got '{self.delta}'.") from None
         return Budget(self.epsilon, delta)
 
-    def reports(self) -> tuple[int, ...]:
-        """Rounds after which agents report."""
-        return communication_rounds(self.start, self.stop, self.horizon)
+    def report_rounds(self) -> tuple[int, ...]:
+        """Rounds after which agents report.
+
+        >>> DpCombinatorial(reports=(1, 2, 4), horizon=10).report_rounds()
+        (1, 2, 4)
+        """
+        if self.reports is None:
+            return communication_rounds(self.start, self.stop, self.horizon)
+        increasing = all(a < b for a, b in zip((0, *self.reports), self.reports, strict=False))
+        if not self.reports or not increasing or self.reports[-1] > self.horizon:
+            raise ConfigError(
+                f"reports must be increasing rounds from 1 to {self.horizon}, at least one, got {list(self.reports)}."
+            )
+        return self.reports
 
     def _terms(self, agents: tuple[str, ...], producers: tuple[str, ...], plan_: Plan | None) -> Terms:
         if not self.talks:
@@ -204,7 +219,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
                 f"delta must be at most 1/n = {1 / len(agents):g} for {len(agents)} agents, got {plan_.delta:g}: a "
                 "larger one would allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
             )
-        reports = self.reports()
+        reports = self.report_rounds()
         return Terms(
             agents, producers, self.horizon, self.policy, reports,
             (0.0,) * len(reports) if plan_ is None else plan_.multipliers, self.rule, self.width, self.weight,

@@ -30,7 +30,7 @@ def learns(settings: DpCombinatorial) -> tuple[str, ...]:
         return ("Agents exchange noise that holds nothing of what they bought.",)
     if settings.policy == "fcb":
         return ("Every agent sends every other what it bought of each producer and how much was good, every round.",)
-    when = f"after {len(settings.reports())} of {settings.horizon:,} rounds"
+    when = f"after {len(settings.report_rounds())} of {settings.horizon:,} rounds"
     if not settings.noisy:
         return (f"Every agent sends every other what it bought of each producer and how much was good, {when}.",)
     return (
