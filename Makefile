@@ -12,7 +12,7 @@ TOOLS  := $(VENV)/.release
 BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio notebooks docs release test test-long lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
+.PHONY: help demo studio notebooks docs release test test-long test-models lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ test-long: $(READY)  ## the long forms: every policy, level, data set and 50 see
 
 docs: $(READY)  ## the documentation as a site, in site/ (every link is checked)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "the site: site/index.html"
+
+test-models: $(READY)  ## models of other libraries and graphs: installs ONNX, flax, equinox and PyTorch (large)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models]'
+	@$(BIN)/python -m pytest tests/protocols/fed_contextual/test_export.py tests/protocols/fed_contextual/test_own_models.py -rs
 
 lint: $(READY) docs  ## ruff, mypy --strict, import-linter, deno check, the documentation
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from posse.policies.decisions import Decision as Decision
     from posse.protocols.audit import audit as audit
     from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
+    from posse.protocols.fed_contextual.on_device import OnDevice as OnDevice
     from posse.protocols.fed_contextual.settings import FedContextual as FedContextual
     from posse.protocols.live import live as live
     from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
@@ -41,6 +42,7 @@ _HOMES = {
     "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
     "MpcContextual": "posse.protocols.mpc_contextual.settings",
     "FedContextual": "posse.protocols.fed_contextual.settings",
+    "OnDevice": "posse.protocols.fed_contextual.on_device",
     "PosseError": "posse.core.errors",
     "Record": "posse.results.record",
     "Samba": "posse.protocols.samba.settings",

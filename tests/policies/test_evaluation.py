@@ -36,9 +36,24 @@ def test_by_hand() -> None:
     assert found.value == pytest.approx((sum(expected) + sum(rest)) / 4)
     assert found.effective == pytest.approx(3.5**2 / (4 + 0.25 + 1))
     ips = evaluate(log, target, "ips", level=0.9)
-    error = np.std([2, 0, 1, 0], ddof=1) / 2
-    assert (ips.error, ips.high - ips.value) == pytest.approx((error, 1.6448536 * error))
-    assert (ips.rows, ips.clients) == (4, 4)
+    assert (ips.error, ips.rows, ips.clients) == (pytest.approx(np.std([2, 0, 1, 0], ddof=1) / 2), 4, 4)
+    longer = Log(np.tile(log.arms, 5), np.tile(log.rewards, 5), np.tile(log.probabilities, 5))
+    many = evaluate(longer, np.tile(target, (5, 1)), "ips", level=0.9)
+    error = np.std([2, 0, 1, 0] * 5, ddof=1) / 20**0.5
+    assert (many.error, many.high - many.value) == pytest.approx((error, 1.6448536 * error))
+
+
+def test_below_ten_effective_rows_there_is_no_interval() -> None:
+    """A normal quantile at an effective sample size of 2 would promise a width that nothing bears out."""
+    rows = 200
+    weights = np.r_[np.full(2, 100.0), np.full(rows - 2, 1e-3)]
+    chances = np.full(rows, 1e-2)
+    log = Log(np.zeros(rows, np.int64), np.ones(rows), chances)
+    target = np.stack([weights * chances, 1 - weights * chances], axis=1)
+    found = evaluate(log, target, "snips", tolerance=1.0)
+    assert found.effective == pytest.approx(2, rel=0.01)
+    assert (found.low, found.high) == (-np.inf, np.inf)
+    assert found.shown == "none: 2.0 effective rows"
 
 
 def test_clients_are_clusters() -> None:

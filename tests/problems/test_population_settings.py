@@ -49,7 +49,10 @@ def test_own_prepared_and_databases(tmp_path: Path) -> None:
     [
         ({"data": "own"}, "data 'own' needs a CSV file, got no file. Give file."),
         ({"data": "prepared"}, "data 'prepared' needs a prepared folder or .npz file, got no file"),
-        ({"data": "stackexchange", "alpha": 0.1}, "alpha applies to digits, emnist, own, got 0.1 for stackexchange"),
+        (
+            {"data": "stackexchange", "alpha": 0.1},
+            "alpha applies to digits, emnist, own, images, got 0.1",
+        ),
         ({"words": 10}, "words applies to stackexchange, stackoverflow, got 10 for digits"),
         (
             {"data": "stackoverflow", "file": "/nowhere/at/all"},

@@ -37,8 +37,8 @@ FRAMED = 70
 """Columns from which on help is set in frames."""
 
 ORDER = (
-    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "policies",
-    "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
+    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "export",
+    "policies", "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
 )  # fmt: skip
 

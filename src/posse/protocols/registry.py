@@ -33,6 +33,7 @@ ACTIONS = {
     "budget": "Plan the noise of a privacy budget, or see what given noise proves.",
     "ranges": "Print how large every intermediate of mpc-contextual can become, and run nothing.",
     "devices": "Deploy a model on devices, or try a fleet on this machine.",
+    "export": "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
 }
 """First words of the built-in systems' own commands, so that a list of all commands imports no system."""
 GROUP = "posse.systems"

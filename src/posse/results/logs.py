@@ -17,7 +17,7 @@ import numpy as np
 
 from posse.core.errors import DataError
 from posse.policies.decisions import Learnt
-from posse.policies.evaluation.offline import ESTIMATORS, Estimate, Floats, Log, evaluate
+from posse.policies.evaluation.offline import ESTIMATORS, FEWEST, Estimate, Floats, Log, evaluate
 from posse.problems.datasets.columns import other_columns, read_columns
 from posse.problems.datasets.frames import as_frame, read_table
 from posse.results import words
@@ -144,8 +144,8 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
     for one in (one for one in found if one.estimates):
         ips, snips, dr = (one.estimates[how] for how in ESTIMATORS)
         shown = [f"{value:.4f}" for value in (ips.value, snips.value)]
-        rows.append((one.policy, *shown, f"{snips.low:.4f} to {snips.high:.4f}", f"{dr.value:.4f}",
-                     f"{dr.low:.4f} to {dr.high:.4f}", f"{snips.effective:,.0f}"))  # fmt: skip
+        rows.append((one.policy, *shown, snips.shown, f"{dr.value:.4f}",
+                     dr.shown, f"{snips.effective:,.0f}"))  # fmt: skip
     count = len(log) if log.clients is None else len(np.unique(log.clients))
     about = (
         f"{words.count(len(log), 'decision')} of {words.count(count, 'client')} earned {log.rewards.mean():.4f} each."
@@ -153,8 +153,8 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
         else f"{words.count(len(log), 'decision')} earned {log.rewards.mean():.4f} each; without a column 'client' "
         "every row counts as a client of its own."
     )
-    notes = [about, "Reward a decision; 95 % intervals with clients as clusters. They need many clients and an "
-             "effective sample size that is not small."]  # fmt: skip
+    notes = [about, "Reward a decision; 95 % intervals with clients as clusters. They need many clients; below an "
+             f"effective sample size of {FEWEST:.0f} there is none."]  # fmt: skip
     notes += [f"{one.policy}: {one.refused}" for one in found if one.refused]
     columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
     facts = [
@@ -177,7 +177,7 @@ def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
     for shift, (how, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
         made = [one.estimates[how] for one in shown]
         values = np.array([each.value for each in made])
-        reach = np.array([min(each.high - each.value, 1e6) for each in made])
+        reach = np.array([each.high - each.value if np.isfinite(each.high) else 0.0 for each in made])
         ax.errorbar(values, np.arange(len(shown)) + shift, xerr=reach, fmt=mark, markersize=4, label=how.upper())
     ax.axvline(float(logged.log.rewards.mean()), linestyle="--", linewidth=1, label="logged")
     ax.set_yticks(range(len(shown)), [plots.text(one.policy) for one in shown])

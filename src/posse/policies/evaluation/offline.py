@@ -9,7 +9,8 @@ With w = pi(a | x) / p, the target's chance of the logged arm over the logged on
 
 Each is a ratio of sums over clients, A / B; its interval is the delta method's with clients as clusters (rows of one
 client depend on each other): variance m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m clients, and a normal quantile.
-It holds for many clients of bounded weight; the effective sample size (sum w)^2 / sum w^2 says when it does not.
+It holds for many clients of bounded weight; the effective sample size (sum w)^2 / sum w^2 says when it does not, and
+below `FEWEST` there is no interval: it is unbounded.
 Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014; Swaminathan, Joachims: The
 self-normalized estimator for counterfactual learning, 2015. numpy alone is needed.
 
@@ -34,6 +35,8 @@ from posse.core.errors import DataError
 
 Floats = NDArray[np.float64]
 ESTIMATORS = ("ips", "snips", "dr")
+FEWEST = 10.0
+"""Effective sample size below which there is no interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,13 @@ class Estimate:
     clients: int
     effective: float
     """Effective sample size in rows: (sum w)^2 / sum w^2."""
+
+    @property
+    def shown(self) -> str:
+        """The interval in words; none where too few rows count."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{self.low:.4f} to {self.high:.4f}"
+        return f"none: {self.effective:.1f} effective rows"
 
 
 def evaluate(
@@ -182,7 +192,7 @@ def interval(
     if count < 2 or bottom <= 0:
         return Estimate(method, value, np.inf, -np.inf, np.inf, level, rows, count, effective)
     error = (count / (count - 1) * spread) ** 0.5 / bottom
-    reach = NormalDist().inv_cdf((1 + level) / 2) * error
+    reach = NormalDist().inv_cdf((1 + level) / 2) * error if effective >= FEWEST else math.inf
     return Estimate(method, value, error, value - reach, value + reach, level, rows, count, effective)
 
 

@@ -14,6 +14,7 @@ from posse.problems.datasets.emnist import emnist_population, femnist_population
 from posse.problems.datasets.frames import Frame
 from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, mnist_writers
 from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackoverflow, stackexchange_population
+from posse.problems.populations.pictures import holds_images, read_pictures
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load
 from posse.problems.populations.splits import CLIENT, LABEL, read_population, some_clients
@@ -27,18 +28,20 @@ POPULATIONS = {
     "femnist": "671,585 images of 62 characters by 3,400 real writers (TensorFlow Federated, or flwrlabs/femnist)",
     "stackoverflow": "sentences with tags by 342,477 users (TensorFlow Federated), prepared once to a folder",
     "own": "your own CSV file: a column of clients, one of labels, and features",
+    "images": "your own images: a folder (LABEL/file.png), an idx or Parquet file, an .npz with images and labels",
     "prepared": "a folder or .npz file that was prepared before",
 }
 """Populations, and what they are."""
 
 _ONLY = {
-    "alpha": ("digits", "emnist", "own"),
+    "alpha": ("digits", "emnist", "own", "images"),
+    "side": ("images",),
     "part": ("mnist-writers",),
     "words": ("stackexchange", "stackoverflow"),
     "tags": ("stackexchange", "stackoverflow"),
-    "file": ("own", "prepared", "femnist", "stackoverflow"),
-    "client_column": ("own",),
-    "label_column": ("own",),
+    "file": ("own", "images", "prepared", "femnist", "stackoverflow"),
+    "client_column": ("own", "images"),
+    "label_column": ("own", "images"),
 }
 """Settings that some populations alone have."""
 
@@ -46,16 +49,16 @@ _ONLY = {
 class PopulationSettings(DataSettings):
     """Where clients and their data come from.
 
-    `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and one of labels; or a
-    prepared folder or .npz file.
+    `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and one of labels, or
+    images; or a prepared folder or .npz file.
     """
 
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
     data: Any = "digits"
-    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or your own, a CSV file
-    or a prepared folder or .npz file."""
+    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or your own, a CSV file,
+    images (a folder, an idx, .npz or Parquet file), or a prepared folder or .npz file."""
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     file: Path | None = None
@@ -77,6 +80,8 @@ class PopulationSettings(DataSettings):
     """Column of your own file that names the client; 'none' for Dirichlet clients."""
     label_column: str = LABEL
     """Column of your own file that holds the label."""
+    side: int | None = None
+    """Pixels of a side to which your own images are scaled; as they are if all are one even square, else 28."""
     verify: bool = True
     """Check that known files are the known ones."""
     scenario: Literal["scratch", "init", "init-shift"] = "scratch"
@@ -121,6 +126,8 @@ class PopulationSettings(DataSettings):
         """Which of `POPULATIONS` it is; a file or a frame is own or prepared."""
         if isinstance(self.data, str) and self.data in POPULATIONS:
             return self.data
+        if isinstance(self.data, str) and holds_images(Path(self.data)):
+            return "images"
         prepared = isinstance(self.data, str) and (self.data.endswith(".npz") or Path(self.data).is_dir())
         return "prepared" if prepared else "own"
 
@@ -137,7 +144,7 @@ class PopulationSettings(DataSettings):
                 raise ConfigError(
                     f"{name} applies to {', '.join(where)}, got {value} for {self.population_kind}. Leave {name} out."
                 )
-        if self.data in ("own", "prepared"):
+        if self.data in ("own", "images", "prepared"):
             self._file()
         self.availability()
         self.drifting(2)
@@ -148,6 +155,12 @@ class PopulationSettings(DataSettings):
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
         if self.population_kind == "emnist":
             return emnist_population(self.data_dir, self.clients, self.alpha, self.seed, self.verify)
+        if self.population_kind == "images":
+            path = self._file() if self.data in POPULATIONS else Path(self.data)
+            return read_pictures(
+                path, clients=self.clients, alpha=self.alpha, seed=self.seed, side=self.side, label=self.label_column,
+                client=self.client_column,
+            )  # fmt: skip
         if self.population_kind == "own" and self.client_column is None:
             return read_population(
                 self._source(), None, self.label_column, clients=self.clients or 10, alpha=self.alpha, seed=self.seed
@@ -204,6 +217,10 @@ class PopulationSettings(DataSettings):
 
     def _file(self) -> Path:
         if self.file is None:
-            what = {"own": "a CSV file", "prepared": "a prepared folder or .npz file"}.get(self.data, "a folder")
+            what = {
+                "own": "a CSV file",
+                "images": "a folder or file of images",
+                "prepared": "a prepared folder or .npz file",
+            }.get(self.data, "a folder")
             raise ConfigError(f"data '{self.data}' needs {what}, got no file. Give file.")
         return self.file

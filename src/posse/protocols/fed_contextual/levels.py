@@ -113,6 +113,8 @@ def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
     out = ["sums of rewards, probabilities, samples and decisions for each arm, which carry no noise"]
     if config.get("scenario", "scratch") != "scratch":
         out.append("pre-training, which carries no noise")
+    if config.get("server_rate") is None and config.get("input_size") is None:
+        out.append("rates that were left out, which follow from the size of all contexts; give rates or input_size")
     if config.get("evaluate"):
         out.append("the estimate of another policy, which is made of logs without noise")
     if int(config.get("runs", 1)) > 1:

@@ -129,12 +129,14 @@ class FedServing(Serving):
         if context is None:
             raise ConfigError(f"a decision needs a context of shape {self._shape}, got none. Call decide(context).")
         try:
-            given = np.asarray(context, self._dtype)
+            given = np.asarray(context, np.float64 if self._dtype == np.uint8 else self._dtype)
         except (TypeError, ValueError, OverflowError):
             raise ConfigError(f"a context must be numbers of shape {self._shape}, got {context!r}.") from None
         if given.shape != self._shape or not np.isfinite(given).all():
             raise ConfigError(f"a context must be finite numbers of shape {self._shape}, got shape {given.shape}.")
-        return given
+        if self._dtype == np.uint8 and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
+            raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
+        return given.astype(self._dtype)
 
     def check(self, value: float) -> None:
         """Rewards are what the model predicts; where sums are secure, from -1 to 1 as on devices."""
@@ -161,7 +163,7 @@ class FedServing(Serving):
         with held(), jax.default_device(self._simulation.device):
             cohort = self._cohort(numbers, present, drawn)
             state, seen = _learnt(plan.task, plan.rates, self._state, cohort, jnp.uint32(seed))
-            check_finite(seen, self._done + 1, self._setup.client_rate, self.settings.server_rate)
+            check_finite(seen, self._done + 1, self._setup.client_rate, self._setup.server_rate)
             self._state = deploy(state) if int(state.round) % plan.schedule.deploy_every == 0 else state
         for client in drawn:
             self._logs.pop(client, None)
@@ -262,6 +264,8 @@ def serve(
         setup = settings.load()
     else:
         check.at_least(1, features=features)
+        if settings.input_size is None:  # nothing is known of contexts to come: numbers from 0 to 1, as on devices
+            settings = settings.but(input_size=max(1.0, features / 4))
         setup = settings.check(
             population=_population(arms, features, settings.clients or max(DEVICES, settings.cohort))
         )

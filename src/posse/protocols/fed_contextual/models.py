@@ -89,7 +89,7 @@ def linear(features: int, arms: int) -> Model:
         return {"w": jnp.zeros((features, arms)), "b": jnp.zeros(arms)}
 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
-        flat = _floats(contexts.reshape(contexts.shape[0], -1))
+        flat = as_floats(contexts.reshape(contexts.shape[0], -1))
         return _apply(flat, params)
 
     return Model(init, scores)
@@ -149,7 +149,7 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
         }  # fmt: skip
 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
-        x = _floats(contexts)[..., None]
+        x = as_floats(contexts)[..., None]
         x = jax.nn.relu(_convolve(x, params["conv1"]))
         x = jax.nn.relu(jax.lax.platform_dependent(x, params["conv2"], cpu=_winograd, default=_convolve))
         n, height, width, depth = x.shape
@@ -160,7 +160,8 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
     return Model(init, scores)
 
 
-def _floats(contexts: jax.Array) -> jax.Array:
+def as_floats(contexts: jax.Array) -> jax.Array:
+    """Return contexts as a model takes them: bytes are fractions of 255."""
     x = contexts.astype(jnp.float32)
     return x / 255.0 if contexts.dtype == jnp.uint8 else x
 

@@ -61,6 +61,10 @@ def learnt_in(path: Path) -> Learnt:
     linear = [leaf.ndim for leaf in leaves] == [1, 2] and leaves[1].shape[1:] == leaves[0].shape
     if not linear or any(leaf.dtype.kind != "f" for leaf in leaves):
         raise DataError(f"{path} holds {len(leaves)} arrays that are no linear model, which alone is read here.")
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
+        raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
+    if names and len(names) != len(leaves[0]):
+        raise DataError(f"{path} names {len(names)} arms and has {len(leaves[0])}. Take a file of --model-out.")
     return _linear(leaves, names or tuple(f"arm {at + 1}" for at in range(len(leaves[0]))), scale)
 
 
@@ -205,6 +209,8 @@ def config_of(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
         **settings.resolved(),
         "clients": setup.population.clients,
         "client_rate": setup.client_rate,
+        "server_rate": setup.server_rate,
+        "input_size": setup.input_size or None,
         "pretraining_client_rate": setup.pretraining_client_rate,
         "model": {"bag": "bag-of-words"}.get(setup.model, setup.model),
         "sampling": setup.sampling,
@@ -262,15 +268,26 @@ def without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]
 
 def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return signs that runs did not do what was meant; of several runs, of the first that shows one."""
-    large = remarks.large_inputs(remarks.squared_norm(setup.population, setup.model), settings.optimiser)
+    squared = remarks.squared_norm(setup.population, setup.model) if settings.server_rate is not None else 0.0
+    large = remarks.large_inputs(squared, settings.optimiser)
     summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
     pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
+    stays = setup.own.pay is None and settings.drift == "none"
+    table = setup.world.rewards.table
+    chance = remarks.baselines(setup.population, setup.world.rewards).chance if stays and outcomes else 0.0
+    stays = stays and float(table.min()) >= 0 and float(table.max()) <= 1
     if pretrained:
         rates["pretraining_client_rate"] = setup.pretraining_client_rate
     for one in outcomes:
         limits, within, clients = (one.column(name) for name in ("limit", "within", "clients"))
+        grew = remarks.diverged(limits, within, setup.quantile, **rates)
+        both = {**rates, "server_rate": setup.server_rate}
+        lost = stays and grew is None and remarks.not_learnt(
+            one.column("reward"), one.column("samples"), chance, settings.deploy_every, **both
+        )  # fmt: skip
         for key, found in (
-            ("diverged", remarks.diverged(limits, within, setup.quantile, **rates)),
+            ("diverged", grew),
+            ("not_learnt", lost or None),
             ("not_deployed", remarks.not_deployed(one.rounds, settings.deploy_every, pretrained=pretrained)),
             ("wide_clip", remarks.wide_clip(within, clients, settings.noise)),
         ):

@@ -1,7 +1,7 @@
 """What a run is measured against, and signs that it did not do what was meant: numpy alone is needed.
 
-`baselines` are what is earned without a model; the default rates of devices are small enough that steps of a linear
-model do not grow; the rest are remarks, one sentence each, for whoever shows a record.
+`baselines` are what is earned without a model; default rates of devices and server follow from how large contexts are;
+the rest are remarks, one sentence each, for whoever shows a record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from posse.problems.populations.worlds import Drift, Rewards, tag_counts
 
 Floats = NDArray[np.float64]
 
-REMARKS = ("diverged", "large_inputs", "not_deployed", "wide_clip")
+REMARKS = ("diverged", "not_learnt", "large_inputs", "not_deployed", "wide_clip")
 """Keys of a summary that hold such a sentence."""
 _GREW = 100.0
 """How many times its first norm the clip of a model that learns stays below."""
@@ -29,6 +29,11 @@ CLIENT_RATE, PRETRAINING_RATE = 0.1, 0.5
 """Learning rates of devices, at most, where none are given."""
 STEP = 0.5
 """What the rate times the mean squared norm of a linear model's inputs is at most."""
+SERVER_STEP, SERVER_RATES = 0.6, {"cnn": 0.002}
+OTHER_RATE = 0.01
+"""The rate of the server times the size of inputs, by `benchmarks.rates`; rates of the network, and of others."""
+_COMMON, _BAG = 0.2, 7.5
+"""What is added to the share in common of dense inputs; how many times its sum of weights a bag of words counts."""
 _SAMPLES = 1000
 _ROUNDS = 200
 """Rounds of a world that drifts over which baselines are averaged, at most."""
@@ -77,6 +82,11 @@ def default_client_rate(population: Population, model: str) -> float:
     return _at_most(CLIENT_RATE, STEP, population, model)
 
 
+def declared_client_rate(size: float, model: str) -> float:
+    """Return 0.1; of a linear model at most 0.5 / (declared size of its inputs), to two digits: nothing is measured."""
+    return min(CLIENT_RATE, float(f"{STEP / size:.2g}")) if model == "linear" else CLIENT_RATE
+
+
 def default_pretraining_rate(population: Population, model: str) -> float:
     """Return 0.5, or less by the same rule; the loss of pre-training is a mean over arms, each of which steps less."""
     return _at_most(PRETRAINING_RATE, STEP * len(population.arms), population, model)
@@ -92,9 +102,62 @@ def squared_norm(population: Population, model: str) -> float:
     inputs = population.inputs
     if model != "linear" or not isinstance(inputs, np.ndarray) or not population.samples:
         return 0.0
-    some = np.unique(np.linspace(0, population.samples - 1, _SAMPLES).astype(np.int64))
-    flat = np.asarray(inputs[some], np.float64).reshape(len(some), -1) / (255 if inputs.dtype == np.uint8 else 1)
-    return float((flat**2).sum(axis=1).mean())
+    return float((_some(population) ** 2).sum(axis=1).mean())
+
+
+def input_size(population: Population, model: str) -> float:
+    """Return how large the inputs of a linear model or of bags of words are, to two digits; 0 for other models.
+
+    A step of Adam moves every weight by about the rate, and a prediction by the rate times |x|_1: that is the scale.
+    What contexts have in common moves all predictions alike, and such steps may be larger: the size of dense inputs is
+    mean |x|_1 / (0.2 + |mean x|^2 / mean |x|^2), of up to 1,000 samples, spread evenly; of bags, 7.5 times their mean
+    sum of weights.
+
+    >>> images = Population("two", ("a", "b"), [0, 1, 2], np.full((2, 4, 4), 255, np.uint8), np.array([0, 1], np.int32))
+    >>> input_size(images, "linear"), input_size(images, "cnn")
+    (13.0, 0.0)
+    """
+    if model not in ("linear", "bag") or not population.samples:
+        return 0.0
+    if isinstance(population.inputs, Ragged):
+        size = _BAG * float(np.mean([_sum_of_weights(population.inputs, at) for at in _places(population)]))
+    else:
+        flat = _some(population)
+        common = float((flat.mean(axis=0) ** 2).sum() / max(float((flat**2).sum(axis=1).mean()), 1e-300))
+        size = float(np.abs(flat).sum(axis=1).mean()) / (_COMMON + common)
+    return float(f"{size:.2g}")
+
+
+def default_server_rate(size: float, model: str, optimiser: str) -> float:
+    """Return 1 for plain steps; 0.6 / size for linear models and bags, to two digits; 0.002 for a cnn, 0.01 for others.
+
+    At most 1: a bias moves by the rate however small contexts are.
+
+    >>> default_server_rate(22.0, "linear", "adam"), default_server_rate(0.0, "cnn", "adam")
+    (0.027, 0.002)
+    """
+    if optimiser == "sgd":
+        return 1.0
+    if model in ("linear", "bag") and size > 0:
+        return min(1.0, float(f"{SERVER_STEP / size:.2g}"))
+    return SERVER_RATES.get(model, OTHER_RATE)
+
+
+def _places(population: Population) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, population.samples - 1, _SAMPLES).astype(np.int64))
+
+
+def _some(population: Population) -> Floats:
+    """Return up to 1,000 dense inputs, spread evenly, as a linear model takes them."""
+    inputs, places = np.asarray(population.inputs), _places(population)
+    return inputs[places].astype(np.float64).reshape(len(places), -1) / (255 if inputs.dtype == np.uint8 else 1)
+
+
+def _sum_of_weights(bags: Ragged, at: int) -> float:
+    """Sum of a bag's weights, whose squares add up to 1."""
+    first, last = int(bags.offsets[at]), int(bags.offsets[at + 1])
+    counts = np.ones(last - first) if bags.counts is None else np.asarray(bags.counts[first:last], np.float64)
+    return float(counts.sum() / max(float(np.sqrt((counts**2).sum())), 1e-300))
 
 
 def diverged(limits: Floats, within: Floats, quantile: float, **rates: float) -> str | None:
@@ -103,7 +166,7 @@ def diverged(limits: Floats, within: Floats, quantile: float, **rates: float) ->
     >>> print(diverged(np.array([1.0, 614.0]), np.array([0.1, 0.7]), 0.8, client_rate=0.1))
     the model looks diverged: the clip went from 1 to 614. Lower client_rate (0.1), or scale the features.
     """
-    if not quantile or not len(limits):
+    if not quantile or not len(limits):  # of a clip that stays only what is earned tells: `not_learnt`
         return None
     which = " or ".join(f"{name} ({rate:g})" for name, rate in rates.items())
     remedy = f"Lower {which}, or scale the features."
@@ -114,6 +177,40 @@ def diverged(limits: Floats, within: Floats, quantile: float, **rates: float) ->
         return (
             f"the model looks diverged: at the end {share:.0%} of updates are within a clip that follows "
             f"{quantile:.0%} of them. {remedy}"
+        )
+    return None
+
+
+def not_learnt(rewards: Floats, samples: Floats, chance: float, deploy_every: int, **rates: float) -> str | None:
+    """Say that devices earn at the end no more than by chance, or far less than before, whatever clip and noise are.
+
+    The end is the last tenth of the rounds, before is the best tenth; four standard errors of a reward from 0 to 1 are
+    allowed for.
+
+    >>> lost = np.r_[np.full(50, 80.0), np.full(50, 11.0)]
+    >>> print(not_learnt(lost, np.full(100, 100.0), 0.1, 10, server_rate=0.3))
+    what was learnt was lost: devices earned 0.80 a decision, and at the end 0.11. Lower server_rate (0.3), scale the
+    features, or lower the noise.
+    """
+    width = max(1, len(rewards) // 10)
+    if len(rewards) < max(_SETTLED, 3 * deploy_every):
+        return None
+    tenths = [slice(low, low + width) for low in range(0, len(rewards) - width + 1, width)]
+    counts = [float(samples[one].sum()) for one in tenths]
+    if min(counts) < 1:
+        return None
+    means = [float(rewards[one].sum()) / count for one, count in zip(tenths, counts, strict=True)]
+    error = 4 * 0.5 / min(counts) ** 0.5
+    which = " or ".join(f"{name} ({rate:g})" for name, rate in rates.items())
+    if means[-1] < 0.7 * max(means) - error:
+        return (
+            f"what was learnt was lost: devices earned {max(means):.2f} a decision, and at the end {means[-1]:.2f}. "
+            f"Lower {which}, scale the features, or lower the noise."
+        )
+    if means[-1] <= chance + min(error, 0.1 * (1 - chance)):
+        return (
+            f"nothing was learnt: devices earn {means[-1]:.3f} a decision at the end, and an arm at random "
+            f"{chance:.3f}. Change {which}, scale the features, or lower the noise."
         )
     return None
 

@@ -109,7 +109,8 @@ class FedRun(Run):
         """Begin a run.
 
         `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
-        contexts) and `pay` (rewards from contexts, labels and arms) are a user's own, instead of the settings'.
+        contexts; or a module of flax, equinox or PyTorch) and `pay` (rewards from contexts, labels and arms) are a
+        user's own, instead of the settings'.
         """
         super().__init__(system, settings, seeds)
         if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
@@ -231,7 +232,7 @@ class FedRun(Run):
         began = time.perf_counter()
         after = self.simulation.rounds([one.state for one in some], upto, [one.outcome.seed for one in some])
         for _, seen in after:
-            check_finite(seen, upto, self.setup.client_rate, self.settings.server_rate)
+            check_finite(seen, upto, self.setup.client_rate, self.setup.server_rate)
         self._clock.wall += time.perf_counter() - began
         self._clock.rounds += (upto - done) * len(some)
         for one, (state, seen) in zip(some, after, strict=True):

@@ -59,7 +59,8 @@ SOURCES = {
 def code(settings: FedContextual) -> Code:
     """Return what server and devices do in a round."""
     noise, levels = settings.noise, settings.levels
-    norm = number(settings.clip)
+    norm, given = number(settings.clip), settings.server_rate
+    rate = number(given) if given else "by the size of contexts"
     follows = settings.quantile != 0.0 and not noise
     summed = "sum of the updates" + (f" + normal noise of {number(noise)} norms" if noise else "")
     server = [
@@ -68,7 +69,7 @@ def code(settings: FedContextual) -> Code:
         *([("pay", "  pay for the round from the privacy budget, or stop")] if noise else []),
         ("send", "  send them the model, the deployed one, and the norm"),
         ("sum", f"  G ← {summed}, divided by the number of devices"),
-        ("step", f"  model ← {settings.optimiser} step along G, rate {number(settings.server_rate)}"),
+        ("step", f"  model ← {settings.optimiser} step along G, rate {rate}"),
         *([("norm", "  move the norm so that most updates are within it")] if follows else []),
         ("deploy", f"  every {settings.deploy_every} rounds: deploy the model"),
     ]

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from posse.core import check
 from posse.core.check import require
 from posse.core.errors import BudgetError, ConfigError
 from posse.core.interrupts import held
 from posse.core.settings import Settings
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Greedy
 from posse.policies.contextual.registry import PARAMETERS, ExplorationSettings, exploration, parameters_of
+from posse.policies.own import is_own
 from posse.privacy.dp.guarantee import Budget, figure
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import SampledGaussian, Training
@@ -28,7 +30,13 @@ from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
 from posse.protocols.base import RunSettings
-from posse.protocols.fed_contextual.remarks import default_client_rate, default_pretraining_rate
+from posse.protocols.fed_contextual.remarks import (
+    declared_client_rate,
+    default_client_rate,
+    default_pretraining_rate,
+    default_server_rate,
+    input_size,
+)
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.study import Own
@@ -49,6 +57,8 @@ ONLY = {
     **dict.fromkeys(("drift_every", "drift_share"), "worlds that drift"),
 }
 """Settings that have no effect elsewhere, and where they have one."""
+NAMED = ("auto", "linear", "bag-of-words", "cnn")
+"""Models by name."""
 OWN = "own"
 """What a record calls a model that a user gave."""
 QUANTILE = 0.8
@@ -79,8 +89,12 @@ class LearningSettings(Settings):
     client_rate: Rate = None
     """Learning rate of devices; 0.1 if left out, or for a linear model less where inputs are large: at most 0.5 / (mean
     squared norm of the inputs)."""
-    server_rate: Positive = 0.02
-    """Learning rate of the server."""
+    server_rate: Rate = None
+    """Learning rate of the server. If left out: 0.6 / input_size, at most 1, for linear models and bags of words, 0.002
+    for the cnn, 0.01 for models of your own, 1 for plain steps."""
+    input_size: Rate = None
+    """How large contexts are: (mean of their sums of absolute values) / (0.2 + the share of their squared norm that is
+    their mean's). Measured in a simulation if left out; devices measure nothing. Default rates follow it."""
     optimiser: Optimisers = "adam"
     """What the server does with the mean update: Adam as published (Keras'), as optax has it, or plain steps."""
     clip: Positive = 1.0
@@ -159,6 +173,10 @@ class Setup:
     quantile: float
     client_rate: float
     """Learning rate of devices: the one given, or by `remarks.default_client_rate`."""
+    server_rate: float
+    """Learning rate of the server: the one given, or by `remarks.default_server_rate`."""
+    input_size: float
+    """How large contexts are, as declared or by `remarks.input_size`."""
     pretraining_client_rate: float
     """The same in pre-training."""
     rounds: int
@@ -182,8 +200,9 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     horizon: Count = 200
     """Federated rounds."""
 
-    model: Literal["auto", "linear", "bag-of-words", "cnn"] = "auto"
-    """Reward model; auto: bag-of-words for texts, cnn for images of 16 pixels a side or more, else linear."""
+    model: str = "auto"
+    """Reward model: linear, bag-of-words or cnn; auto: bag-of-words for texts, cnn for images of 16 pixels a side or
+    more, else linear; or your own, module:function or file.py:function of (shape, arms) that returns a model."""
     hidden: Count = 128
     """Of the cnn: units of its hidden layer."""
     channels: tuple[int, ...] = (32, 64)
@@ -278,16 +297,25 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
         require("jax", extra="contextual")
         if "optax-adam" in (self.optimiser, self.pretraining_optimiser):
             require("optax", extra="contextual")
-        from posse.protocols.fed_contextual.study import device_of
+        from posse.protocols.fed_contextual.study import device_of, keep_compiled
 
+        keep_compiled()
         device_of(self.device)
 
     def _setup(self, own: Own | None, population: Population) -> Setup:
         """Settle what is left open, by what the population is."""
-        from posse.protocols.fed_contextual.models import model_of, size_of
+        from posse.protocols.fed_contextual.models import Model, model_of, size_of
         from posse.protocols.fed_contextual.study import NOTHING, check_own
 
         own = own or NOTHING
+        if is_own(self.model) or own.model is not None:
+            from posse.protocols.fed_contextual.own_models import adapted, named
+
+            if population.bags and not isinstance(own.model, Model):
+                raise ConfigError("models of your own take numbers, and the data are texts. Use model bag-of-words.")
+            shape, arms = tuple(getattr(population.inputs, "shape", (0,))[1:]), len(population.arms)
+            made = named(self.model, shape, arms) if own.model is None else own.model
+            own = own._replace(model=made if isinstance(made, Model) else adapted(made, shape, arms))
         if own != NOTHING:
             check_own(own, population)
         world = scenario(self.scenario, population, self._pretrained(population))
@@ -306,9 +334,21 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
             mechanism = self.mechanism(population.clients, size, sampling)
             rounds = min(rounds, self.ledger(mechanism).most or rounds)
         quantile = self.quantile if self.quantile is not None else 0.0 if self.noise else QUANTILE
-        rate = self.client_rate or default_client_rate(population, name)
+        declared = None if self.input_size is None else declared_client_rate(self.input_size, name)
+        rate = self.client_rate or declared or default_client_rate(population, name)
         before = self.pretraining_client_rate or default_pretraining_rate(population, name)
-        return Setup(population, world, name, size, sampling, quantile, rate, before, rounds, mechanism, own)
+        large = self.input_size or input_size(population, name)
+        server = self.server_rate or default_server_rate(large, name, self.optimiser)
+        return Setup(
+            population, world, name, size, sampling, quantile, rate, server, large, before, rounds, mechanism, own
+        )
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, value: str) -> str:
+        if not is_own(value):
+            check.one_of(NAMED, model=value)
+        return value
 
     def _check_numbers(self) -> None:
         if len(self.channels) != 2 or min(self.channels) < 1:

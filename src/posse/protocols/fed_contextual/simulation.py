@@ -23,7 +23,7 @@ import numpy as np
 from posse.core.errors import ConfigError, DataError
 from posse.core.interrupts import held
 from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.policies.evaluation.offline import Estimate, Log, evaluate
+from posse.policies.evaluation.offline import FEWEST, Estimate, Log, evaluate
 from posse.protocols.fed_contextual.client import act
 from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
@@ -145,12 +145,12 @@ def _job(asked: FedContextual, made: Setup) -> Job:
         asked.pretraining_server_rate, asked.pretraining_optimiser,
     )  # fmt: skip
     drift, answers = asked.drifting(len(made.population.arms)), asked.answers()
-    same = ("scenario", "server_rate", "loss", "optimiser", "deploy_every", "seeds", "cohort",
+    same = ("scenario", "loss", "optimiser", "deploy_every", "seeds", "cohort",
             "batch", "cap", "clip", "noise", "levels", "hidden", "channels", "centralised")  # fmt: skip
     return Job(
         "run", policy=asked.exploration(), **{name: getattr(asked, name) for name in same},
         model=made.model if made.own.model is None else "auto", rounds=made.rounds, sampling=made.sampling,
-        quantile=made.quantile, client_rate=made.client_rate, pretraining=before,
+        quantile=made.quantile, client_rate=made.client_rate, server_rate=made.server_rate, pretraining=before,
         drift=None if drift is None else {"kind": asked.drift, **vars(drift)},
         availability=None if answers is None else vars(answers),
     )  # fmt: skip
@@ -174,7 +174,8 @@ class Kept:
         """Open a folder; settings that a run from before them does not name have their defaults."""
         self._folder, self._last = folder, 0.0
         own = [name for name, given in setup.own._asdict().items() if given is not None]
-        settled = {"client_rate": setup.client_rate, "pretraining_client_rate": setup.pretraining_client_rate,
+        rates = ("client_rate", "server_rate", "pretraining_client_rate")
+        settled = {**{name: getattr(setup, name) for name in rates}, "input_size": setup.input_size or None,
                    **{one.name: one.default for kind in EXPLORATIONS.values() for one in fields(kind)}}  # fmt: skip
         config = {**settings.resolved(), **settled, **settings.parameters(), "own": own}
         defaults = {**FedContextual().resolved(), **settled, "own": []}
@@ -287,7 +288,10 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     wanted = np.asarray(wanted, np.float64)
     try:
         log = Log(chosen.astype(np.int64), reward, chance, every, who.astype(np.int64))
-        return evaluate(log, wanted / wanted.sum(axis=1, keepdims=True), "snips")
+        found = evaluate(log, wanted / wanted.sum(axis=1, keepdims=True), "snips")
+        if found.effective >= FEWEST:
+            return found
+        return f"its effective sample size is {found.effective:.1f}, and {FEWEST:.0f} are needed. Explore more."
     except DataError as error:
         return str(error)
 

@@ -73,6 +73,13 @@ class FedContextualSystem(System):
             lambda: SampledSettings,
             lambda settings: show_sampled(settings),
         ),
+        Action(
+            ("export",),
+            "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
+            lambda: import_module("posse.protocols.fed_contextual.export").ExportSettings,
+            lambda given: import_module("posse.protocols.fed_contextual.export").export(given),
+            positional=("model",),
+        ),
         _of_devices(
             "up",
             "Try a fleet on this machine: a SuperLink, nodes with keys of their own, TLS; the same command goes on.",

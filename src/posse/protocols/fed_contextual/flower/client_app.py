@@ -90,7 +90,7 @@ def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDA
     from posse.protocols.fed_contextual.flower import device
     from posse.protocols.fed_contextual.models import shape_of, tree_of
 
-    like = shape_of(device.model_of(settings))
+    like = shape_of(device.model_of(settings, context.node_config))
     candidate, deployed = (tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED))
     order: Any = sent[wire.ROUND]
     if (order[wire.METHOD], order["limit"]) != (settings.evaluate, settings.evaluation_clip):
@@ -117,7 +117,7 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     from posse.protocols.fed_contextual.flower import device
     from posse.protocols.fed_contextual.models import leaves_of, shape_of, tree_of
 
-    like = shape_of(device.model_of(settings))
+    like = shape_of(device.model_of(settings, context.node_config))
     params = tree_of(wire.unpacked(sent[wire.PARAMS]), like)
     deployed = tree_of(wire.unpacked(sent[wire.DEPLOYED]), like) if wire.DEPLOYED in sent else params
     order: Any = sent[wire.ROUND]
@@ -208,7 +208,7 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
         raise ProtocolError(f"version {version.version} has another schema than this run's settings.")
     import jax
 
-    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(shape_of(device.model_of(settings)))]
+    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(shape_of(device.model_of(settings, context.node_config)))]
     width = None
     if "log" in node and settings.model != "bag":
         with suppress(OSError, ValueError, KeyError), np.load(Path(str(node["log"])).expanduser()) as log:

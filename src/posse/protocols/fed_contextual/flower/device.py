@@ -6,6 +6,7 @@ round, client).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from zipfile import BadZipFile
@@ -14,10 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posse.core.errors import DataError
+from posse.core.errors import ConfigError, DataError
+from posse.policies.own import is_own
 from posse.protocols.fed_contextual import client
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.models import Model, Tree, named_model, read_model, shape_of, tree_of
+from posse.protocols.fed_contextual.own_models import named
 from posse.protocols.fed_contextual.server import Clipping, optimiser
 from posse.protocols.fed_contextual.tasks import Rates, Task, pay, policy_of
 
@@ -27,7 +30,8 @@ learnt = jax.jit(client.learnt, static_argnames=("task", "alone"))
 """Learn from the log: the clipped update, and what is measured."""
 
 TASK = (
-    "model", "features", "arms", "policy", "loss", "batch", "optimiser", "clip", "quantile", "secure", "levels",
+    "model", "hidden", "channels", "features", "arms", "policy", "loss", "batch", "optimiser", "clip", "quantile",
+    "secure", "levels",
 )  # fmt: skip
 """The settings that a task depends on."""
 
@@ -53,14 +57,27 @@ def rates_of(settings: DeviceSettings) -> Rates:
     """
     explore = settings.exploration().values(settings.arms)
     divisor = float(settings.cohort) if settings.noise else 0.0
-    return Rates(
-        settings.client_rate, settings.server_rate, divisor=divisor, explore=explore, pays=(jnp.eye(settings.arms),)
-    )
+    return Rates(*settings.rates, divisor=divisor, explore=explore, pays=(jnp.eye(settings.arms),))
 
 
-def model_of(settings: DeviceSettings) -> Model:
-    """Return the reward model."""
-    return named_model(settings.model, settings.side if settings.model == "cnn" else settings.features, settings.arms)
+def model_of(settings: DeviceSettings, node: Mapping[str, object] | None = None) -> Model:
+    """Return the reward model; one of a user is imported, at a device only if `node`, its configuration, names it."""
+    if is_own(settings.model):
+        if node is not None:
+            check_own(settings, node)
+        return named(settings.model, (settings.features,), settings.arms)
+    one, two = settings.widths
+    size = settings.side if settings.model == "cnn" else settings.features
+    return named_model(settings.model, size, settings.arms, settings.hidden, (one, two))
+
+
+def check_own(settings: DeviceSettings, node: Mapping[str, object]) -> None:
+    """Refuse to import a model that the run names and this node does not."""
+    if is_own(settings.model) and node.get("own-model") != settings.model:
+        raise ConfigError(
+            f"the run names the model {settings.model}, and this node's configuration {node.get('own-model', 'none')}. "
+            "A device imports what its own configuration names: set own-model to take part."
+        )
 
 
 def first_model(settings: DeviceSettings) -> Tree | None:

@@ -17,6 +17,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.remarks import input_size
 
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
 
@@ -64,6 +65,9 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
         raise DataError(f"the log {path} cannot be read: {error}. Write it with numpy.savez.") from None
     if not len(contexts) == len(arms) == len(rewards) == len(probabilities):
         raise DataError(f"{path} must hold one context, arm, reward and probability an action. Write it whole.")
+    if arms.dtype.kind not in "iu":
+        raise DataError(f"{path}: arms must be whole numbers, got {arms.dtype}. Number the arms from 0.")
+    _check_contexts(contexts, settings, path)
     if len(arms) and not (arms.min() >= 0 and arms.max() < settings.arms):
         raise DataError(f"{path}: arms must be in [0, {settings.arms}), got {arms.min()} to {arms.max()}.")
     if not (np.isfinite(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
@@ -78,15 +82,30 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
     )  # fmt: skip
 
 
-def fitting(data: str) -> dict[str, int | str]:
-    """Return the settings that fit a prepared population: model, features and arms."""
+def _check_contexts(contexts: NDArray[Any], settings: DeviceSettings, path: Path) -> None:
+    """Refuse logged contexts that the model of the run cannot take."""
+    if settings.model == "bag":
+        raise DataError(f"{path}: a log holds rows of numbers, and the run has a model of bags of words. Change one.")
+    size = int(np.prod(contexts.shape[1:], dtype=np.int64))
+    if size != settings.features:
+        raise DataError(f"{path}: contexts must be {settings.features} numbers each, got {size}. Log these.")
+    if contexts.dtype.kind not in "uif":
+        raise DataError(f"{path}: contexts must be numbers, got {contexts.dtype}. Convert them.")
+    wrong = np.flatnonzero(~np.isfinite(contexts.reshape(len(contexts), -1)).all(axis=1))
+    if len(wrong):
+        raise DataError(f"{path}: contexts must be finite numbers, got others in action {wrong[0] + 1}. Correct it.")
+
+
+def fitting(data: str) -> dict[str, int | float | str]:
+    """Return the settings that fit a prepared population on this machine: model, features, arms, size of contexts."""
     if data == "digits":
         return {}
     found = _population(data, 1)
     if found.bags:
-        return {"model": "bag", "features": len(found.vocabulary), "arms": len(found.arms)}
+        size = input_size(found, "bag")
+        return {"model": "bag", "features": len(found.vocabulary), "arms": len(found.arms), "input_size": size}
     shape = np.asarray(found.inputs).shape[1:]
-    return {"features": int(np.prod(shape)), "arms": len(found.arms)}
+    return {"features": int(np.prod(shape)), "arms": len(found.arms), "input_size": input_size(found, "linear")}
 
 
 def _population(data: str, partitions: int) -> Population:
@@ -94,9 +113,11 @@ def _population(data: str, partitions: int) -> Population:
         from posse.problems.datasets.mnist import digits_population
 
         return digits_population(partitions)
+    from posse.problems.populations.pictures import holds_images, read_pictures
     from posse.problems.populations.prepared import load
 
-    return load(Path(data).expanduser())
+    path = Path(data).expanduser()
+    return read_pictures(path, clients=partitions) if path.exists() and holds_images(path) else load(path)
 
 
 def _bag(x: Bag) -> tuple[NDArray[Any], NDArray[Any]]:

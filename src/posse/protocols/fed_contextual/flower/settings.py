@@ -20,8 +20,10 @@ from posse.core.files import write_whole
 from posse.core.settings import Settings
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
+from posse.policies.own import is_own
 from posse.privacy.aggregation.terms import plan
 from posse.protocols.fed_contextual.cohorts import room
+from posse.protocols.fed_contextual.remarks import declared_client_rate, default_server_rate
 from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
@@ -29,10 +31,13 @@ MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.tx
 VERSIONS, WANTED, HELD = "versions", "wanted.json", "held.json"
 METRICS, METRIC_LINES, EVALUATIONS = "metrics.prom", "metrics.jsonl", "evaluations.jsonl"
 Share = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
 MEASURE = 1 << 12
 """Steps a whole in which secure sums count rewards and probabilities."""
 FEWEST = 3
 """Devices of a secure round at least."""
+BAG_SIZE = 48.0
+"""How large bags of words are where nothing is declared: those of questions with six to seven words that count."""
 FAR = 9.0
 """Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
@@ -98,8 +103,13 @@ class DeviceSettings(LearningSettings):
 
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "rounds"}
 
-    model: Literal["linear", "cnn", "bag"] = "linear"
-    """Reward model."""
+    model: str = "linear"
+    """Reward model: linear, cnn, bag (of words); or your own, module:function of (shape, arms), which every device that
+    takes part names in its own configuration too (own-model)."""
+    hidden: Count = 128
+    """Of the cnn: units of its hidden layer."""
+    channels: str = "32,64"
+    """Of the cnn: channels of its two convolutions."""
     features: Count = 64
     """Numbers of a sample (linear), pixels of an image (cnn), or words of the vocabulary (bag of words)."""
     arms: Annotated[int, Field(ge=2)] = 10
@@ -122,10 +132,13 @@ class DeviceSettings(LearningSettings):
     """Devices act once for a deployed model and learn from that log in every round, instead of acting anew."""
     samples: Count = 128
     """Samples of a device at most."""
-    client_rate: Positive = 0.05
-    """Learning rate of devices."""
-    server_rate: Positive = 0.05
-    """Learning rate of the server."""
+    client_rate: NotNegative = 0.0
+    """Learning rate of devices; 0: 0.1, and for a linear model at most 0.5 / input_size."""
+    server_rate: NotNegative = 0.0
+    """Learning rate of the server; 0: 0.6 / input_size for linear models and bags, 0.002 for a cnn, 1 for sgd."""
+    input_size: NotNegative = 0.0
+    """How large contexts are, as declared by who designs them: nothing is measured on devices. The record of a
+    simulation says it of its data. 0: a quarter of a linear model's features (numbers from 0 to 1), and 48 for bags."""
     quantile: Share = 0.0
     """Fraction of updates that should be within the norm, which then follows it; 0 keeps it fixed, as noise needs."""
     devices: Annotated[int, Field(ge=0)] = 0
@@ -183,6 +196,10 @@ class DeviceSettings(LearningSettings):
             raise ConfigError(f"least must be at most cohort = {self.cohort}, got {self.least}. Lower it.")
         if self.policy == "epsilon-greedy" and self.explore > 1:
             raise ConfigError(f"explore, the epsilon of epsilon-greedy, must be at most 1, got {self.explore}.")
+        if not is_own(self.model):
+            check.one_of(("linear", "cnn", "bag"), model=self.model)
+        if len(self.widths) != 2 or min(self.widths) < 1:
+            raise ConfigError(f"channels must be two numbers of at least 1, such as 16,32, got {self.channels}.")
         if self.model == "cnn" and self.side**2 != self.features:
             raise ConfigError(f"features of a cnn must be a square number of pixels, got {self.features}.")
         if self.secure and self.cohort < FEWEST:
@@ -229,6 +246,19 @@ class DeviceSettings(LearningSettings):
         return exploration(self.policy, dict.fromkeys(known, self.explore))
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of the cnn as numbers."""
+        parts = self.channels.split(",")
+        return tuple(int(part) for part in parts) if all(part.strip().isdigit() for part in parts) else ()
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Learning rates of devices and server: those given, or as the declared size of contexts has it."""
+        size = self.input_size or (BAG_SIZE if self.model == "bag" else self.features / 4)
+        client = self.client_rate or declared_client_rate(size, self.model)
+        return client, self.server_rate or default_server_rate(size, self.model, self.optimiser)
+
+    @property
     def most_drawn(self) -> int:
         """Devices that a round may draw: all of a cohort, or so many that coins give more once in 10^9 rounds."""
         return min(self.devices, room(self.cohort, "poisson")) if self.noise else self.cohort
@@ -269,6 +299,8 @@ class TrialSettings(DeviceSettings):
             from posse.protocols.fed_contextual.flower.samples import fitting
 
             fits = dict(fitting(str(given["data"])))
+            if self.noise:  # no figure would cover what is measured of all contexts
+                fits.pop("input_size", None)
         usual = {"cohort": min(self.nodes, 64), "seed": self.seed, "devices": self.nodes if self.noise else 0}
         made = DeviceSettings(**{**usual, **fits, **given}).checked()
         if made.cohort > self.nodes:

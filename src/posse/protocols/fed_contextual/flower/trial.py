@@ -29,6 +29,7 @@ from urllib.request import urlopen
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.interrupts import noted
+from posse.policies.own import is_own
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
 from posse.protocols.fed_contextual.flower.settings import (
@@ -155,6 +156,7 @@ class Trial:
         config: dict[str, Any] = {"partition-id": at, "num-partitions": self.nodes, "key": str(keys.private)}
         config |= {"roster": str(self.folder / "link" / "roster"), "data": self._data}
         config |= {"corrupt": self.settings.corrupt, "secure": self.settings.secure}
+        config |= {"own-model": self.settings.model} if is_own(self.settings.model) else {}
         command = [
             "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates", str(self.link.authority),
             "--auth-supernode-private-key", str(keys.private), "--host", HOST, "--port", str(free_port()),

@@ -1,0 +1,177 @@
+"""Images of a user's own as a population: from a folder, an idx, .npz or Parquet file, without writing Python.
+
+| source | labels | clients |
+|---|---|---|
+| a folder: `LABEL/file.png`, or `CLIENT/LABEL/file.png` | names of folders | names of folders, or a Dirichlet split |
+| an idx file (`...images-idx3-ubyte`, also `.gz`) | the file with `labels-idx1` in its name | a Dirichlet split |
+| an .npz with `images` (or `x`) and `labels` (or `y`) | that array | its array `clients`, or a Dirichlet split |
+| a Parquet file with a column of encoded images | column `label` | column `client`, or a Dirichlet split |
+
+Images become grey bytes, squares of one size. Pillow is needed for files of images, pyarrow for Parquet.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.check import require
+from posse.core.errors import ConfigError, DataError
+from posse.problems.datasets.mnist import read_idx
+from posse.problems.populations.population import Population
+from posse.problems.populations.splits import dirichlet, natural, population
+
+ENDS = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
+SIDE = 28
+"""Pixels of a side where images differ in size."""
+_IMAGES, _LABELS = ("images", "image", "x"), ("labels", "label", "y")
+_CLIENTS = ("clients", "client", "writer", "writer_id")
+
+
+class Pictures(NamedTuple):
+    """Images, the label of each in words, and who made it where that is known."""
+
+    images: NDArray[np.uint8]
+    labels: Sequence[str]
+    owners: Sequence[str] | None
+
+
+def holds_images(path: Path) -> bool:
+    """Whether a path is of images: a folder that is no prepared population, an idx, an .npz of images or a Parquet."""
+    if path.is_dir():
+        return not (path / "population.json").exists()
+    if path.suffix == ".npz":
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                return "header" not in found.files and _first(found.files, _IMAGES) is not None
+        except (OSError, ValueError, BadZipFile):
+            return False
+    return path.suffix == ".parquet" or "-idx3-" in path.name or ".idx3-" in path.name
+
+
+def read_pictures(
+    path: Path, *, clients: int | None = None, alpha: float = 0.3, seed: int = 0, side: int | None = None,
+    label: str = "label", client: str | None = "client",
+) -> Population:  # fmt: skip
+    """Read images as clients: those that the source names, or so many (10) of a Dirichlet split."""
+    if path.is_dir():
+        found = _folder(path, side)
+    elif path.suffix == ".npz":
+        found = _arrays(path, side)
+    elif path.suffix == ".parquet":
+        found = _parquet(path, side, label, client)
+    else:
+        found = _idx(path, side)
+    names = sorted(set(found.labels))
+    arms = tuple(sorted(names, key=int) if all(name.isdecimal() for name in names) else names)
+    if len(arms) < 2:
+        raise DataError(f"{path} must have images of two labels at least, got {len(arms)}. Check where the labels are.")
+    place = {name: at for at, name in enumerate(arms)}
+    labels = np.array([place[name] for name in found.labels], np.int64)
+    split = dirichlet(labels, clients or 10, alpha, seed) if found.owners is None else natural(found.owners)
+    return population(path.name, found.images, labels, arms, split)
+
+
+def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.uint8]:
+    """Scale images to grey squares of one size: the given one, theirs where all are the same even square, or 28."""
+    image = require("PIL.Image", extra="data")
+    pictures = [one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images]
+    if not pictures:
+        raise DataError(f"{where} holds no images. Their names end in {', '.join(ENDS)}.")
+    sizes = {one.size for one in pictures}
+    (width, height), *others = sizes
+    same = not others and width == height and width % 2 == 0
+    wanted = side or (width if same else SIDE)
+    if wanted < 6 or wanted % 2:
+        raise ConfigError(f"side must be an even number of at least 6 pixels, got {wanted}. Choose another.")
+    grey = (one.convert("L") for one in pictures)
+    return np.stack([np.asarray(one if one.size == (wanted, wanted) else one.resize((wanted, wanted))) for one in grey])
+
+
+def _folder(path: Path, side: int | None) -> Pictures:
+    image = require("PIL.Image", extra="data")
+    files = sorted(one for one in path.rglob("*") if one.suffix.lower() in ENDS and one.is_file())
+    depths = {len(one.relative_to(path).parts) for one in files}
+    if not files or depths not in ({2}, {3}):
+        got = "no images" if not files else "images at other depths"
+        raise DataError(f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so.")
+    opened = []
+    for one in files:
+        try:
+            with image.open(one) as found:
+                opened.append(found.convert("L"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{one} is not a whole image ({error}). Repair it, or take it away.") from None
+    owners = [one.parts[-3] for one in files] if depths == {3} else None
+    return Pictures(_square(opened, side, str(path)), [one.parts[-2] for one in files], owners)
+
+
+def _idx(path: Path, side: int | None) -> Pictures:
+    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
+    if beside == path or not beside.exists():
+        raise DataError(f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there.")
+    images, labels = read_idx(path, 3, verify=False), read_idx(beside, 1, verify=False)
+    if len(images) != len(labels):
+        raise DataError(f"{path.name} has {len(images)} images and {beside.name} {len(labels)} labels. Match them.")
+    return Pictures(_sized(images, side, str(path)), [str(one) for one in labels.tolist()], None)
+
+
+def _arrays(path: Path, side: int | None) -> Pictures:
+    with np.load(path, allow_pickle=False) as found:
+        names = [_first(found.files, some) for some in (_IMAGES, _LABELS, _CLIENTS)]
+        if names[1] is None:
+            raise DataError(f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them labels.")
+        images, labels, owners = (None if name is None else found[name] for name in names)
+    assert images is not None
+    assert labels is not None
+    if images.ndim == 4 and images.shape[-1] == 1:
+        images = images[..., 0]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != (len(images),):
+        raise DataError(
+            f"{path}: images must be bytes of shape (n, height, width) or (n, height, width, 3), and labels one each, "
+            f"got {images.dtype} {images.shape} and {labels.shape}. Convert them."
+        )
+    return Pictures(
+        _sized(images, side, str(path)), [str(one) for one in labels.tolist()],
+        None if owners is None else [str(one) for one in owners.tolist()],
+    )  # fmt: skip
+
+
+def _sized(images: NDArray[np.uint8], side: int | None, where: str) -> NDArray[np.uint8]:
+    """Leave even squares as they are; scale others."""
+    height, width = images.shape[1:3]
+    if images.ndim == 3 and height == width and width >= 6 and width % 2 == 0 and side in (None, width):
+        return images
+    return _square(images, side, where)
+
+
+def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pictures:
+    image, parquet = require("PIL.Image", extra="data"), require("pyarrow.parquet", extra="frames")
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is no whole Parquet file ({error}).") from None
+    name = _first(table.column_names, _IMAGES)
+    label_name = label if label in table.column_names else _first(table.column_names, ("character", *_LABELS))
+    if name is None or label_name is None:
+        raise DataError(
+            f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. Name them so."
+        )
+    cells = (one["bytes"] if isinstance(one, dict) else one for one in table[name].to_pylist())
+    try:
+        opened = [image.open(io.BytesIO(one)).convert("L") for one in cells]
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: column {name} must hold encoded images ({error}).") from None
+    who = client if client in table.column_names else _first(table.column_names, _CLIENTS)
+    owners = None if client is None or who is None else [str(one) for one in table[who].to_pylist()]
+    return Pictures(_square(opened, side, str(path)), [str(one) for one in table[label_name].to_pylist()], owners)
+
+
+def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
+    return next((name for name in wanted if name in names), None)

@@ -1,0 +1,138 @@
+"""What an application on a device does: decide by the deployed model, and log what was earned.
+
+A node of a fleet hands the deployed model over in a file and learns from a file of logs (`model` and `log` of its
+configuration): an `OnDevice` reads the one and writes the other. numpy alone is needed for linear models.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core import check
+from posse.core.errors import ConfigError, DataError
+from posse.core.files import PRIVATE, write_whole
+from posse.policies.contextual.explorations import draw
+from posse.policies.contextual.registry import exploration
+from posse.policies.decisions import Decision
+from posse.protocols.fed_contextual.export import Read
+
+LOGGED = ("contexts", "arms", "rewards", "probabilities")
+OPEN = 10_000
+"""Decisions that wait for a reward; the oldest are given up."""
+
+
+class OnDevice:
+    """Decides and logs, as devices do.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.savez(folder / "model.npz", leaf0=np.zeros(2), leaf1=np.eye(2), arms=np.array(["tea", "coffee"]))
+    >>> app = OnDevice(folder / "model.npz", folder / "log.npz", policy="greedy")
+    >>> choice = app.decide([0.2, 0.7])
+    >>> choice.name, choice.probability, app.log(choice, 1.0), app.log(choice, 1.0)
+    ('coffee', 1.0, True, False)
+    """
+
+    def __init__(
+        self, model: str | Path, log: str | Path, policy: Any = "softmax", *, keep: int = 1000, scale: float = 0.0,
+        **parameters: float,
+    ) -> None:  # fmt: skip
+        """Decide by the model in a file, which may be replaced at any time, and log to another.
+
+        `policy` and its parameters are those of the run; the log keeps the last `keep` actions. `scale` is what
+        contexts are divided by where the file does not say it: 255 for bytes of images.
+        """
+        check.at_least(1, keep=keep)
+        self.policy, self._keep, self._scale = exploration(policy, parameters), keep, scale
+        self._model, self._log = Path(model).expanduser(), Path(log).expanduser()
+        self._stamp: tuple[int, int] | None = None
+        self._read: Read | None = None
+        self._open: OrderedDict[int, tuple[NDArray[Any], int, float]] = OrderedDict()
+        self._made = 0
+        self._rows = self._past()
+
+    @property
+    def model(self) -> Read:
+        """The deployed model, read again where its file was replaced."""
+        try:
+            now = os.stat(self._model)
+        except OSError as error:
+            why = error.strerror
+            raise DataError(f"no model was deployed to {self._model} yet ({why}). Wait for a round.") from None
+        stamp = (now.st_mtime_ns, now.st_ino)
+        if self._read is None or stamp != self._stamp:
+            self._read, self._stamp = Read(self._model, scale=self._scale), stamp
+        return self._read
+
+    def scores(self, context: Any) -> NDArray[np.float32]:
+        """Predict the reward of every arm."""
+        model, given = self.model, self._context(context)
+        if model.kind == "linear":
+            flat = given.astype(np.float32).reshape(-1) / np.float32(model.scale)
+            return np.asarray(flat @ model.leaves[1] + model.leaves[0], np.float32)
+        import jax
+        import jax.numpy as jnp
+
+        from posse.protocols.fed_contextual.models import named_model, shape_of, tree_of
+
+        one, two = len(model.leaves[0]), len(model.leaves[2])
+        network = named_model("cnn", model.shape[0], len(model.names), len(model.leaves[4]), (one, two))
+        params = tree_of([jnp.asarray(leaf) for leaf in model.leaves], shape_of(network))
+        image = jnp.asarray(given.astype(np.float32) / np.float32(model.scale))
+        return np.asarray(jax.jit(network.scores)(params, image[None])[0])
+
+    def decide(self, context: Any) -> Decision:
+        """Choose an arm for a context, by the policy and a number from the operating system."""
+        given, names = self._context(context), self.model.names
+        chances = self.policy.probabilities(self.scores(given)[None])
+        arms, chosen = draw(chances, np.array([secrets.randbits(53) * 2.0**-53]))
+        made, self._made = self._made, self._made + 1
+        self._open[made] = given, int(arms[0]), float(chosen[0])
+        while len(self._open) > OPEN:
+            self._open.popitem(last=False)
+        return Decision(made, int(arms[0]), names[int(arms[0])], float(chosen[0]))
+
+    def log(self, decision: Decision | int, reward: float) -> bool:
+        """Write what a decision earned into the log; False where it is known already, or was given up."""
+        if not np.isfinite(reward):
+            raise ConfigError(f"a reward must be a finite number, got {reward}.")
+        found = self._open.pop(decision if isinstance(decision, int) else decision.id, None)
+        if found is None:
+            return False
+        context, arm, chance = found
+        self._rows = [*self._rows, (context, arm, float(reward), chance)][-self._keep :]
+        file, columns = io.BytesIO(), [np.array(column) for column in zip(*self._rows, strict=True)]
+        np.savez(file, allow_pickle=False, **dict(zip(LOGGED, columns, strict=True)))
+        write_whole(self._log, file.getvalue(), mode=PRIVATE)
+        return True
+
+    def _context(self, context: Any) -> NDArray[Any]:
+        wanted, whole = self.model.shape, self.model.scale == 255
+        try:
+            given = np.asarray(context, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(f"a context must be numbers of shape {wanted}, got {context!r}.") from None
+        if given.size != int(np.prod(wanted)) or not np.isfinite(given).all():
+            raise ConfigError(f"a context must be {int(np.prod(wanted))} finite numbers, got {given.size}.")
+        if whole and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
+            raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
+        return given.reshape(wanted).astype(np.uint8 if whole else np.float32)
+
+    def _past(self) -> list[tuple[NDArray[Any], int, float, float]]:
+        """Read the log that was written before."""
+        if not self._log.exists():
+            return []
+        try:
+            with np.load(self._log, allow_pickle=False) as found:
+                columns = [found[name] for name in LOGGED]
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise DataError(f"the log {self._log} cannot be read ({error}). Move it away to begin anew.") from None
+        return [(x, int(arm), float(reward), float(p)) for x, arm, reward, p in zip(*columns, strict=True)]

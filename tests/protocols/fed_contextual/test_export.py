@@ -1,0 +1,153 @@
+"""A model as an ONNX graph chooses as JAX does; an application decides and logs as devices do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posse
+from posse.core.errors import ConfigError, DataError
+from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, draw
+from posse.protocols.fed_contextual.export import ExportSettings, Read, export, graph_of
+from posse.protocols.fed_contextual.flower.samples import log_of
+from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.models import bag_of_words, cnn, linear, write_model
+
+POLICIES: tuple[Exploration, ...] = (Greedy(), EpsilonGreedy(0.2), Softmax(0.1), Falcon(gamma=50.0))
+CLOSE = 1e-5
+MODELS = {"linear": linear(20, 7), "bag": bag_of_words(50, 7), "cnn": cnn(7, 12, 16, (3, 5))}
+
+
+def written(kind: str, folder: Path, **more: Any) -> tuple[Path, Any]:
+    """A model of a kind with random numbers, and its file."""
+    shapes = jax.eval_shape(MODELS[kind].init, jax.random.key(0))
+    rng = np.random.default_rng(3)
+    params = jax.tree.map(lambda leaf: jnp.asarray(0.2 * rng.normal(size=leaf.shape), jnp.float32), shapes)
+    path = folder / f"{kind}.npz"
+    write_model(path, params, 5, **more)
+    return path, params
+
+
+def contexts_of(kind: str, count: int) -> tuple[Any, dict[str, Any]]:
+    """Contexts as JAX takes them, and as the graph does."""
+    rng = np.random.default_rng(1)
+    if kind == "bag":
+        words, weights = rng.integers(0, 50, (count, 6)), rng.random((count, 6)).astype(np.float32)
+        return (words, weights), {"words": words.astype(np.int64), "weights": weights}
+    if kind == "cnn":
+        images = rng.integers(0, 256, (count, 12, 12)).astype(np.uint8)
+        return images, {"contexts": images.astype(np.float32)}
+    rows = rng.normal(size=(count, 20)).astype(np.float32)
+    return rows, {"contexts": rows}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_onnx_chooses_as_jax_does(kind: str, tmp_path: Path) -> None:
+    """10,000 contexts of a linear model, 1,000 of the others: the same arm unless a cumulated chance is that close."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: make test-models")
+    pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
+    path, params = written(kind, tmp_path)
+    count = 10_000 if kind == "linear" else 1_000
+    ours, theirs = contexts_of(kind, count)
+    u = np.random.default_rng(2).random(count, np.float32)
+    scores = MODELS[kind].scores(params, ours)
+    for policy in POLICIES:
+        made = graph_of(Read(path, kind), policy).SerializeToString()
+        session = runtime.InferenceSession(made, providers=["CPUExecutionProvider"])
+        arm, chance, found, chances = session.run(None, {**theirs, "u": u})
+        np.testing.assert_allclose(found, scores, atol=CLOSE)
+        expected = policy.probabilities(scores, jnp)
+        arms, wanted = (np.asarray(one) for one in draw(expected, jnp.asarray(u), jnp))
+        top = np.sort(np.asarray(scores), axis=1)
+        reached = np.cumsum(np.asarray(expected), axis=1)
+        near = (top[:, -1] - top[:, -2] < CLOSE) | (np.abs(reached - u[:, None]).min(axis=1) < CLOSE)
+        same = arm == arms
+        assert (same | near).all()
+        assert near.mean() < 0.01
+        np.testing.assert_allclose(chances, policy.probabilities(jnp.asarray(found), jnp), atol=CLOSE)
+        np.testing.assert_array_equal(chance, chances[np.arange(count), arm])
+        steep = CLOSE * (50 if policy.name == "falcon" else 1)  # a gap's rounding, times gamma
+        np.testing.assert_allclose(chance[same & ~near], wanted[same & ~near], atol=steep)
+
+
+def test_export_writes_what_it_says_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
+    path, _ = written("linear", tmp_path, arms=[f"arm-{at}" for at in range(7)], scale=255.0)
+    out = tmp_path / "m.onnx"
+    (shown,) = export(ExportSettings(model=path, out=out, policy="falcon", gamma=10))
+    assert "linear model of 7 arms that chooses by falcon" in str(shown.title)
+    props = {one.key: one.value for one in onnx.load(out).metadata_props}
+    assert props["arms"].split("\n")[3] == "arm-3"
+    assert props["policy"] == "falcon mu=1.4 gamma=10"
+
+    def flat(scores: Any, xp: Any = np) -> Any:
+        return xp.ones_like(scores) / scores.shape[-1]
+
+    with pytest.raises(ConfigError, match="a policy that ships, got flat"):
+        list(export(ExportSettings(model=path, out=out, policy=flat)))
+
+
+def test_models_without_a_graph_are_refused_with_the_reason(tmp_path: Path) -> None:
+    other = tmp_path / "own.npz"
+    np.savez(other, leaf0=np.zeros((3, 4)), leaf1=np.zeros((4, 2)))
+    with pytest.raises(DataError, match=r"no built-in model \(linear, bag of words, cnn\)"):
+        Read(other)
+    path, _ = written("linear", tmp_path)
+    with pytest.raises(ConfigError, match=r"kind is cnn, and .* holds a linear model"):
+        Read(path, "cnn")
+    with pytest.raises(DataError, match="there is no such file"):
+        Read(tmp_path / "none.npz")
+    assert Read(written("cnn", tmp_path)[0]).shape == (12, 12)
+
+
+def test_an_application_decides_and_logs_as_devices_do(tmp_path: Path) -> None:
+    path, params = written("linear", tmp_path)
+    log, rng = tmp_path / "log.npz", np.random.default_rng(7)
+    app = posse.OnDevice(path, log, policy="softmax", beta=0.1)
+    rows = rng.normal(size=(40, 20)).astype(np.float32)
+    made = [app.decide(row) for row in rows]
+    expected = np.asarray(Softmax(0.1).probabilities(MODELS["linear"].scores(params, rows), jnp))
+    for at, one in enumerate(made):
+        assert one.probability == pytest.approx(expected[at, one.arm], abs=1e-5)
+    assert [app.log(one, at / 40) for at, one in enumerate(made)] == [True] * 40
+    assert not app.log(made[0], 1.0)
+    settings = DeviceSettings(features=20, arms=7, samples=32)
+    contexts, arms, rewards, chances, mask = log_of(settings, log)
+    np.testing.assert_array_equal(contexts, rows[-32:])
+    assert arms.tolist() == [one.arm for one in made[-32:]]
+    np.testing.assert_allclose(rewards, np.arange(8, 40) / 40, rtol=1e-6)
+    np.testing.assert_allclose(chances, [one.probability for one in made[-32:]], rtol=1e-6)
+    assert mask.sum() == 32
+    again = posse.OnDevice(path, log, policy="softmax", keep=10)  # another process of the same application
+    again.log(again.decide(rows[0]), 1.0)
+    assert log_of(settings, log)[4].sum() == 10
+    with pytest.raises(ConfigError, match="20 finite numbers"):
+        app.decide([1.0])
+    with pytest.raises(ConfigError, match="finite"):
+        app.log(app.decide(rows[0]), float("nan"))
+
+
+def test_an_application_takes_the_model_that_was_deployed_last(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    app = posse.OnDevice(path, tmp_path / "log.npz", policy="greedy")
+    with pytest.raises(DataError, match="no model was deployed"):
+        app.decide([1.0])
+    for bias in ([0.0, 1.0], [1.0, 0.0]):
+        write_model(path, {"b": np.array(bias, np.float32), "w": np.zeros((1, 2), np.float32)}, 1, ("left", "right"))
+        assert app.decide([1.0]).name == ("right" if bias[1] else "left")
+
+
+def test_an_application_with_images(tmp_path: Path) -> None:
+    path, params = written("cnn", tmp_path)
+    images, _ = contexts_of("cnn", 3)
+    app = posse.OnDevice(path, tmp_path / "log.npz", policy="greedy")
+    for image, scores in zip(images, np.asarray(MODELS["cnn"].scores(params, images)), strict=True):
+        np.testing.assert_allclose(app.scores(image), scores, atol=CLOSE)
+        assert app.decide(image).arm == scores.argmax()
+    with pytest.raises(ConfigError, match="whole numbers from 0 to 255"):
+        app.decide(images[0] + 0.5)
