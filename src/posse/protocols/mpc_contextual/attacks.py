@@ -19,26 +19,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Entry, View
+from posse.core.roles import View
 from posse.privacy.leakage import features, membership
-from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.features import Known
 from posse.privacy.leakage.membership import Pairs
 from posse.privacy.leakage.scores import area, hits
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.protocols.mpc_contextual import sockets
 from posse.protocols.mpc_contextual.coins import DealerCoins
-from posse.protocols.mpc_contextual.messages import Choice, Opening, Payoff, Reveal, Seed
+from posse.protocols.mpc_contextual.messages import Choice, Opening, Payoff, Seed
 from posse.protocols.mpc_contextual.outside import Model
 from posse.protocols.mpc_contextual.program import input_masks
 from posse.protocols.mpc_contextual.settings import MpcContextual
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, terms_of
 from posse.protocols.registry import system_of
 
 Floats = NDArray[np.float64]
@@ -49,20 +48,12 @@ FEWEST = 40
 """Rows below which half of them say nothing about the other half."""
 
 
-def _terms(view: View) -> Terms:
-    """Read the public terms of a view; what is of another system has none."""
-    given: dict[str, Any] = {name: view.public[name] for name in Terms.__struct_fields__ if name in view.public}
-    if len(given) < len(Terms.__struct_fields__):
-        raise DataError("this is no view of mpc-contextual: its public terms lack parties, features or steps.")
-    return msgspec.convert(given, Terms)
-
-
 # Dealer and party -----------------------------------------------------------------------------------------------------
 
 
 def unmask(view: View, seed: int) -> Floats:
     """Take the dealer's masks off what parties opened in the first round of every step: everybody's features."""
-    terms = _terms(view)
+    terms = terms_of(view)
     keys = {entry.receiver: entry.message.inputs for entry in view.entries if isinstance(entry.message, Seed)}
     opened = {
         (entry.message.step, entry.sender): entry.message.data
@@ -88,7 +79,7 @@ def unmask(view: View, seed: int) -> Floats:
 
 def _dealt_anew(evidence: Evidence, seed: int) -> Evidence:
     """Plant: the same rows under masks of other seeds, which the dealer dealt as well."""
-    view, terms = evidence.seen, _terms(evidence.seen)
+    view, terms = evidence.seen, terms_of(evidence.seen)
     rng, words = np.random.default_rng((seed, 29)), FixedPoint(terms.bits, 1.0).encode(evidence.truth["features"])
     keys = {party: rng.bytes(32) for party in terms.parties}
     starts = dict(zip(terms.parties, np.cumsum((0, *terms.features[:-1])).tolist(), strict=True))
@@ -128,7 +119,7 @@ def suspect(view: View, seed: int) -> Floats:
     can do is to count the coins that explore, which is the same for all; so it takes the first one, and where that
     explores it looks whether its arm was pulled.
     """
-    terms, own = _terms(view), view.secrets.get(DEALER, {})
+    terms, own = terms_of(view), view.secrets.get(DEALER, {})
     if "coins" not in own or PULLER not in view.secrets:
         raise DataError("the view lacks the dealer's coins or the puller's arms: it is not of dealer and puller.")
     arms = np.frombuffer(view.secrets[PULLER]["arms"], np.uint16).astype(np.int64)
@@ -145,7 +136,7 @@ def _score_exploring(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]
 def _read_at_the_first_place(evidence: Evidence, seed: int) -> Evidence:
     """Plant: the parties read every table at its first place, as if coins were dealt openly."""
     view = evidence.seen
-    coins = DealerCoins(_terms(view), view.secrets[DEALER]["coins"]).at(0, _terms(view).steps)
+    coins = DealerCoins(terms_of(view), view.secrets[DEALER]["coins"]).at(0, terms_of(view).steps)
     explored = coins.explore[: len(evidence.truth["explored"]), 0]
     return replace(evidence, truth={**evidence.truth, "explored": explored})
 
@@ -170,7 +161,7 @@ class Followed:
 
 def of_puller(view: View, like: MpcContextual | None) -> Followed:
     """What a puller recorded, with the rows of settings like those of its run: all that it knows besides."""
-    terms = _terms(view)
+    terms = terms_of(view)
     if like is None:
         raise DataError("it compares with rows that the adversary knows. Give settings with such rows (--like FILE).")
     setup = like.load()
@@ -278,7 +269,7 @@ def opened_words(view: View, honest: str) -> Words:
 
     Messages are read as words of 64 bits, and as bytes where they are not whole words.
     """
-    terms = _terms(view)
+    terms = terms_of(view)
     passes: dict[int, dict[tuple[int, str], bytes]] = {}
     for entry in view.entries:
         message = entry.message
@@ -367,65 +358,10 @@ def _probed(settings: MpcContextual, seed: int, *, errors: bool) -> Iterator[Evi
     yield Evidence(*membership.probes(answers[0], answers[1], seed=seed))
 
 
-# Sizes ----------------------------------------------------------------------------------------------------------------
-
-
-def guess_by_size(view: View, seed: int) -> Ints:
-    """Guess the arm of every pass from the sizes of its messages: passes of one pattern of sizes get one arm."""
-    terms = _terms(view)
-    sizes: dict[int, list[tuple[str, str, int]]] = {}
-    for entry in view.entries:
-        step = getattr(entry.message, "step", None)
-        if isinstance(entry.message, Opening | Choice | Payoff | Reveal) and isinstance(step, int):
-            chosen = step - (terms.lag if isinstance(entry.message, Choice | Payoff) else 0)
-            sizes.setdefault(chosen, []).append((entry.sender, entry.receiver, entry.size - _number_bytes(entry)))
-    if not set(sizes) >= set(range(terms.choices)):
-        raise DataError(f"the view holds {len(sizes)} of {terms.passes} passes: it is cut off.")
-    patterns = {pattern: at for at, pattern in enumerate(sorted({tuple(sorted(one)) for one in sizes.values()}))}
-    found = [patterns[tuple(sorted(sizes[number]))] for number in range(terms.choices)]
-    return np.array(found) % terms.arms
-
-
-def _number_bytes(entry: Entry) -> int:
-    """Bytes of the step's number, which is public and grows."""
-    step = int(getattr(entry.message, "step", 0))
-    return 1 if step < 128 else 2 if step < 256 else 3 if step < 65536 else 5
-
-
-def _first_arms(arms: Ints, passes: int) -> Ints:
-    """Return the first arm of every pass."""
-    return np.asarray(arms).reshape(passes, -1)[:, 0]
-
-
-def _score_arms(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
-    arms = np.concatenate([_first_arms(truth["arms"], len(one)) for one, truth in zip(found, truths, strict=True)])
-    right = int((np.concatenate(found) == arms).sum())
-    return hits(right, len(arms), float(np.bincount(arms).max() / len(arms)), "arms")
-
-
-def _longer_for_later_arms(evidence: Evidence, seed: int) -> Evidence:
-    """Plant: what the puller sends is a byte longer for every arm."""
-    view, terms = evidence.seen, _terms(evidence.seen)
-    arms = _first_arms(evidence.truth["arms"], terms.choices)
-    entries = [
-        entry._replace(size=entry.size + int(arms[entry.message.step - terms.lag]))
-        if isinstance(entry.message, Choice)
-        else entry
-        for entry in view.entries
-    ]
-    return replace(evidence, seen=replace(view, entries=entries))
-
-
-def _other_arms(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 27))
-    return [{**truth, "arms": rng.permutation(truth["arms"])} for truth in truths]
-
-
 PARTY = "A party learns nothing but its own features"
 PULLER_LEARNS = "The puller learns the arm of every step"
 POOLED = "Parties may pool what they saw"
 MODEL = "The model is held in shares"
-PUBLIC = "Who takes part, how many features each holds"
 
 ATTACKS = (
     Attack(
@@ -439,11 +375,7 @@ ATTACKS = (
         missing=lambda settings: "" if settings.load().terms.explore[0] else "nothing explores in this run.",
         tell=lambda found: f"{int((found > 0).sum()):,} steps suspected",
     ),
-    Attack(
-        "sizes", "the arm, from sizes of messages", (WIRE,), (PUBLIC,), guess_by_size, _score_arms,
-        "share of arms", _longer_for_later_arms, "a byte more for every arm", _other_arms,
-        tell=lambda found: f"{len(np.unique(found))} patterns of sizes",
-    ),
+    sockets.SIZES,
     Attack(
         "opened", "features of the last party, from every word the others saw", ("party",), (PARTY, POOLED), recognise,
         _score_recognised, "share of rows told from another", _without_mask, "one feature a step without its mask",

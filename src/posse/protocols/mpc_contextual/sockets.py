@@ -1,7 +1,8 @@
-"""What a party sees of a run over sockets beside the messages: when rewards come, what others acknowledge, sizes.
+"""What travels says beside what messages hold: when rewards come, what others acknowledge, sizes.
 
-The federation runs in this process over mutual TLS on the loopback interface. In one run the rewards of later arms take
-longer; in the other they all take as long. The party knows the arms of every second step, and guesses the others.
+Sizes are read from the wire of any run. For the others a federation runs in this process over mutual TLS on the
+loopback interface: in one run the rewards of later arms take longer, in the other they all take as long. The party
+knows the arms of every second step, and guesses the others.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.core.errors import ConfigError, DataError
+from posse.core.roles import Entry, View
+from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score
 from posse.privacy.leakage.features import nearest_class
 from posse.privacy.leakage.scores import hits
-from posse.protocols.mpc_contextual.messages import Act, Choice, Earn, Payoff
+from posse.protocols.mpc_contextual.messages import Act, Choice, Earn, Opening, Payoff, Reveal
 from posse.protocols.mpc_contextual.settings import MpcContextual
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, terms_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -173,7 +175,61 @@ def other_arms(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str,
     return [{**truth, "arms": rng.permutation(truth["arms"])} for truth in truths]
 
 
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def guess_by_size(view: View, seed: int) -> Ints:
+    """Guess the arm of every pass from the sizes of its messages: passes of one pattern of sizes get one arm."""
+    terms = terms_of(view)
+    sizes: dict[int, list[tuple[str, str, int]]] = {}
+    for entry in view.entries:
+        step = getattr(entry.message, "step", None)
+        if isinstance(entry.message, Opening | Choice | Payoff | Reveal) and isinstance(step, int):
+            chosen = step - (terms.lag if isinstance(entry.message, Choice | Payoff) else 0)
+            sizes.setdefault(chosen, []).append((entry.sender, entry.receiver, entry.size - _number_bytes(entry)))
+    if not set(sizes) >= set(range(terms.choices)):
+        raise DataError(f"the view holds {len(sizes)} of {terms.passes} passes: it is cut off.")
+    patterns = {pattern: at for at, pattern in enumerate(sorted({tuple(sorted(one)) for one in sizes.values()}))}
+    found = [patterns[tuple(sorted(sizes[number]))] for number in range(terms.choices)]
+    return np.array(found) % terms.arms
+
+
+def _number_bytes(entry: Entry) -> int:
+    """Bytes of the step's number, which is public and grows."""
+    step = int(getattr(entry.message, "step", 0))
+    return 1 if step < 128 else 2 if step < 256 else 3 if step < 65536 else 5
+
+
+def _first_arms(arms: Ints, passes: int) -> Ints:
+    """Return the first arm of every pass."""
+    return np.asarray(arms).reshape(passes, -1)[:, 0]
+
+
+def _score_arms(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
+    arms = np.concatenate([_first_arms(truth["arms"], len(one)) for one, truth in zip(found, truths, strict=True)])
+    right = int((np.concatenate(found) == arms).sum())
+    return hits(right, len(arms), float(np.bincount(arms).max() / len(arms)), "arms")
+
+
+def _longer_for_later_arms(evidence: Evidence, seed: int) -> Evidence:
+    """Plant: what the puller sends is a byte longer for every arm."""
+    view, terms = evidence.seen, terms_of(evidence.seen)
+    arms = _first_arms(evidence.truth["arms"], terms.choices)
+    entries = [
+        entry._replace(size=entry.size + int(arms[entry.message.step - terms.lag]))
+        if isinstance(entry.message, Choice)
+        else entry
+        for entry in view.entries
+    ]
+    return replace(evidence, seen=replace(view, entries=entries))
+
+
 PUBLIC = "Who takes part, how many features each holds"
+SIZES = Attack(
+    "sizes", "the arm, from sizes of messages", (WIRE,), (PUBLIC,), guess_by_size, _score_arms,
+    "share of arms", _longer_for_later_arms, "a byte more for every arm", other_arms,
+    tell=lambda found: f"{len(np.unique(found))} patterns of sizes",
+)  # fmt: skip
 ATTACKS = (
     Attack(
         "delays", "the arm, from how long its reward takes", ("party",), (PUBLIC,), guess, score, "share of arms",

@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 
 from posse.core import check
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, DataError
+from posse.core.roles import View
 from posse.privacy.sharing.fixed import LIMIT
 from posse.privacy.sharing.reciprocal import line_bits, start_bits
 
@@ -367,3 +369,11 @@ def leaks(terms: Terms) -> tuple[str, ...]:
     if terms.explore[0] == 0:
         out.insert(0, "The arm has no differential privacy: there is no exploration.")
     return tuple(out)
+
+
+def terms_of(view: View) -> Terms:
+    """Read the public terms of a view; what is of another system has none."""
+    given: dict[str, Any] = {name: view.public[name] for name in Terms.__struct_fields__ if name in view.public}
+    if len(given) < len(Terms.__struct_fields__):
+        raise DataError("this is no view of mpc-contextual: its public terms lack parties, features or steps.")
+    return msgspec.convert(given, Terms)

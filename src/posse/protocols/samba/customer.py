@@ -33,13 +33,15 @@ from posse.protocols.samba.setup import (
     CUSTOMER,
     Expected,
     Handlers,
+    Manifest,
+    Member,
     Participant,
     ParticipantSaved,
     Terms,
     check_members,
     join_bytes,
-    make_manifest,
 )
+from posse.version import PROTOCOL_VERSION, __version__
 
 
 class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +119,8 @@ class Customer(Participant):
                     "authority, and start it with that identity."
                 )
             verify(join.identity, b"join", join_bytes(join.name, join.kind, join.run_key), join.signature)
-        body = msgspec.msgpack.encode(make_manifest(self._terms, joins))
+        members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
+        body = msgspec.msgpack.encode(Manifest(__version__, PROTOCOL_VERSION, self._terms, members))
         offer = Offer(body, self._identity.sign(b"manifest", body))
         self.consider(offer)
         return self.to_controller(offer)

@@ -30,7 +30,7 @@ from posse.protocols.live import Choice, Serving
 from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.federation import SambaRun, SimulatedWorld, prepare
 from posse.protocols.samba.lanes import SUPPOSED
-from posse.protocols.samba.messages import End, Explore, Reply, Score
+from posse.protocols.samba.messages import End, Explore, Forgone, Now, Reply, Score, Turn
 from posse.protocols.samba.owner import Owner
 from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.protocols.samba.setup import CONTROLLER, CUSTOMER
@@ -40,24 +40,6 @@ from posse.results.record import Traffic
 
 LONGEST = (1 << 29) - 1
 """Decisions of a bandit without a horizon: as many as sums stay exact."""
-
-
-class Turn(Ask, frozen=True, array_like=True, tag=True, gc=False):
-    """A role is ready for the step of pass `index`; the world answers with `Now` when a decision is wanted."""
-
-    index: int
-
-
-class Now(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """A decision is wanted: the answer to a `Turn`."""
-
-    index: int
-
-
-class Forgone(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """The reward of a `Pull` will not come."""
-
-    number: int
 
 
 @dataclass

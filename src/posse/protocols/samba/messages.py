@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from posse.core.roles import Message
+from posse.core.roles import Ask, Message
 
 
 class Join(Message, frozen=True, array_like=True, tag=True, gc=False):
@@ -158,3 +158,24 @@ class Total(Message, frozen=True, array_like=True, tag=True, gc=False):
     """(7) The product of all, an encryption of the total."""
 
     ciphertext: bytes
+
+
+# A run in use: decisions when they are wanted (`live`).
+
+
+class Turn(Ask, frozen=True, array_like=True, tag=True, gc=False):
+    """A role is ready for the step of pass `index`; the world answers with `Now` when a decision is wanted."""
+
+    index: int
+
+
+class Now(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """A decision is wanted: the answer to a `Turn`."""
+
+    index: int
+
+
+class Forgone(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """The reward of a `Pull` will not come."""
+
+    number: int

@@ -77,10 +77,8 @@ def _named(policy: str, level: str, off: Sequence[str], slot: float, threshold: 
         described, _ = json.loads(policy)
     except (ValueError, TypeError):
         described = policy
-    more: dict[str, Any] = {"slot": slot} if level == "strict" else {}
-    if threshold is not None:
-        more["threshold"] = threshold
-    return {"policy": described, "level": level, "off": off, **more}
+    more = {"slot": slot if level == "strict" else None, "threshold": threshold}
+    return {"policy": described, "level": level, "off": off, **{key: at for key, at in more.items() if at is not None}}
 
 
 @lru_cache(maxsize=4)
@@ -182,12 +180,6 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
         if found is None:
             raise ProtocolError(f"'{name}' is not in the manifest.")
         return found
-
-
-def make_manifest(terms: Terms, joins: Sequence[Join]) -> Manifest:
-    """Build the manifest from the terms and those who joined."""
-    members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
-    return Manifest(__version__, PROTOCOL_VERSION, terms, members)
 
 
 @lru_cache(maxsize=4)
@@ -319,8 +311,7 @@ class Participant:
             raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
         manifest.check_roster(self._customer)
         self._expected.check(manifest.terms, len(manifest.owners))
-        self._manifest, self._signed = manifest, body
-        self._digest = digest
+        self._manifest, self._signed, self._digest = manifest, body, digest
 
     def go(self, message: Go) -> None:
         """Take the customer's word that everyone signed the same manifest."""
@@ -351,29 +342,23 @@ class Participant:
         return self._secrets.key(b"samba k_frame", context=context), self._secrets.key(b"samba s_own", context=context)
 
     def make_keys(self) -> Keys:
-        """Draw k_frame and s_own, and seal them to those entitled."""
-        k_frame, s_own = self.own_keys()
-        sealed = {}
-        for member in self.manifest.members:
-            secret = {"owner": k_frame + s_own, "comp": k_frame}.get(member.kind)
-            if secret is not None:
-                sealed[member.name] = seal_to(member.run_key, secret, self._info(member.name))
-        commitments = commitment(k_frame, b"frame" + self._digest), commitment(s_own, b"own" + self._digest)
-        signed = self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments))
-        return Keys(sealed, *commitments, signed)
+        """Draw k_frame and s_own, and seal them to those entitled: both to every owner, k_frame to comp."""
+        frame, own = self.own_keys()
+        entitled = {"owner": frame + own, "comp": frame}
+        secrets = {each.name: entitled[each.kind] for each in self.manifest.members if each.kind in entitled}
+        return self._sealed(secrets, frame, own)
 
     def make_keyring(self) -> tuple[Keys, ...]:
         """Draw a tag key and s_own, and seal them: both to every owner, the tag key to the customer; each signed."""
-        tag, s_own = self.own_keys()
-        commitments = commitment(tag, b"frame" + self._digest), commitment(s_own, b"own" + self._digest)
-        made = []
-        for name in (*self.manifest.owners, CUSTOMER):
-            secret = tag if name == CUSTOMER else tag + s_own
-            sealed = {name: seal_to(self.manifest.member(name).run_key, secret, self._info(name))}
-            made.append(
-                Keys(sealed, *commitments, self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments)))
-            )
-        return tuple(made)
+        tag, own = self.own_keys()
+        secrets = {**dict.fromkeys(self.manifest.owners, tag + own), CUSTOMER: tag}
+        return tuple(self._sealed({name: secret}, tag, own) for name, secret in secrets.items())
+
+    def _sealed(self, secrets: Mapping[str, bytes], frame: bytes, own: bytes) -> Keys:
+        member, digest = self.manifest.member, self._digest
+        sealed = {name: seal_to(member(name).run_key, secret, self._info(name)) for name, secret in secrets.items()}
+        commitments = commitment(frame, b"frame" + digest), commitment(own, b"own" + digest)
+        return Keys(sealed, *commitments, self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments)))
 
     def info(self, purpose: str, name: str) -> bytes:
         """What a sealed secret is bound to: what it is for, from or for whom, and the run."""
@@ -395,8 +380,7 @@ class Participant:
         return secret[:32], secret[32:]
 
     def _info(self, receiver: str) -> bytes:
-        sender = self.manifest.owners[0]
-        return msgspec.msgpack.encode(("posse samba keys", sender, receiver, self._digest))
+        return msgspec.msgpack.encode(("posse samba keys", self.manifest.owners[0], receiver, self._digest))
 
     def _keys_bytes(self, sealed: dict[str, bytes], frame: bytes, own: bytes) -> bytes:
         return msgspec.msgpack.encode((sorted(sealed.items()), frame, own, self._digest))
@@ -454,9 +438,7 @@ class Peer(Participant):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         handler = self._handlers.get(type(message))
-        if handler is None or sender != CONTROLLER:
-            return self.unexpected(sender, message)
-        return handler(message)
+        return self.unexpected(sender, message) if handler is None or sender != CONTROLLER else handler(message)
 
     def _on_offer(self, offer: Offer) -> Sequence[Action]:
         return self.to_controller(self.consider(offer))

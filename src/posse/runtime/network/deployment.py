@@ -377,9 +377,8 @@ def _engine(place: Place, made: Deployment, log: Callable[..., None] | None) -> 
 
 def _both(*watchers: Callable[[Note], None] | None) -> Callable[[Note], None]:
     def watch(note: Note) -> None:
-        for each in watchers:
-            if each is not None:
-                each(note)
+        for each in filter(None, watchers):
+            each(note)
 
     return watch
 
@@ -388,8 +387,7 @@ class Checker:
     """Says whose certificate a peer shows; reads the revocation list again when its file changes."""
 
     def __init__(self, identity: PartyIdentity, now: Callable[[], datetime]) -> None:
-        self._identity, self._now = identity, now
-        self._path = identity.folder / "crl.pem"
+        self._identity, self._now, self._path = identity, now, identity.folder / "crl.pem"
         self._read = self._changed()
 
     def __call__(self, certificate: bytes | None) -> tuple[str, str]:
@@ -402,10 +400,9 @@ class Checker:
         return peer.role, peer.name
 
     def _changed(self) -> int:
-        try:
+        with contextlib.suppress(OSError):
             return self._path.stat().st_mtime_ns
-        except OSError:
-            return 0
+        return 0
 
 
 Beside = Callable[[Party, Deployment], AbstractAsyncContextManager[object]]
