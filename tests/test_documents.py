@@ -180,7 +180,7 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": here, "POSSE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
     done = subprocess.run(
-        ["sh", f"examples/{script.name}"], capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path,
+        ["sh", f"examples/{script.name}"], capture_output=True, text=True, timeout=1800, check=False, cwd=tmp_path,
         env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def outside(*words: str | Path, folder: Path) -> str:
     environment |= {"POSSE_HOME": str(folder / "home"), "COLUMNS": "80"}
     command = [str(word) for word in words]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment, timeout=900, check=False
+        command, capture_output=True, text=True, cwd=folder, env=environment, timeout=1800, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

@@ -42,7 +42,9 @@ def test_a_notebook_runs_and_shows_what_it_makes(path: Path, tmp_path: Path, mon
     for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     book = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(book, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=1800, startup_timeout=600, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     for number, words in SHOWN[path.stem].items():
         shown = {kind: text for output in book.cells[number].outputs for kind, text in output.get("data", {}).items()}
         if words == "png":
