@@ -190,3 +190,15 @@ def test_one_run_has_no_note_on_several_and_a_fleet_is_described_as_one() -> Non
     assert "Updates reach the server as they are" in " ".join(leaks({"masked": False}))
     assert "decisions for each arm" not in fleet
     assert "decisions for each arm" in " ".join(leaks({"levels": 0}))
+
+
+def test_what_is_compiled_is_kept_where_the_user_did_not_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found: dict[str, object] = {}
+    monkeypatch.setattr(jax.config, "update", found.__setitem__)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
+    study.keep_compiled()
+    assert not found
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    study.keep_compiled()
+    assert Path(str(found["jax_compilation_cache_dir"])).parent == tmp_path / "posse"
