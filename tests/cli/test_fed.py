@@ -45,7 +45,7 @@ def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call
     assert all(" at δ = " in part[:20] for part in told)
     assert "stopped early: privacy budget (3, 0.001) spent after" in outcome.err
     page = Page(Path("run.html").read_text())
-    for wanted in ("at δ = 0.001", "The server adds the noise", "cumulative reward"):
+    for wanted in ("at δ = 0.001", "The server adds the noise", "reward a round"):
         assert wanted in page.text or wanted in page.text.lower(), wanted
     assert [row.level for row in Store().list()] == ["noise"]
     shown = " ".join(posse("runs", "show", "last", COLUMNS="120").out.split())
@@ -83,8 +83,8 @@ def test_a_run_shown_again_has_the_rows_of_the_command(posse: Call) -> None:
     assert "warning: no device acted with what was learnt in 6 rounds: deploy_every is 6" in outcome.err
     shown = posse("runs", "show", "last", COLUMNS="120").out
     for wanted in (
-        "average reward", "its smallest to largest run", "the same, last tenth", "an arm at random would earn",
-        "the best fixed arm would earn", "clip norm", "share of updates within the clip", "rounds a second",
+        "Average reward a decision", "average reward, smallest to largest run", "last tenth of the rounds",
+        "best fixed arm (", "chance 0.1", "clip norm", "share of updates within the clip", "rounds a second",
         "not over the split", "greedy with the deployed model would earn", "± a standard error; from 3,594 decisions",
         "effective sample size",
     ):  # fmt: skip

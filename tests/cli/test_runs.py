@@ -196,3 +196,55 @@ def test_seconds_are_shared_out_among_parties() -> None:
     assert tables.per_step(record) == pytest.approx(24.0 / (6 * 1000 * 4))
     samba = example_record()
     assert tables.per_step(samba) == pytest.approx(samba.seconds / (800 * 3))
+
+
+@pytest.fixture
+def swept() -> Store:
+    store = Store()
+    for i, (policy, horizon) in enumerate((p, h) for p in ("ucb", "thompson") for h in (100, 200)):
+        config = {"policy": {"name": policy, "parameters": {"tau": 0.5 + i}}, "horizon": horizon, "owners": 3}
+        store.save(example_record(id=f"0s-{i}", policy=policy, horizon=horizon, config=config, level="plain"))
+    return store
+
+
+@pytest.mark.usefixtures("swept")
+def test_a_list_in_json_has_all_settings_and_figures(posse: Call) -> None:
+    rows = json.loads(posse("runs", "list", "--json").out)
+    assert len(rows) == 4
+    figures = {row["id"]: row["figures"] for row in rows}
+    whole = Store().get("0s-3")
+    assert figures["0s-3"]["policy.tau"] == 3.5
+    assert figures["0s-3"]["regret_mean"] == whole.regret_mean
+    assert figures["0s-3"]["total_error"] > 0
+    assert {"owners", "seconds", "bytes", "messages"} <= figures["0s-0"].keys()
+
+
+@pytest.mark.usefixtures("swept")
+def test_a_list_is_filtered_sorted_and_grouped(posse: Call) -> None:
+    def ids(*words: str) -> list[str]:
+        return [row["record"] for row in json.loads(posse("runs", "list", "--json", *words).out)]
+
+    assert ids("--where", "policy=ucb", "--sort", "horizon") == ["0s-0", "0s-1"]
+    assert ids("--where", "horizon>=150", "--where", "tau>2", "--sort", "-id") == ["0s-3"]
+    assert ids("--where", "policy~THOMP", "--sort", "-total_mean") == ["0s-3", "0s-2"]
+    assert ids("--sort", "-horizon,policy.tau", "--limit", "2") == ["0s-1", "0s-3"]
+    out = posse("runs", "list", "--group", "policy", "--sort", "policy").out
+    assert out.index("thompson") < out.index("ucb")
+    assert "records" in out
+    groups = json.loads(posse("runs", "list", "--group", "policy,horizon", "--json").out)
+    assert len(groups) == 4
+    assert {(one["policy"], one["records"]) for one in groups} == {("ucb", 1), ("thompson", 1)}
+    shown = posse("runs", "list", "--columns", "id,tau,earned")
+    assert "policy.tau" in shown.out
+    assert "4 rows" in shown.err
+    assert "Did you mean 'horizon'" in one_line(posse("runs", "list", "--sort", "horizn"))
+    assert "must be like policy=ucb" in one_line(posse("runs", "list", "--where", "policy"))
+    assert "Give a number" in one_line(posse("runs", "list", "--where", "horizon>many"))
+
+
+@pytest.mark.usefixtures("store")
+def test_brief_says_the_answer_and_folds_the_caveats(posse: Call) -> None:
+    whole, brief = posse("runs", "show", "0a").out, posse("runs", "show", "0a", "--brief").out
+    assert len(brief) < len(whole)
+    assert "What is not protected: 2 caveats (posse runs show 0a-first, or a report)." in " ".join(brief.split())
+    assert "ucb (standard) earned" in brief

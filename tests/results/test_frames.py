@@ -161,3 +161,17 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, missing: st
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingExtraError, match=says):
         call(example_record())  # type: ignore[operator]
+
+
+def test_one_row_a_record_has_one_column_a_parameter_and_a_figure() -> None:
+    records = [
+        example_record(
+            id=f"0r-{i}", config={"policy": {"name": "ucb", "parameters": {"tau": i}}, "horizon": 200}, summary=more
+        )
+        for i, more in enumerate(({"missed": 3}, {"missed": "none", "chance_reward": 0.5}))
+    ]
+    frame = to_pandas(records, curves=False)
+    assert frame["policy.tau"].tolist() == [0, 1]
+    assert frame["total_mean"].tolist() == [record.total_mean for record in records]
+    assert frame["missed"].tolist() == ["3", "none"]
+    assert to_polars(records, curves=False)["chance_reward"].to_list() == [None, 0.5]

@@ -74,7 +74,7 @@ def test_deployed_records_are_stored_compared_exported_and_reported(tmp_path: Pa
         assert export(records, tmp_path / name).stat().st_size > 0
     lead = Page(render_report(CONTROLLER)).text
     assert "ucb (standard), controller took part in 500 steps; it does not know what was earned." in lead
-    assert "not known" in lead
+    assert "controller: three clinics" in lead
 
 
 def test_what_is_not_known_is_not_drawn() -> None:

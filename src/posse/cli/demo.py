@@ -72,6 +72,8 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
     from posse.cli import tables
 
     protected = [record for record, _ in pairs]
+    heading("The answer")
+    tables.first(protected[:1])
     heading("What was earned, and what protection cost")
     tables.earned_and_cost([*(twin for _, twin in pairs[:1] if twin is not None), *protected])
     say("")

@@ -28,6 +28,7 @@ Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.", 
 Figure = Annotated[Path | None, typer.Option(help="Write a figure here (.svg, .png or .pdf).", metavar="FILE")]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
+Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in a line.")]
 Ids = Annotated[list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")]
 One = Annotated[str, typer.Argument(help="An id, the beginning of one, or 'last'.", metavar="ID")]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +16,9 @@ from posse.cli.screen import heading, print_json, remark, say, table
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from posse.results.export import Row
     from posse.results.record import Record
-    from posse.results.store import RunRow
+    from posse.results.store import RunRow, Store
 
 app = typer.Typer(
     help="List, show, delete, export and report the runs on this machine.",
@@ -24,6 +27,17 @@ app = typer.Typer(
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", help="Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.", metavar="CONDITION"
+    ),
+]
+Sort = Annotated[
+    str | None, typer.Option(help="Sort by columns: NAME,NAME,...; -NAME the largest first.", metavar="NAMES")
+]
+Group = Annotated[str | None, typer.Option(help="One row a group: NAME,NAME,...; numbers are means.", metavar="NAMES")]
+Shown = Annotated[str | None, typer.Option("--columns", help="Show these columns: NAME,NAME,...", metavar="NAMES")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Parties = Annotated[bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
@@ -38,18 +52,25 @@ QUIET = 10.0
 
 
 @app.command("list")
-def list_runs(limit: Limit = 20, kind: Kind = None, json: flags.Json = False) -> None:
+def list_runs(
+    limit: Limit = 20, kind: Kind = None, where: Where = None, sort: Sort = None, group: Group = None,
+    shown: Shown = None, json: flags.Json = False,
+) -> None:  # fmt: skip
     """List the runs, the last one first; those that are running too, and settings in which they differ."""
     from posse.results import differences, words
     from posse.results.store import Store
     from posse.results.words import Vocabulary, common
 
     store = Store()
+    if where or sort or group or shown:
+        _query(store, limit, kind, where or (), sort, group, shown, json)
+        return
     # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
     rows = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # without damaged ones, of which `posse runs show` says more
     if json:
-        print_json([_facts(row, heads.get(row.id)) for row in rows])
+        figures = {row["record"]: row for row in _figures(store, [row.id for row in rows if row.id in heads])}
+        print_json([{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows])
         return
     if not rows:
         say(f"No runs yet in {store.path}. Make one with: posse demo")
@@ -76,6 +97,63 @@ def list_runs(limit: Limit = 20, kind: Kind = None, json: flags.Json = False) ->
         remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
 
 
+def _figures(store: Store, ids: Iterable[str]) -> list[Row]:
+    """Load runs and give a row each: every setting and every figure."""
+    from posse.results.export import aligned, summary_rows
+
+    return aligned(summary_rows([store.get(id) for id in ids]))
+
+
+def _query(
+    store: Store, limit: int, kind: str | None, where: Sequence[str], sort: str | None, group: str | None,
+    shown: str | None, json: bool,
+) -> None:  # fmt: skip
+    """Filter, sort and group the runs as a frame would; the limit is on what is left."""
+    from posse.results import words
+    from posse.results.export import column, filtered, grouped, ordered
+
+    listed = [row.id for row in store.list(None, kind)]
+    heads = store.heads(listed)  # damaged ones are left out
+    rows = filtered(_figures(store, (id for id in listed if id in heads)), where)
+    rows = grouped(rows, _names(group)) if group else rows
+    rows = ordered(rows, _names(sort)) if sort else rows
+    many, rows = len(rows), rows[: limit or None]
+    columns = [column(name, rows) for name in _names(shown)] if shown else _told(rows, group, where, sort)
+    if json:
+        print_json([{name: row.get(name) for name in columns} if shown else row for row in rows])
+        return
+    numeric = [i for i, name in enumerate(columns) if all(isinstance(row.get(name), int | float) for row in rows)]
+    cells = [
+        [words.UNKNOWN if (x := row.get(name)) is None else words.number(x) if i in numeric else words.words_of(x)
+         for i, name in enumerate(columns)]
+        for row in rows
+    ]  # fmt: skip
+    table(columns, cells, numeric=numeric)
+    remark(f"{words.count(len(rows), 'row')}{f' of {many:,}; --limit 0 lists all' if many > len(rows) else ''}.")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _told(rows: Sequence[Row], group: str | None, where: Sequence[str], sort: str | None) -> list[str]:
+    """Choose columns: what a list always shows, and what was asked for."""
+    from posse.results.export import ALSO
+
+    first = [
+        *(_names(group) if group else ("id",)),
+        *(("records",) if group else ("policy", "level", "horizon", "runs")),
+    ]
+    asked = [re.split("[!=<>~]", one)[0].strip() for one in where] if not group else []
+    asked += [name.removeprefix("-") for name in _names(sort or "")]
+    known = {name for row in rows for name in row}
+    wanted = [ALSO.get(name, name) for name in (*first, *asked, "total_mean", "total_error", "seconds")]
+    spelled = (
+        next((f for f in (n, n.replace("-", "_"), f"policy.{n}", f"config.{n}") if f in known), "") for n in wanted
+    )
+    return list(dict.fromkeys(name for name in spelled if name))
+
+
 def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
     """Give a row with what its record adds; a damaged one adds nothing."""
     if head is None:
@@ -95,7 +173,7 @@ def _level(row: RunRow, protection: str, state: str) -> str:
 
 
 @app.command()
-def show(id: flags.One, json: flags.Json = False) -> None:
+def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) -> None:
     """Show one run: what was earned, what it cost, what leaks."""
     from posse.cli import tables
     from posse.results import words
@@ -109,7 +187,12 @@ def show(id: flags.One, json: flags.Json = False) -> None:
     facts = [("label", record.own_label), ("kind", record.kind), ("party", record.party), ("status", record.state)]
     facts += [("made", record.created), ("run", record.run_id if record.run_id != record.id else "")]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
+    tables.first([record])
+    say("")
     tables.earned_and_cost([record])
+    if brief:
+        tables.folded(record)
+        return
     if record.arms:
         heading(words.plural(record.words.pull).capitalize())
         tables.pulls(record)

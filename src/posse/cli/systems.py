@@ -110,11 +110,12 @@ def run_command(known: System) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
+        brief: flags.Brief = False,
     ) -> None:
         wanted = next((each for each in (beside, plain_too) if each is not None), known.beside_by_default)
         settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, known.beside(settings) if wanted else (), json)
+        _run(known, settings, keeper, known.beside(settings) if wanted else (), json, brief)
 
     return command_of(known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
 
@@ -130,10 +131,11 @@ def simulate_command(known: System) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
+        brief: flags.Brief = False,
     ) -> None:
         settings = _checked(settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain())
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, (), json)
+        _run(known, settings, keeper, (), json, brief)
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS)
@@ -147,7 +149,9 @@ def _checked(settings: S) -> S:
     return settings
 
 
-def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[RunSettings], json: bool) -> None:
+def _run(
+    known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[RunSettings], json: bool, brief: bool
+) -> None:
     """Run settings and what goes beside them, show the records and keep them."""
     from posse.cli import tables
     from posse.results import identical
@@ -162,7 +166,7 @@ def _run(known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[
             same = identical(*records[:2]) if exact else None
             print_json(_document(known, records, keeper, identical=same))
         else:
-            _show(known, records, exact)
+            _show(known, records, exact, brief)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -213,15 +217,20 @@ def _document(known: System, records: Sequence[Record], keeper: Keeper, **more: 
     return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [one.document() for one in records]}
 
 
-def _show(known: System, records: Sequence[Record], exact: bool) -> None:
+def _show(known: System, records: Sequence[Record], exact: bool, brief: bool) -> None:
     from posse.cli import tables
 
     first = records[0]
     heading(f"{known.title}: {tables.describe(first)}")
+    tables.first(records)
+    say("")
     # What it is compared with first: the cost of protection is measured against it.
     tables.earned_and_cost([*records[1:], first])
     if exact:
         say(f"\n{tables.sameness(*records[:2])}", style="bold")
+    if brief:
+        tables.folded(first)
+        return
     for section in known.remarks(records):
         tables.section(section)
     tables.details(first, records[1:])
@@ -296,6 +305,8 @@ def _show_comparison(records: Sequence[Record], keeper: Keeper, json: bool) -> N
         else:
             names = list(dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records))
             heading(names[0] if len(names) == 1 else f"{len(records)} runs")
+            tables.first(records)
+            say("")
             tables.comparison(compared)
     if keeper.saves and not json:
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
@@ -345,6 +356,8 @@ def sweep_command(known: System) -> Any:
         from posse.results import compare
 
         heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
+        tables.first(made.records)
+        say("")
         tables.comparison(compare(made.records))
 
     summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."

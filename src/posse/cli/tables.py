@@ -31,6 +31,30 @@ def describe(record: Record) -> str:
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
+def first(records: Sequence[Record]) -> None:
+    """Print the answer: who won, what a step earned beside chance and the best fixed arm, and what the system adds."""
+    from posse.results.answers import answer
+
+    said = answer(records)
+    say(said.headline, style="bold")
+    say(" ".join(said.sentences))
+    if said.line:
+        say(said.line)
+    own = records[0].show.get("cards")
+    for card in said.cards[: len(own)] if isinstance(own, list) else ():
+        say(f"{card.below[:1].upper()}{card.below[1:]}: {card.value}.")
+
+
+def folded(record: Record) -> None:
+    """Print in a line what `protection` prints whole."""
+    from posse.results.naming import PLAIN
+
+    level = "none" if record.level == PLAIN else record.protection
+    off = f" OFF: {', '.join(record.off)}." if record.off else ""
+    many = f"{len(record.leaks)} caveats" if record.leaks else "it does not say what leaks"
+    say(f"\nProtection: {level}.{off} What is not protected: {many} (posse runs show {record.id}, or a report).")
+
+
 def earned_and_cost(records: Sequence[Record]) -> None:
     """Print records side by side, a column each: what was earned, and what it cost."""
     from posse.results import differences, labels, standard_error, words

@@ -323,7 +323,7 @@ def panels(
     columns: int, titles: Sequence[str] = (), height: float = 4.2, width: float | None = None, **more: Any
 ) -> tuple[plots.Figure, list[plots.Axes]]:
     """Make a figure with panels side by side."""
-    figure = plots.blank(height, width=width or (plots.WIDTH if columns == 1 else 9.0))
+    figure = plots.blank(height, width=width or (7.2 if columns == 1 else 9.0))
     axes = list(figure.subplots(1, columns, squeeze=False, **more)[0])
     for ax, words in zip(axes, titles, strict=False):
         title(ax, words)

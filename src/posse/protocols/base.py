@@ -293,16 +293,24 @@ class System(ABC):
         """Return what a record of this system carries for whoever shows it (`Record.show`).
 
         `more`: `protection` (the level in a few words), `warnings` (sentences: a run did not do what was meant),
-        `stopped` (why it stopped early), `resume` (how an interrupted one goes on).
+        `stopped` (why it stopped early), `resume` (how an interrupted one goes on), `cards` (pairs for the
+        top of a report: a figure with its unit, what it is).
         """
         level = self.level(settings)
         return {
             "title": self.title,
             "roles": {role.kind: {"label": role.label, "colour": list(role.colour)} for role in self.roles},
+            "protects": self._protects(level),
             "learns": [] if level is None else list(level.learns(settings)),
             "sections": [section.plain() for section in sections],
             **more,
         }
+
+    def _protects(self, level: Level | None) -> list[str]:
+        """Say what is protected at a level; nothing where nothing is."""
+        if level is None or level.name in ("plain", "alone", "placebo"):
+            return []
+        return [f"{self.protects[:1].upper()}{self.protects[1:]}.", f"Level {level.name}: {level.summary}."]
 
     # What a picture of a run needs ------------------------------------------------------------------------------------
 

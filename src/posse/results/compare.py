@@ -99,7 +99,7 @@ def times_as_long(record: Record, first: Record) -> float | None:
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
-    difference, error, paired = (None, None, False) if record is first else _difference(record, first)
+    apart, error, paired = (None, None, False) if record is first else difference(record, first)
     return ComparedRun(
         id=record.id,
         label=label,
@@ -108,7 +108,7 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
         runs=record.runs,
         mean=record.total_mean,
         error=standard_error(record.total),
-        difference=difference,
+        difference=apart,
         difference_error=error,
         paired=paired,
         identical=identical(record, first),
@@ -119,7 +119,8 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
     )
 
 
-def _difference(record: Record, first: Record) -> tuple[float | None, float | None, bool]:
+def difference(record: Record, first: Record) -> tuple[float | None, float | None, bool]:
+    """Mean total less that of another record, its standard error, and whether it was taken run by run."""
     if record.total_mean is None or first.total_mean is None:
         return None, None, False
     mine, theirs = (dict(zip(r.seeds, r.total, strict=False)) for r in (record, first))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from posse.core.check import require
-from posse.core.errors import DataError, MissingExtraError
+from posse.core.check import nearest, require
+from posse.core.errors import ConfigError, DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results.naming import labels
 from posse.results.record import Record, several
@@ -97,10 +98,16 @@ def summary_rows(records: Record | Iterable[Record]) -> list[Row]:
     ]
 
 
-def to_arrow(records: Record | Iterable[Record]) -> pa.Table:
-    """Return `rows` as an Arrow table; seeds are unsigned, what is not known is null."""
+def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.Table:
+    """Return `rows` as an Arrow table; seeds are unsigned, what is not known is null.
+
+    Without `curves` it is one row a record instead (`summary_rows`): every setting and every figure a column.
+    """
     arrow = require("pyarrow", extra="frames")
     chosen = several(records)
+    if not curves:
+        table = aligned(summary_rows(chosen))
+        return arrow.Table.from_pylist(table, schema=arrow.schema(_fields(table, arrow)))
     settings = _parameters(chosen, COLUMNS)
     text, types = arrow.string(), (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64())
     schema = arrow.schema([*zip(COLUMNS, (text, text, text, *types), strict=True), *_fields(settings, arrow)])
@@ -124,20 +131,123 @@ def to_arrow(records: Record | Iterable[Record]) -> pa.Table:
     return arrow.concat_tables(tables)
 
 
-def to_pandas(records: Record | Iterable[Record]) -> pd.DataFrame:
-    """Return `rows` as a pandas frame; seeds are `UInt64`, in which a missing one does not turn all into floats."""
+def to_pandas(records: Record | Iterable[Record], *, curves: bool = True) -> pd.DataFrame:
+    """Return `to_arrow` as a pandas frame; seeds are `UInt64`, in which a missing one does not turn all into floats."""
     pandas = _installed("pandas")
-    table = to_arrow(records)
+    table = to_arrow(records, curves=curves)
     unsigned = require("pyarrow", extra="frames").uint64()
     frame: pd.DataFrame = table.to_pandas(types_mapper={unsigned: pandas.UInt64Dtype()}.get)
     return frame
 
 
-def to_polars(records: Record | Iterable[Record]) -> pl.DataFrame:
-    """Return `rows` as a polars frame."""
+def to_polars(records: Record | Iterable[Record], *, curves: bool = True) -> pl.DataFrame:
+    """Return `to_arrow` as a polars frame."""
     polars = _installed("polars")
-    frame: pl.DataFrame = polars.from_arrow(to_arrow(records))
+    frame: pl.DataFrame = polars.from_arrow(to_arrow(records, curves=curves))
     return frame
+
+
+def aligned(rows: Sequence[Row]) -> list[Row]:
+    """Give all rows the same columns and each column one type: None where a row lacks it, text where types differ."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    kinds = {name: {type(row[name]) for row in rows if row.get(name) is not None} for name in names}
+    texts = {name for name, types in kinds.items() if len(types) > 1 and types != {int, float}}
+
+    def value(row: Row, name: str) -> Scalar:
+        one = row.get(name)
+        return words_of(one) if name in texts and one is not None else one
+
+    return [{name: value(row, name) for name in names} for row in rows]
+
+
+_CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
+    "=": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,  # type: ignore[operator]
+    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,  # type: ignore[operator]
+    "~": lambda a, b: str(b).lower() in str(a).lower(),
+}  # fmt: skip
+
+
+def filtered(rows: Sequence[Row], conditions: Iterable[str]) -> list[Row]:
+    """Keep rows for which all conditions hold, such as "policy=ucb", "horizon>=1000" or "label~trial" (holds the text).
+
+    Numbers are compared as numbers, all else as text; what a row does not know fits no condition but "!=".
+
+    >>> rows = [{"policy": "ucb", "horizon": 100}, {"policy": "thompson", "horizon": 2000}]
+    >>> filtered(rows, ["horizon>500", "policy!=ucb"])
+    [{'policy': 'thompson', 'horizon': 2000}]
+    """
+    kept = list(rows)
+    for condition in conditions:
+        found = _CONDITION.fullmatch(condition)
+        if found is None:
+            raise ConfigError(f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'.")
+        name, sign, wanted = found.groups()
+        name = column(name, rows)
+        kept = [row for row in kept if _holds(row.get(name), sign, wanted)]
+    return kept
+
+
+def _holds(value: Scalar, sign: str, wanted: str) -> bool:
+    if value is None:
+        return sign == "!="
+    if isinstance(value, int | float) and not isinstance(value, bool) and sign != "~":
+        try:
+            return _TESTS[sign](float(value), float(wanted.replace(",", "")))
+        except ValueError:
+            raise ConfigError(f"'{wanted}' is compared with the number {value:g}. Give a number.") from None
+    return _TESTS[sign](words_of(value), {"true": "yes", "false": "no"}.get(wanted.lower(), wanted))
+
+
+def ordered(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
+    """Sort by columns, the first one first; "-" before a name turns its order round. What is not known comes last.
+
+    >>> [row["n"] for row in ordered([{"n": 1}, {"n": None}, {"n": 3}], ["-n"])]
+    [3, 1, None]
+    """
+    made = list(rows)
+    for name in reversed(list(names)):
+        at = column(name.removeprefix("-"), rows)
+        known = [row for row in made if row.get(at) is not None]
+        number = all(isinstance(row[at], int | float) for row in known)
+        known.sort(key=lambda row: row[at] if number else words_of(row[at]), reverse=name.startswith("-"))  # type: ignore[arg-type, return-value]
+        made = [*known, *(row for row in made if row.get(at) is None)]
+    return made
+
+
+def grouped(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
+    """Return a row a group of equal values in these columns: how many records, and the mean of every other number.
+
+    >>> grouped([{"p": "a", "n": 1, "w": "x"}, {"p": "a", "n": 2, "w": "y"}, {"p": "b", "n": 5, "w": "z"}], ["p"])
+    [{'p': 'a', 'records': 2, 'n': 1.5}, {'p': 'b', 'records': 1, 'n': 5.0}]
+    """
+    by = [column(name, rows) for name in names]
+    groups: dict[tuple[Scalar, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in by), []).append(row)
+    made = []
+    for key, same in groups.items():
+        one: Row = {**dict(zip(by, key, strict=True)), "records": len(same)}
+        for name in dict.fromkeys(name for row in rows for name in row if name not in by):
+            values = [row[name] for row in same if row.get(name) is not None]
+            if values and all(isinstance(x, int | float) and not isinstance(x, bool) for x in values):
+                one[name] = float(np.mean([float(x) for x in values]))  # type: ignore[arg-type]
+        made.append(one)
+    return made
+
+
+def column(name: str, rows: Sequence[Row]) -> str:
+    """Return the column that is meant: its name, or another word for it, with "-" or "_"."""
+    known = tuple(dict.fromkeys(name for row in rows for name in row))
+    wanted = ALSO.get(name, name)
+    for one in (wanted, wanted.replace("-", "_"), f"policy.{wanted}", f"config.{wanted}"):
+        if one in known or not known:
+            return one
+    raise ConfigError(f"unknown column '{name}'.{nearest(name, known)}")
+
+
+ALSO = {"id": "record", "system": "kind", "data": "problem", "earned": "total_mean", "regret": "regret_mean"}
+"""Other words for columns of `summary_rows`."""
 
 
 def _parties_to_arrow(records: Sequence[Record]) -> pa.Table:

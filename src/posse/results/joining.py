@@ -288,7 +288,11 @@ def _compared(joined: Joining) -> Safe:
     shown = table(header, [_row(share, joined) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
     unit = f" in {nouns.money}" if nouns.money else ""
     note = f"Means of {words.count(record.runs, 'run')}{unit}; differences are paired by world seed, ± standard error."
-    return join([_head(joined), _verdict(joined, nouns), shown, tag("p", f"{note} {joined.rule}", cls="soft")])
+    ratio = ""
+    if joined.ratio is not None:
+        what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
+        ratio = f" Regret joined over regret alone, all together: {joined.ratio}{what}."
+    return join([_head(joined), _verdict(joined, nouns), shown, tag("p", f"{note} {joined.rule}{ratio}", cls="soft")])
 
 
 def _head(joined: Joining) -> Safe:
@@ -303,17 +307,14 @@ def _verdict(joined: Joining, nouns: Vocabulary) -> Safe:
     if losers:
         parts = [tag("p", tag("b", worse), f" ({len(losers)} of {everyone}).", cls="alert")]
     if joined.doubtful:
-        parts.append(tag("p", joined.doubt, cls="alert"))
-    if joined.ratio is not None:
-        what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
-        parts.append(tag("p", f"Regret joined over regret alone, all together: {joined.ratio}{what}."))
+        parts.append(tag("p", joined.doubt, cls="caution"))
     return join(parts)
 
 
 def _row(share: Share, joined: Joining) -> tuple[object, ...]:
     # The mark stands below the name, where a small screen shows it without scrolling; an average gets no colour.
     better = "good" if max(share.gain, share.relief) == 2 and not share.loses else ""
-    colour = "" if share.party == ALL else "warn" if share.party in joined.losers else better
+    colour = "" if share.party == ALL else "alarm" if share.party in joined.losers else better
     mark = tag("span", share.verdict, cls=f"tag {colour}")
     return (
         join([tag("span", share.party, cls="name"), Safe("<br>"), mark]),

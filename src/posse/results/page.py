@@ -42,18 +42,19 @@ def join(parts: Iterable[Safe], by: str = "\n") -> Safe:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Iterable[int] = ()) -> Safe:
-    """Make a table that scrolls sideways by itself on a small screen; `numeric` columns are set to the right.
+    """Make a table; `numeric` columns are set to the right, and a header of empty texts is left out.
 
-    A header of empty texts is left out.
+    On a small screen one of more than three columns becomes a block a row, a line a column, named by its header.
     """
-    right = set(numeric)
+    right, wide = set(numeric), len(header) > 3
 
     def cells(name: str, values: Sequence[object]) -> Safe:
-        return join((tag(name, value, cls="n" if i in right else "") for i, value in enumerate(values)), "")
+        heads = [{"data_label": str(head)} if name == "td" and wide and head else {} for head in header]
+        return join((tag(name, v, cls="n" if i in right else "", **heads[i]) for i, v in enumerate(values)), "")
 
     head = tag("thead", tag("tr", cells("th", header))) if any(header) else ""
     body = tag("tbody", join(tag("tr", cells("td", row)) for row in rows))
-    return tag("div", tag("table", head, body), cls="scroll", tabindex="0")
+    return tag("div", tag("table", head, body, cls="wide" if wide else ""), cls="scroll", tabindex="0")
 
 
 def bullets(items: Iterable[str]) -> Safe:

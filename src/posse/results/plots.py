@@ -43,9 +43,12 @@ INK = "#727a88"
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
 """Backgrounds against which the colours were chosen."""
 
-WIDTH = 7.2
-LINE = 72
+WIDTH = 5.6
+LINE = 54
 """Letters of a line in a legend; a longer label goes on in the next one."""
+
+RATES = 20
+"""Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages out."""
 
 LINES = 3
 """Lines of a label at most."""
@@ -74,6 +77,30 @@ def regret_curves(records: Records, labels: Sequence[str] | None = None, *, quan
     return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})")
 
 
+def reward_rates(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
+    """Draw what a step earned on the way, between points of the curve; what chance would earn is dotted where known."""
+    drawn = _drawable(records, "curve")
+    nouns = common(record.words for record in drawn)
+    figure = blank()
+    ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
+    bands = []
+    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
+        edges = np.unique(np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int))[1:] - 1
+        gained = np.diff(record.reward[:, edges], axis=1, prepend=0.0)
+        rates = gained / np.diff(record.steps[edges], prepend=0)
+        bands.append(band(rates, quantiles))
+        draw_band(ax, record.steps[edges], bands[-1], i, label)
+    chance = drawn[0].summary.get("chance_reward")
+    if isinstance(chance, float) and drawn[0].arms and all(record.problem == drawn[0].problem for record in drawn):
+        each = chance * float(drawn[0].pulls.sum()) / max(1, drawn[0].steps_done)
+        ax.axhline(each, color=INK, linestyle=":", linewidth=1.2, label="chance")
+    ax.margins(x=0.01)
+    means = np.concatenate([one.mean for one in bands])  # the band of a few runs may be far wider than what it is of
+    ax.set_ylim(1.3 * min(0.0, float(means.min())), 1.3 * max(float(means.max()), 1e-9))
+    legend(figure, ax, _note("band", bands))
+    return figure
+
+
 def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figure:
     """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best arm is marked."""
     drawn = _drawable(records, "pulls")
@@ -81,7 +108,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
     if any(record.arms != first.arms for record in drawn):
         raise DataError("the records have different numbers of arms. Draw them one by one.")
     nouns = common(record.words for record in drawn)
-    figure = blank(3.6)
+    figure = blank()
     ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
     width = 0.8 / len(drawn)
     for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
@@ -143,7 +170,7 @@ def _name_arms(ax: Axes, record: Record) -> None:
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
     if record.arms <= MANY_ARMS:
-        slanted = sum(len(name) for name in names) > 75
+        slanted = sum(len(name) for name in names) > 55
         ax.set_xticks(range(record.arms), names, rotation=38 if slanted else 0, ha="right" if slanted else "center")
         if slanted:
             for tick in ax.get_xticklabels():
@@ -166,7 +193,7 @@ def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str]
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
     nouns = common(record.words for record in _drawable((secure, plain), "curve"))
-    figure = blank(3.9, width=8.2)
+    figure = blank(3.4, width=6.4)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
     left = style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
     # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
@@ -273,7 +300,7 @@ def dark_style(colours: Iterable[tuple[str, str]]) -> str:
     return f"@media (prefers-color-scheme: dark) {{ :root {{ {names} }} }}" if names else ""
 
 
-def blank(height: float = 3.8, width: float = WIDTH) -> Figure:
+def blank(height: float = 3.4, width: float = WIDTH) -> Figure:
     """Make an empty figure, without pyplot: nothing is registered, shown or left open."""
     figure: Figure = require("matplotlib.figure", extra="plot").Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.07)
@@ -329,7 +356,7 @@ def legend(figure: Figure, ax: Axes, note: str = "") -> None:
 
 def _columns(texts: Sequence[str]) -> int:
     longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
-    return max(1, min(len(texts), math.floor(102 / (longest + 7))))
+    return max(1, min(len(texts), math.floor(80 / (longest + 7))))
 
 
 def text(value: str, limit: int = 36) -> str:

@@ -9,18 +9,16 @@ from pathlib import Path
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results import audits, plots, words
+from posse.results.answers import CHANCE, Answer, answer, sentence
 from posse.results.compare import compare, identical
 from posse.results.joining import parties
-from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels, remark
+from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels
 from posse.results.page import Safe, bullets, fragment, join, page, table, tag
 from posse.results.record import Record, several
 from posse.results.sections import Named, comparison, costs, details, privacy, protection, systems
 from posse.results.statistics import standard_error
 from posse.results.words import common, plural
 from posse.version import __version__
-
-NAMED = 3
-"""Records that the first sentence names at most."""
 
 UNTWINNED = (PLAIN, ALONE, PLACEBO)
 """Levels that protect nothing, and so have no plain twin to stand beside."""
@@ -46,11 +44,11 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
     named = list(zip(chosen, labels(chosen), strict=True))
     colours = list(plots.role_colours(chosen, {kind for record in chosen for kind in record.role_seconds}).values())
     parts = [_headline(named), _warnings(named), bullets(notes) if notes else Safe("")]
-    if len(chosen) > 1:
-        parts.append(comparison(compare(chosen)))
-    parts += [parties(chosen), systems(named), _figures(named, colours), protection(chosen)]
-    parts.append(audits.page_part(named))
-    parts += [privacy(chosen), costs(named), details(named), _footer()]
+    tables = [systems(named), comparison(compare(chosen)) if len(chosen) > 1 else Safe("")]
+    money = parties(chosen)  # what parties earned, and what to do, comes before a table of runs
+    parts += [money, *tables] if money else tables[::-1]
+    parts += [_figures(named, colours), protection(chosen), privacy(chosen)]
+    parts += [audits.page_part(named), costs(named), details(named), _footer()]
     return page(_title(chosen), *(part for part in parts if part), style=plots.dark_style(colours))
 
 
@@ -60,69 +58,40 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _headline(named: Named) -> Safe:
-    titles = ", ".join(dict.fromkeys(record.title for record, _ in named))
-    first = named[0][0]
-    cards = _cards(first) if len(named) == 1 else [_card_of(record, label) for record, label in named]
-    return join(
-        [tag("p", f"Posse report · {titles} · {first.created[:10]}", cls="over"),
-         tag("h1", _title([record for record, _ in named])), tag("p", _lead(named), cls="lead"),
-         tag("div", join(cards), cls="cards")]
-    )  # fmt: skip
+    records = [record for record, _ in named]
+    said = answer(records, [label for _, label in named])
+    titles = ", ".join(dict.fromkeys(record.title for record in records))
+    cards = [
+        tag("div", tag("b", card.value), tag("span", card.below), cls="card alarm" if card.alarm else "card")
+        for card in said.cards
+    ]
+    over = f"Posse report · {titles} · {_title(records)} · {records[0].created[:10]}"
+    parts = [tag("p", over, cls="over"), tag("h1", said.headline), tag("p", " ".join(said.sentences), cls="lead")]
+    return join([*parts, *([tag("div", join(cards), cls="cards")] if cards else []), _bars(said)])
 
 
-def sentence(record: Record, label: str) -> str:
-    """Say in a sentence or two what a record says: what was earned, how long it took, and whether it was finished."""
-    nouns = record.words
-    steps = words.count(record.horizon, nouns.step)
-    if record.total:
-        earned = nouns.priced(words.plus_minus(record.total_mean, standard_error(record.total)))
-        runs = words.count(record.runs, "run")
-        text = f"{label} earned {earned} over {steps} ({runs}) in {words.seconds(record.seconds)}."
-    elif record.party:
-        text = f"{label} took part in {steps}; it does not know what was earned."
-    else:
-        text = f"{label} finished no run."
-    return text if record.status == "finished" else f"{text} It was not finished: {record.state}."
-
-
-def _lead(named: Named) -> str:
-    first, label = named[0]
-    same = [name for record, name in named[1:] if identical(record, first)]
-    what = f"Same {words.plural(first.words.pull)} and same {first.words.reward}"
-    more = f"; and {len(same) - NAMED} more" if len(same) > NAMED else ""
-    return sentence(first, label) + (f" {what}, bit for bit: {'; '.join(same[:NAMED])}{more}." if same else "")
+def _bars(said: Answer) -> Safe:
+    """Draw averages on one scale, from 0 (or the smallest, where one is below)."""
+    if not said.bars:
+        return Safe("")
+    low = min(0.0, *(bar.value for bar in said.bars))
+    whole = (max(bar.value for bar in said.bars) - low) or 1.0
+    rows = [
+        tag(
+            "div",
+            tag("span", bar.label, cls="name"),
+            tag("span", tag("i", style=f"width:{100 * max(0.0, bar.value - low) / whole:.1f}%"), cls="track"),
+            tag("b", bar.text),
+            cls="bar yardstick" if bar.yardstick else "bar",
+        )
+        for bar in said.bars
+    ]
+    return join([tag("h2", said.measured), tag("div", join(rows), cls="bars")])
 
 
 def _warnings(named: Named) -> Safe:
     pairs = [(f"{label}: " if len(named) > 1 else "", one) for record, label in named for one in record.warnings]
     return join([tag("p", tag("b", "Warning: "), whose, one, cls="alert") for whose, one in pairs])
-
-
-def _cards(record: Record) -> list[Safe]:
-    earned = words.plus_minus(record.total_mean, standard_error(record.total))
-    hops = f"{words.count(record.messages, 'message')}" if record.traffic else "no messages recorded"
-    known = "mean ± standard error" if record.total else "not known"
-    return [
-        _card(earned, f"cumulative {record.words.earned}, {known}"),
-        _card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}"),
-        _card(words.size(record.bytes), hops),
-        _card(_level(record), "level of protection", warn=not record.protected),
-    ]
-
-
-def _card_of(record: Record, label: str) -> Safe:
-    below = f"{label}, {words.seconds(record.seconds)}"
-    earned = record.words.priced(words.plus_minus(record.total_mean, standard_error(record.total)))
-    below += f", {remark(record.protection)}" if remark(record.protection) else ""
-    return _card(earned, below, warn=not record.protected)
-
-
-def _card(value: str, below: str, *, warn: bool = False) -> Safe:
-    return tag("div", tag("b", value), tag("span", below), cls="card warn" if warn else "card")
-
-
-def _level(record: Record) -> str:
-    return "plain: none" if record.level == PLAIN else record.protection
 
 
 def _footer() -> Safe:
@@ -139,32 +108,54 @@ def _figures(named: Named, colours: Sequence[tuple[str, str]]) -> Safe:
         )
         for i, (figure, caption) in enumerate(_drawn(named))
     ]
-    return join([tag("h2", "Figures"), *parts]) if parts else Safe("")
+    return join([tag("h2", "Figures"), tag("div", join(parts), cls="figures")]) if parts else Safe("")
 
 
 def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
+    """Draw each thing once: curves of runs that are equal bit for bit lie on each other and are drawn as one."""
     curved = [(record, label) for record, label in named if record.runs and record.steps.size]
-    pulled = [(record, label) for record, label in named if record.runs and 0 < record.arms <= 200]
     nouns = common(record.words for record, _ in named)
     pair = twins([record for record, _ in curved])
-    if pair:
+    distinct = _distinct(curved)
+    if pair and len(curved) == 2:
         names = [label for record in pair for one, label in curved if one is record]
         yield (
             plots.secure_against_plain(*pair, labels=names[:2]),
             f"{_beside(pair[0])} against plain: {nouns.reward} over the {plural(nouns.step)}, and time taken.",
         )
-    if curved:
-        yield plots.reward_curves(*_apart(curved)), f"Cumulative {nouns.reward}, the mean over runs."
-    regretful = [(record, label) for record, label in curved if record.regret is not None]
+    elif curved and not _learning(distinct):
+        yield plots.reward_curves(*_apart(distinct)), f"Cumulative {nouns.reward}, the mean over runs."
+    if _learning(distinct):
+        yield plots.reward_rates(*_apart(distinct)), f"{nouns.reward.capitalize()} of a {nouns.step} on the way."
+    regretful = [(record, label) for record, label in distinct if record.regret is not None]
     if regretful:
         yield plots.regret_curves(*_apart(regretful)), _regret_caption([record for record, _ in regretful])
-    for group in _same_arms(pulled):
+    pulled = [(record, label) for record, label in named if record.runs and 0 < record.arms <= 200]
+    for group in _same_arms(_distinct(pulled)):
         drawn, names = _apart(group)
         by = "" if len(group) > 1 else f" by {names[0]}"
         yield plots.pulls_per_arm(drawn, names), f"{common(record.words for record in drawn).pulled}{by}."
-    # Shares of one role alone are all 100 %.
-    if len({kind for record, _ in named for kind, spent in record.role_seconds.items() if spent > 0}) > 1:
-        yield plots.role_times(*_apart(named)), "CPU time by role."
+    # Shares of one role alone are all 100 %; of one record the table of costs says the same.
+    timed = [(record, label) for record, label in named if len([x for x in record.role_seconds.values() if x > 0]) > 1]
+    if len(timed) > 1:
+        yield plots.role_times(*_apart(timed)), "CPU time by role."
+
+
+def _distinct(named: Named) -> list[tuple[Record, str]]:
+    kept: list[tuple[Record, str]] = []
+    for record, label in named:
+        if not any(identical(record, other) for other, _ in kept):
+            kept.append((record, label))
+    return kept
+
+
+def _learning(named: Named) -> bool:
+    """Return whether these are runs that learn from contexts: what a round earns then grows, and the sum hides it."""
+    return bool(named) and all(record.summary.get(CHANCE) is not None and _winnerless(record) for record, _ in named)
+
+
+def _winnerless(record: Record) -> bool:
+    return record.show.get("learnt") != {}
 
 
 def _apart(named: Named) -> tuple[list[Record], list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from posse.results import words
 from posse.results.compare import ComparedRun, Comparison
-from posse.results.naming import ALONE, described, labels, warns
+from posse.results.naming import ALONE, PLAIN, described, labels, warns
 from posse.results.page import Safe, bullets, join, table, tag
 from posse.results.plots import page_colour, role_colours
 from posse.results.record import Record, several
@@ -29,6 +29,9 @@ _SAID_ELSEWHERE = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "
 
 LONG = 8
 """A ledger with more rows than this is folded away."""
+
+OPEN = 4
+"""Caveats that stand open in a list; the others are folded."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,18 @@ def _side_by_side(same: Sequence[Section]) -> list[Section]:
 
 
 def systems(named: Named) -> Safe:
-    """Return the tables of the systems as parts of a page."""
+    """Return the tables of the systems as parts of a page; of one title the first stands open."""
     parts: list[Safe] = []
+    seen: set[str] = set()
     for one in sections([record for record, _ in named], [label for _, label in named]):
         heading = ": ".join(part for part in (one.title, one.label) if part)
-        parts += [tag("h2", heading)] if heading else []
-        parts += [table(one.columns, one.rows, numeric=one.numeric)] if one.rows else []
-        parts += [tag("p", note, cls="soft") for note in one.notes]
+        body = [table(one.columns, one.rows, numeric=one.numeric)] if one.rows else []
+        body += [tag("p", note, cls="soft") for note in one.notes]
+        if heading and one.title in seen:
+            parts.append(tag("details", tag("summary", heading), *body))
+        else:
+            parts += [*([tag("h2", heading)] if heading else []), *body]
+        seen.add(one.title)
     return join(parts)
 
 
@@ -115,14 +123,14 @@ def comparison(compared: Comparison) -> Safe:
     header = ("run", "level", "runs", compared.words.earned, "difference", "same run", "time", "ratio", "traffic")
     rows = [
         (
-            join([tag("code", row.id), Safe("<br>"), tag("span", row.label)]), level(row.protection), f"{row.runs:,}",
+            join([tag("span", row.label), Safe("<br>"), tag("code", row.id)]), level(row.protection), f"{row.runs:,}",
             words.plus_minus(row.mean, row.error), words.plus_minus(row.difference, row.difference_error),
             _same(row, first=i == 0), words.seconds(row.seconds), words.ratio(row.ratio), words.size(row.bytes),
         )
         for i, row in enumerate(compared.rows)
     ]  # fmt: skip
     reward = compared.words.reward.capitalize()
-    note = f"{reward} is the mean total of a run ± its standard error; the difference is to the first line."
+    note = f"{reward} is the mean total of a run ± its standard error; difference and ratio are to the first line."
     parts = [tag("h2", "Comparison"), table(header, rows, numeric=(2, 3, 4, 6, 7, 8)), tag("p", note, cls="soft")]
     return join([*parts, bullets(compared.notes) if compared.notes else Safe("")])
 
@@ -134,20 +142,39 @@ def _same(row: ComparedRun, *, first: bool) -> Safe | str:
 
 
 def protection(records: Sequence[Record]) -> Safe:
-    """Say what each role learns at each protection, and what is not protected."""
-    learns = {name: learnt for name, learnt in _by_protection(records, "learns").items() if learnt}
-    parts = [tag("h2", "What each role learns")] if learns else []
-    for name, sentences in learns.items():
-        parts += [tag("h3", level(name)), bullets(sentences)]
-    parts.append(tag("h2", "What is not protected"))
-    for name, leaks in _by_protection(records, "leaks").items():
-        parts += [tag("h3", level(name)), bullets(leaks or (_unsaid(name, records),))]
+    """Say at each protection what is protected and what each role learns, beside what is not protected."""
+    protects, learns, leaks = (_by_protection(records, what) for what in ("protects", "learns", "leaks"))
+    parts = [tag("h2", "Protection")]
+    for name, sentences in leaks.items():
+        left = [
+            tag("h3", "What is protected"),
+            *(tag("p", one) for one in protects[name] or [_bare(name, learns[name])]),
+        ]
+        left += [tag("h4", "What each role learns"), folded(learns[name])] if learns[name] else []
+        right = [tag("h3", "What is not protected"), folded(sentences or [_unsaid(name, records)])]
+        parts.append(join([tag("p", level(name)), tag("div", tag("div", *left), tag("div", *right), cls="sides")]))
     return join(parts)
 
 
+def folded(sentences: Sequence[str]) -> Safe:
+    """List sentences; of many the first few, and the others folded."""
+    if len(sentences) <= OPEN + 1:
+        return bullets(sentences)
+    more = tag("summary", f"{len(sentences) - OPEN} more")
+    return join([bullets(sentences[:OPEN]), tag("details", more, bullets(sentences[OPEN:]))])
+
+
+def _bare(name: str, learnt: Sequence[str]) -> str:
+    if name == ALONE:
+        return "Nothing is shared, so that there is nothing to protect."
+    if name.startswith(PLAIN):
+        return "Nothing: it ran without protection."
+    return "All but what each role learns." if learnt else "These records do not say."
+
+
 def level(name: str) -> Safe:
-    """Mark a protection (`Record.protection`); plain, or a part of it switched off, is a warning."""
-    return tag("span", described(name), cls=f"tag {'warn' if warns(name) else ''}")
+    """Mark a protection (`Record.protection`); one of which a part is switched off is an alarm."""
+    return tag("span", described(name), cls="tag alarm" if warns(name) else "tag")
 
 
 def _by_protection(records: Sequence[Record], what: str) -> dict[str, list[str]]:
@@ -288,7 +315,9 @@ def privacy(records: Sequence[Record]) -> Safe:
     named = zip(records, labels(records), strict=True)
     parts += [_ledger(record, label, named=len(records) > 1) for record, label in named if ledger(record)]
     left_out = not_covered(spending)
-    return join([*parts, *([tag("h3", "Not covered"), bullets(left_out)] if left_out else [])])
+    if not left_out:
+        return join(parts)
+    return join([*parts, tag("details", tag("summary", f"Not covered ({len(left_out)})"), bullets(left_out))])
 
 
 def _guarantee(guarantee: Guarantee, party: str) -> Safe:
@@ -356,12 +385,11 @@ def _traffic(record: Record) -> Safe:
 
 
 def details(named: Named) -> Safe:
-    """Return configuration, problem, figures and seeds of each record, folded away where there are several."""
+    """Return configuration, problem, figures and seeds of each record, folded away."""
     parts = []
     for record, label in named:
         head = tag("summary", label, " ", tag("code", record.id))
-        folded = {} if len(named) > 1 else {"open": ""}
-        parts.append(tag("details", head, _facts(record), **folded))
+        parts.append(tag("details", head, _facts(record)))
     return join([tag("h2", "Configuration"), *parts])
 
 

@@ -26,7 +26,7 @@ from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan
-from posse.protocols.dp_combinatorial.learning import choose, learn, nothing_known, release, remember
+from posse.protocols.dp_combinatorial.learning import choose, learn, nothing_known, qualities, release, remember
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms, check_plan
 
@@ -126,10 +126,7 @@ class Agent:
     @property
     def qualities(self) -> Floats:
         """Share of good units of each producer, its own and those reported to it; NaN where it saw none."""
-        known = self.knowledge
-        units = np.maximum(known.units + np.maximum(known.told_units, 0), 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.clip((known.good + known.told_good) / np.where(units > 0, units, np.nan), 0, 1))
+        return qualities(self.knowledge)
 
     def alone(self) -> float:
         """Estimate what it would have earned without the others, from what it knows itself.

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.core.random import derive
 from posse.core.roles import Ask, Message, Role
-from posse.policies.purchase.oracle import exact
+from posse.policies.purchase.oracle import exact, greedy
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
@@ -22,13 +23,15 @@ from posse.problems.markets.supply import epoch_at
 from posse.protocols.base import System
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
-from posse.protocols.dp_combinatorial.learning import nothing_known
+from posse.protocols.dp_combinatorial.learning import Floats, nothing_known, qualities
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import Truth
 from posse.protocols.runs import RolesRun, Run
+from posse.results import words
 from posse.results.record import Record, Traffic, points_of
+from posse.results.sections import Section
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun, fork
 
@@ -190,9 +193,10 @@ class MarketRun(RolesRun):
         """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""
         many = len(self.worlds) if self.done or len(self.worlds) == 1 else len(self.worlds) - 1
         worlds, memories = self.worlds[:many], self.memories[:many]
-        runs = []
+        runs, learnt = [], []
         for world, memory in zip(worlds, memories, strict=True):
             taken = np.array([agent.taken for agent in agents_of(list(memory.roles.values()))], np.int64)
+            learnt.append(np.stack([agent.qualities for agent in agents_of(list(memory.roles.values()))]))
             known = nothing_known(*world.bought.shape)._replace(units=world.bought)
             runs.append((known, world.curves._replace(taken=taken)))
         agents = agents_of(list(memories[0].roles.values()))
@@ -205,6 +209,7 @@ class MarketRun(RolesRun):
             steps_done=sum(world.reached for world in worlds),
             ledgers=[agent.ledger for agent in agents if agent.ledger is not None],
             known=not self.outside,
+            learnt=learnt,
             role_seconds=self.role_seconds(many),
             traffic=(Traffic("agent -> agent", sum(hop[0] for hop in hops), sum(hop[1] for hop in hops)),),
         )
@@ -277,7 +282,8 @@ class TwinRun(Run):
         if plan is not None and self.settings.policy != "placebo":
             ledgers = [_spent(Ledger(plan, name), done) for name in self._setup.market.agents]
         reached = int(np.searchsorted(steps, done, side="right"))
-        return _record(self, outcome, reached, status, steps_done=self.time, ledgers=ledgers)
+        learnt = [qualities(market.known) for market in self._markets]
+        return _record(self, outcome, reached, status, steps_done=self.time, ledgers=ledgers, learnt=learnt)
 
     def save(self) -> Any:
         """Return this moment."""
@@ -306,11 +312,14 @@ def warm_up() -> None:
 
 def _record(
     run: Run, outcome: twin.Outcome, reached: int, status: str | None, *, steps_done: int,
-    ledgers: Sequence[Ledger[Plan]], known: bool = True, **more: Any,
+    ledgers: Sequence[Ledger[Plan]], learnt: Sequence[Floats], known: bool = True, **more: Any,
 ) -> Record:  # fmt: skip
     """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so no regret."""
     settings = run.settings
     assert isinstance(settings, DpCombinatorial)
+    market, missed = settings.load().market, int(outcome.missed.sum())
+    made = steps_done * len(market.agents)
+    cards = [[f"{missed:,} of {made:,}", f"purchases below the threshold, a quality of {market.alpha:g}"]]
     return run.recorded(
         status,
         seeds=outcome.seeds,
@@ -319,19 +328,49 @@ def _record(
         regret=outcome.regret[:, :reached] if known else None,
         total=tuple(outcome.agent_revenue.cumsum(axis=1)[:, -1]),
         pulls=outcome.units,
-        parties=settings.load().market.agents,
+        parties=market.agents,
         party_total=outcome.agent_revenue,
         party_regret=outcome.agent_regret if known else None,
         privacy=_privacy(ledgers),
         summary={
             "steps_done": steps_done,
-            **({"missed": int(outcome.missed.sum())} if known else {}),
+            **({"missed": missed} if known else {}),
             "entries_learnt": int(outcome.taken.sum()),
             "path": settings.path,
         },
-        show=run.system.show(settings, protection=settings.level, implied=["noise"], baseline=BASELINE),
+        show=run.system.show(
+            settings, [what_to_buy(market, learnt, outcome.units, known=known)], protection=settings.level,
+            implied=["noise"], baseline=BASELINE, **({"cards": cards} if known else {}),
+        ),
         **more,
-    )
+    )  # fmt: skip
+
+
+def what_to_buy(market: Market, learnt: Sequence[Floats], bought: NDArray[np.int64], *, known: bool) -> Section:
+    """What every agent would buy at the qualities it learnt, added up by producer, beside what was bought."""
+    buys = np.zeros((len(learnt), *market.cost.shape))
+    out, work = np.zeros((2, len(market.producers)))
+    for run, quality in enumerate(learnt):
+        for j, row in enumerate(np.nan_to_num(quality)):
+            greedy(row, market.cost[j], market.capacity[j].astype(np.float64), market.alpha, market.rho, out, work)
+            buys[run, j] = out
+    seen = [~np.isnan(quality) for quality in learnt]
+    counts = np.sum([one.sum(axis=0) for one in seen], axis=0)
+    sums = np.sum([np.nan_to_num(quality).sum(axis=0) for quality in learnt], axis=0)
+    units, agents = buys.sum(axis=1).mean(axis=0), (buys > 0).sum(axis=1).mean(axis=0)
+    order = sorted(range(len(units)), key=lambda i: (-units[i], i))
+    rows = tuple(
+        (
+            market.producers[i], words.number(round(float(units[i]), 1)), f"{agents[i]:.0f} of {len(market.agents)}",
+            f"{sums[i] / counts[i]:.3f}" if counts[i] else words.UNKNOWN,
+            *((f"{market.quality[:, i].mean():.3f}",) if known else ()),
+            words.number(round(float(bought[:, i].mean()), 1)),
+        )
+        for i in order
+    )  # fmt: skip
+    columns = ("producer", "units a round", "agents that buy", "quality learnt", *(("true quality",) if known else ()))
+    note = "At what was learnt by the end, the mean over runs; a quality is the mean of the agents that saw any."
+    return Section("What to buy", (*columns, "bought in a run"), rows, (note,), tuple(range(1, len(columns) + 1)))
 
 
 def _privacy(ledgers: Sequence[Ledger[Plan]]) -> tuple[Mapping[str, JSON], ...]:

@@ -42,6 +42,13 @@ def nothing_known(*shape: int) -> Knowledge:
     return Knowledge(*(np.zeros(shape) for _ in Knowledge._fields))
 
 
+def qualities(known: Knowledge) -> Floats:
+    """Share of good units of each producer, an agent's own and those reported to it; NaN where it saw none."""
+    units = np.maximum(known.units + np.maximum(known.told_units, 0), 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.clip((known.good + known.told_good) / np.where(units > 0, units, np.nan), 0, 1))
+
+
 @short_loops
 def choose(
     reach: float, good: Floats, units: Floats, told_good: Floats, told_units: Floats, cost: Floats, capacity: Floats,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.runs import Run
 from posse.results import words
-from posse.results.joining import joining
+from posse.results.joining import Joining, joining
 from posse.results.sections import Section
 
 if TYPE_CHECKING:
@@ -175,18 +175,20 @@ class DpCombinatorialSystem(System):
 
     def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
         """Say how often the threshold was missed and how much less regret there was than alone, a line a method."""
-        ratios = {id(one.record): one.ratio for one in joining(records) if one.baseline is not None}
+        joined = {id(one.record): one for one in joining(records) if one.baseline is not None}
         order = {"alone": 0, "fcb": 2}  # from nothing shared to everything shared
         rows = tuple(
             (
-                one.label, _ratio(one, ratios.get(id(one))), words.number(float(one.summary.get("missed", 0))),
+                one.label, _gained(joined.get(id(one))), words.number(float(one.summary.get("missed", 0))),
+                _ratio(one, joined.get(id(one))),
                 {"agents": "real agents", "compiled": "simulated"}.get(str(one.summary.get("path")), words.UNKNOWN),
             )
             for one in sorted(records, key=lambda record: order.get(record.policy, 1))
         )  # fmt: skip
-        columns = ("", "regret, of that alone", "purchases below the threshold", "how")
+        gained = f"{records[0].words.earned} more than alone"
+        columns = ("", gained, "purchases below the threshold", "regret, of that alone", "how")
         many = ("From 3 runs on the ratio has its 95 % interval.",) if records[0].runs > 1 else ()
-        return (Section("What sharing is worth", columns, rows, many, (1, 2)),)
+        return (Section("What sharing is worth", columns, rows, many, (1, 2, 3)),)
 
     def policies(self) -> Section:
         """The methods of learning together."""
@@ -230,10 +232,14 @@ class DpCombinatorialSystem(System):
         return [*found, *((names[policy], settings.instead(policy=policy)) for policy in others)]
 
 
-def _ratio(record: Record, ratio: object) -> str:
+def _gained(joined: Joining | None) -> str:
+    return words.UNKNOWN if joined is None else words.plus_minus(joined.whole.difference, joined.whole.error)
+
+
+def _ratio(record: Record, joined: Joining | None) -> str:
     if record.level == "alone":
         return "1"
-    return words.UNKNOWN if ratio is None else str(ratio)
+    return words.UNKNOWN if joined is None or joined.ratio is None else str(joined.ratio)
 
 
 # What an epsilon costs in noise ---------------------------------------------------------------------------------------

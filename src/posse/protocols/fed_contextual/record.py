@@ -146,8 +146,7 @@ def record_of(
 
 
 _ROWS = (
-    ("average reward", "average_reward"), ("the same, last tenth of the rounds", "average_reward_last_tenth"),
-    ("an arm at random would earn", "chance_reward"), ("the best fixed arm would earn", "best_fixed_reward"),
+    ("average reward", "average_reward"), ("average reward, last tenth of the rounds", "average_reward_last_tenth"),
     ("mean probability of the chosen arm", "average_probability"), ("decisions", "samples"),
     ("rounds", "rounds_done"), ("clip norm at the end", "clip_norm"),
     ("share of updates within the clip", "within_clip"), ("rounds a second", "rounds_a_second"),
@@ -156,10 +155,12 @@ _ROWS = (
 
 def sections_of(summary: Mapping[str, Any], runs: int) -> list[Section]:
     """What a summary says, as tables: what was earned a decision, and what another policy would earn."""
-    rows = [(name, words.number(summary[key], 4)) for name, key in _ROWS if key in summary]
+    # The average stands at the top of what is shown, beside chance and the best fixed arm, where these are known.
+    above = ("average_reward",) if "chance_reward" in summary else ()
+    rows = [(name, words.number(summary[key], 4)) for name, key in _ROWS if key in summary and key not in above]
     if "average_reward_smallest" in summary:
         low, high = (words.number(summary[f"average_reward_{which}"], 4) for which in ("smallest", "largest"))
-        rows.insert(1, ("its smallest to largest run", f"{low} to {high}"))
+        rows.insert(0 if above else 1, ("average reward, smallest to largest run", f"{low} to {high}"))
     if isinstance(size := summary.get("bytes_an_update"), int):
         rows.append(("an update, or the model", words.size(size)))
     notes = (

@@ -30,6 +30,7 @@ from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, 
 from posse.protocols.mpc_contextual.twin import FixedTwin, coins_of, run_fixed, seeded
 from posse.protocols.runs import RolesRun, Run
 from posse.results import words
+from posse.results.answers import yardsticks
 from posse.results.record import Record, Traffic, points_of
 from posse.results.sections import Section
 from posse.results.values import JSON, plain_dict
@@ -345,10 +346,16 @@ def _record(
         regret=_regrets(settings, outcomes, points) if known else None,
         total=tuple(float(outcome.units.sum()) / REWARD_ONE for outcome in outcomes),
         pulls=np.array([np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]).reshape(many, -1),
-        summary=summary,
+        summary={**summary, **(_yardsticks(settings) if known else {})},
         show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),
         **more,
     )
+
+
+def _yardsticks(settings: MpcContextual) -> Summary:
+    """What a step would pay without a model: by an arm at random, and by the best fixed arm."""
+    contexts = settings.load().contexts
+    return dict(yardsticks(contexts.means, contexts.arms))
 
 
 def _regrets(settings: MpcContextual, outcomes: Sequence[Outcome], points: Wholes) -> NDArray[np.float64]:

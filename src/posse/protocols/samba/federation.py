@@ -286,7 +286,7 @@ class SambaRun(RolesRun):
             role_seconds=self.role_seconds(),
             traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())),
             seconds=self.seconds,
-            summary=self._summary,
+            summary={**self._summary, **({} if self.outside else settings.yardsticks())},
             show=self.system.show(
                 settings,
                 [who_sees(settings.level, self._setup.switches), self.costs()],

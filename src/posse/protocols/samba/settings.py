@@ -19,6 +19,7 @@ from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
 from posse.protocols.samba.levels import ONE_PROCESS, Switches, check_budget, check_level, leaks, learns
 from posse.results import words
+from posse.results.answers import yardsticks
 from posse.results.values import JSON
 
 
@@ -135,3 +136,8 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
             **self.load().arms.describe(),
             "words": {"party": "owner"},
         }
+
+    def yardsticks(self) -> dict[str, str | float]:
+        """What a step would pay without learning: by chance, and by the best arm."""
+        arms = self.load().arms.describe()
+        return yardsticks(arms["means"], arms["names"]) if arms.get("means") else {}

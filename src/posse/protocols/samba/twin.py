@@ -207,7 +207,7 @@ class SambaTwinRun(Run):
             pulls=outcome.pulls,
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
-            summary={"twin_of": settings.level},
+            summary={"twin_of": settings.level, **settings.yardsticks()},
             show=self.system.show(settings, protection=settings.protection, implied=IMPLIED, learnt={}),
         )
 
