@@ -149,9 +149,10 @@ def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
     assert f"--{name.replace('_', '-')}" in posse(*RUN, "--help", COLUMNS="200").out
 
 
-def test_what_hides_the_arm_is_listed_as_protection() -> None:
-    for name in ("epsilon", "without_guarantee", "delta", "limit"):
+def test_exploration_is_listed_as_choosing_and_privacy_as_protection() -> None:
+    for name in ("without_guarantee", "delta", "limit"):
         assert MpcContextual.heading(name) == "Who may learn what"
+    assert MpcContextual.heading("epsilon") == "How to choose"
     assert MpcContextual.heading("parties") == "What is learnt"
     assert MpcContextual.heading("width") == "How to choose"
 

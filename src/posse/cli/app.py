@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -105,7 +106,8 @@ class Root(TyperGroup):
 
     def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            with self.make_context(name, args, terminal_width=_narrow(), **extra) as context:
+            names = ["-h", "--help"]  # inherited by every command below
+            with self.make_context(name, args, terminal_width=_narrow(), help_option_names=names, **extra) as context:
                 self.invoke(context)
         except typer.Exit as leave:
             return int(leave.exit_code)
@@ -130,6 +132,9 @@ def _narrow() -> int | None:
 def _usage(error: Exception) -> str:
     """Say what is wrong with the command line, and where help is."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
+    if "Did you mean" in text.partition("(")[0]:  # some versions of typer suggest, and click does so again
+        text = re.sub(r"\s*\((Did you mean|Possible)[^)]*\)", "", text)
+    text = re.sub(r"\((Did you mean [^)]*\?)\)", r"\1", text)
     context = getattr(error, "ctx", None)
     where = f" Try '{context.command_path} --help'." if context is not None else ""
     return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'}{where}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 All = Annotated[bool, typer.Option("--all", help="Also attacks that need many runs, or a network.")]
 Names = Annotated[list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")]
 Seed = Annotated[int, typer.Option(help="Seed of the attacks' own draws.", metavar="INTEGER")]
-STORED_FLAGS = ("--all", "--attack", "--seed", "--json", "--no-save", "--like", "--help")
+STORED_FLAGS = ("--all", "--attack", "--seed", "--json", "--no-save", "--like", "--help", "-h")
 What = Annotated[
     str,
     typer.Argument(help="A stored run (id, its beginning, 'last'), or a view that a party recorded.", metavar="RUN"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +24,17 @@ if TYPE_CHECKING:
     from posse.experiments import Analysis, Experiment, Watch
     from posse.results.sections import Section
 
+_FIGURE = re.compile(r", (figure|table|section)s? [^,]*$")
+
 Check = Annotated[
     str | None,
     typer.Option("--check", help="Check a policy of yours: module:Class or file.py:Class.", metavar="MODULE:CLASS"),
 ]
 Folder = Annotated[
     Path | None, typer.Option("--data-dir", help="Folder of the data sets; else the one that POSSE_DATA names.")
+]
+Data = Annotated[
+    str | None, typer.Option("--data", help="Only data whose name holds this, such as movielens.", metavar="NAME")
 ]
 Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]...")]
 Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
@@ -66,13 +73,28 @@ def _check(where: str, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def problems(folder: Folder = None, json: flags.Json = False) -> None:
+def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
     """List the data that every system can learn from, and whether the files are there."""
     from posse.protocols.registry import systems
 
     with Doing("reading the data sets"):
         lists = {system.name: system.problems(folder) for system in systems()}
-    _show_lists(lists, json)
+    _show_lists(lists if data is None else _named_like(data, lists), json)
+
+
+def _named_like(data: str, lists: Mapping[str, Section | None]) -> dict[str, Section | None]:
+    """Keep the rows whose name holds a word; refuse one that none holds."""
+    kept: dict[str, Section | None] = {}
+    for name, one in lists.items():
+        if one is not None and (rows := tuple(row for row in one.rows if data.lower() in row[0].lower())):
+            facts = (one.data or {}).get("data", ())
+            own = [fact for fact in facts if data.lower() in str(fact.get("name", "")).lower()]
+            notes = tuple(note for note in one.notes if any(note.startswith(f"{row[0]}:") for row in rows))
+            kept[name] = replace(one, rows=rows, notes=notes, data={**one.data, "data": own} if one.data else None)
+    if not kept:
+        known = tuple(dict.fromkeys(row[0] for one in lists.values() if one is not None for row in one.rows))
+        raise ConfigError(f"no data set '{data}'.{nearest(data, known)}")
+    return kept
 
 
 def _show_lists(lists: Mapping[str, Section | None], json: bool) -> None:
@@ -163,7 +185,8 @@ def _list_experiments(experiments: dict[str, Experiment], json: bool, *, asked: 
         ])  # fmt: skip
         return
     table(("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()])
-    for reference in dict.fromkeys(e.reference for e in experiments.values()):
+    # A title says which figure it is; the paper is named once.
+    for reference in dict.fromkeys(_FIGURE.sub("", e.reference) for e in experiments.values()):
         say(f"\n{reference}", style="dim")
     if not asked:
         say("\nRun one: posse reproduce ID --small (minutes), or without --small for the full size.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SIMULATED_RUNS = 50
 STORED = "stored"
 """Command of `compare` for records of the store."""
-STORED_FLAGS = ("--json", "--report", "--figure", "--help")
+STORED_FLAGS = ("--json", "--report", "--figure", "--help", "-h")
 
 S = TypeVar("S", bound="RunSettings")
 
@@ -73,7 +73,7 @@ def system_group(
 
             word = next((arg for arg in args if not arg.startswith("-")), None)
             leading = args[0] if args else ""
-            if leading in names() or leading == "--help":
+            if leading in names() or leading in ("--help", "-h"):
                 return super().parse_args(ctx, args)
             if other is not None and word is not None and not leading.startswith("-"):
                 extra = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in takes]

@@ -53,9 +53,10 @@ class DpCombinatorial(RunSettings, MarketSettings):
         "budget": "horizon",
         "method": "policy",
     }
-    panels: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("policy", "noise", "epsilon", "delta", "unit", "start", "stop", "reports"), "Who may learn what"
-    )
+    panels: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("noise", "epsilon", "delta", "unit", "start", "stop", "reports"), "Who may learn what"),
+        "policy": "How to choose",
+    }
 
     policy: Literal["p-fcb", "fcb", "alone", "placebo"] = "p-fcb"
     """How agents learn together (the paper's method). p-fcb: noisy reports at a few rounds; fcb: everything after every

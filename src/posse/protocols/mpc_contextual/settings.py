@@ -129,7 +129,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
 
     system: ClassVar[str] = "mpc-contextual"
     aliases: ClassVar[Mapping[str, str]] = {"steps": "horizon", "budget": "horizon"}
-    panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": PROTECTION}
+    panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": CHOICE}
 
     horizon: int | None = None
     """Number of contexts T (the paper's steps); one sweep over the rows, of whole batches, if left out."""
