@@ -124,8 +124,8 @@ def _query(
         return
     numeric = [i for i, name in enumerate(columns) if all(isinstance(row.get(name), int | float) for row in rows)]
     cells = [
-        [words.UNKNOWN if (x := row.get(name)) is None else words.number(x) if i in numeric else words.words_of(x)
-         for i, name in enumerate(columns)]
+        [words.UNKNOWN if (x := row.get(name)) is None
+         else words.words_of(x) if isinstance(x, str | bool) else words.number(x) for name in columns]
         for row in rows
     ]  # fmt: skip
     table(columns, cells, numeric=numeric)
