@@ -8,9 +8,9 @@ Its form is checked when settings are made, and files must be there; they are re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import field_serializer, field_validator
 
@@ -18,7 +18,9 @@ from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import Settings
 from posse.problems.datasets.frames import Frame, as_frame
+from posse.problems.datasets.reading import check_encoding, reading
 
+T = TypeVar("T")
 Source = Path | Frame
 """Where a table comes from."""
 
@@ -34,8 +36,33 @@ class DataSettings(Settings):
     own_words: ClassVar[str] = "a CSV file"
     """What a user's own data are, for the error that a name is not known."""
 
+    encoding: str = ""
+    """Encoding of your files where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
+    decimal: Literal[".", ","] = "."
+    """Decimal mark of your files."""
+    skip_bad: bool = False
+    """Drop rows of your files that cannot be read, and say so in the record."""
+
     if TYPE_CHECKING:
         data: Any
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        check_encoding(value)
+        return value
+
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """Return what `make` gives, made at most once; tables are read in it as these settings say."""
+        with reading(self.encoding, self.decimal, self.skip_bad) as read:
+            made = super().once(what, make)
+        self._kept["dropped"] = [*self._kept.get("dropped", ()), *read.dropped]
+        return made
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What `skip_bad` dropped while the data were read, a sentence a table."""
+        return tuple(self._kept.get("dropped", ()))
 
     @classmethod
     def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:

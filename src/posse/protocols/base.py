@@ -303,6 +303,7 @@ class System(ABC):
             "protects": self._protects(level),
             "learns": [] if level is None else list(level.learns(settings)),
             "sections": [section.plain() for section in sections],
+            **({"dropped": list(dropped)} if (dropped := getattr(settings, "dropped", ())) else {}),
             **more,
         }
 

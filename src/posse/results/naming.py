@@ -156,9 +156,9 @@ class Named:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences of its system: why the run stopped early, and signs that it did not do what was meant."""
+        """Sentences: why it stopped early, what of the data was dropped, signs that it did not do what was meant."""
         stopped = self.show.get("stopped")
-        return (*((str(stopped),) if stopped else ()), *self.shown("warnings"))
+        return (*((str(stopped),) if stopped else ()), *self.shown("dropped"), *self.shown("warnings"))
 
     @property
     def implied(self) -> tuple[str, ...]:

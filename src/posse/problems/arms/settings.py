@@ -15,9 +15,10 @@ from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
 from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
 from posse.problems.data import DataSettings
 from posse.problems.datasets import invented
-from posse.problems.datasets.frames import Frame, name_of_source, read_table
+from posse.problems.datasets.frames import COLUMNAR, Frame, name_of_source, read_columnar, read_table
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, check_renamed, load
+from posse.problems.datasets.reading import encoding_of
 from posse.problems.datasets.reviews import holds_records, read_reviews
 
 INVENTED = "invented:stores"
@@ -241,8 +242,12 @@ def _no_file(path: Path) -> str:
 
 def _header(source: Path | Frame) -> str:
     """Return the first line that is neither empty nor a comment."""
+    if isinstance(source, Path) and source.suffix.lower() in COLUMNAR:
+        source = read_columnar(source)
     if isinstance(source, Frame):
         return ",".join(source.names)
-    with source.open(encoding="utf-8-sig", errors="replace") as file:
+    with source.open("rb") as file:
+        encoding = encoding_of(file.read(2))
+    with source.open(encoding=encoding, errors="replace") as file:
         lines = (line.strip() for line in file)
         return next((line for line in lines if line and not line.startswith("#")), "")

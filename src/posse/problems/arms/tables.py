@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.datasets.columns import Columns, finite, first_line, other_columns, read_columns, why_not_finite
+from posse.problems.datasets.columns import Columns, finite, first_line, other_columns, read_columns
 from posse.problems.datasets.files import Document, FilePath
 from posse.problems.datasets.frames import Frame, read_table
+from posse.problems.datasets.reading import unfit
 
 
 def read_ratings(
@@ -206,7 +207,7 @@ def mean_list(document: Document) -> NDArray[np.float64]:
         cells += [(row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()]
     for row, cell in cells:
         if not finite(cell):
-            raise DataError(f"{document.name}, row {row}, column 1: {why_not_finite(cell)}")
+            raise DataError(f"{document.name}, row {row}, column 1: {unfit(cell)}")
     values = [float(cell) for _, cell in cells]
     if values[0] > 1 and values[0].is_integer():
         if len(values) - 1 != values[0]:

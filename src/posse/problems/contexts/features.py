@@ -27,6 +27,7 @@ from posse.problems.contexts.contexts import (
     scale_to_bound,
 )
 from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.files import FilePath
 from posse.problems.datasets.frames import Frame, read_table
 
@@ -88,7 +89,7 @@ def read_block(
 
 def read_rewards(path: FilePath | Frame, delimiter: str | None = None) -> Rows:
     """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1]."""
-    table = _read(path, delimiter)
+    table = _read(path, delimiter, encode=False)
     if len(table.names) < 2:
         raise DataError(
             f"{table.file}: a bandit needs at least 2 arms, got the columns row,{','.join(table.names)}. Add another."
@@ -187,10 +188,13 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
     return FeatureBlock(table.file, table.ids, table.names, values, table.line, bound)
 
 
-def _read(source: FilePath | Frame, delimiter: str | None) -> Rows:
+def _read(source: FilePath | Frame, delimiter: str | None, *, encode: bool = True) -> Rows:
     document = read_table(source)
-    mark, names = other_columns(document, [ROW], delimiter)
-    table = read_columns(document, [ROW], names, delimiter=mark)
+    if encode:
+        table, names, values = read_encoded(document, [ROW], delimiter)
+    else:
+        mark, numbers = other_columns(document, [ROW], delimiter)
+        table, names = read_columns(document, [ROW], numbers, delimiter=mark), tuple(numbers)
+        values = np.stack([table.numbers[name] for name in names], axis=1)
     table.check_distinct(ROW)
-    values = np.stack([table.numbers[name] for name in names], axis=1)
-    return Rows(document.name, table.words[ROW].distinct, tuple(names), values, table.line)
+    return Rows(document.name, table.words[ROW].distinct, names, values, table.line)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import Document
+from posse.problems.datasets.reading import BadRows, current, unfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,25 +92,26 @@ def read_columns(
     posse.core.errors.DataError: [P200] r.csv, row 2, column 'rating': 'four' is not a number. Write it like 4.5.
     """
     with document.open() as stream:
-        plan = _layout(stream, document, [*words, *numbers], optional, delimiter, header)
+        plan = layout(stream, document, [*words, *numbers], optional, delimiter, header)
         reading = [*words, *(name for name in optional if name in plan.position)]
         index: dict[str, defaultdict[str, int]] = {name: _index() for name in reading}
         codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
         values: dict[str, list[NDArray[np.float64]]] = {name: [] for name in numbers}
         lines: list[NDArray[np.int64]] = []
-        for numbered, rows in blocks(stream, plan):
+        bad = BadRows(document.name)
+        for numbered, rows in blocks(stream, plan, bad):
+            cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
+            if figures is None or any("" in column for column in cells.values()):
+                numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad)
+                cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
+                assert figures is not None
             lines.append(np.array(numbered, np.int64))
             for name in reading:
-                at = plan.position[name]
-                cells = [row[at].strip() for row in rows]
                 number = index[name]
-                codes[name].append(np.array([number[cell] for cell in cells], np.int64))
-                if "" in number:
-                    line = numbered[cells.index("")]
-                    raise DataError(f"{plan.file}, row {line}, column '{name}' is empty. Fill it, or delete the row.")
+                codes[name].append(np.array([number[cell] for cell in cells[name]], np.int64))
             for name in numbers:
-                at = plan.position[name]
-                values[name].append(_numbers([row[at] for row in rows], numbered, name, plan.file))
+                values[name].append(figures[name])
+    bad.settle(sum(map(len, lines)))
     if not lines:
         raise DataError(f"{document.name} has a header and no rows. Add one row for each value.")
     return Columns(
@@ -127,16 +129,48 @@ def _index() -> defaultdict[str, int]:
     return index
 
 
-def _numbers(cells: Sequence[str], lines: Sequence[int], column: str, file: str) -> NDArray[np.float64]:
-    try:
-        values = np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        values = np.full(len(cells), np.nan)
-    # float() reads '1_000' as a thousand; in a data file an underscore is a slip.
-    if np.isfinite(values).all() and "_" not in "".join(cells):
-        return values
-    row = next(i for i, cell in enumerate(cells) if not finite(cell))
-    raise DataError(f"{file}, row {lines[row]}, column '{column}': {why_not_finite(cells[row])}")
+def _cells(rows: Sequence[Sequence[str]], names: Sequence[str], plan: Layout) -> dict[str, list[str]]:
+    return {name: [row[plan.position[name]].strip() for row in rows] for name in names}
+
+
+def _figures(
+    rows: Sequence[Sequence[str]], names: Sequence[str], plan: Layout
+) -> dict[str, NDArray[np.float64]] | None:
+    """Read columns of numbers; None where one of their cells holds none."""
+    made = {}
+    for name in names:
+        cells = [pointed(row[plan.position[name]]) for row in rows]
+        try:
+            made[name] = np.fromiter(map(float, cells), np.float64, len(cells))
+        except ValueError:
+            return None
+        # float() reads '1_000' as a thousand; in a data file an underscore is a slip.
+        if not np.isfinite(made[name]).all() or "_" in "".join(cells):
+            return None
+    return made
+
+
+def pointed(cell: str) -> str:
+    """Write a number with a decimal point, where decimal commas were announced."""
+    return cell.replace(".", "").replace(",", ".") if current().decimal == "," else cell
+
+
+def _readable(
+    lines: Sequence[int], rows: Sequence[list[str]], words: Sequence[str], numbers: Sequence[str], plan: Layout,
+    bad: BadRows,
+) -> tuple[list[int], list[list[str]]]:  # fmt: skip
+    """Leave out the rows that cannot be read, and note what is wrong with the first such cell of each."""
+    kept: list[tuple[int, list[str]]] = []
+    for line, row in zip(lines, rows, strict=True):
+        empty = next((name for name in words if not row[plan.position[name]].strip()), None)
+        wrong = next((name for name in numbers if not finite(pointed(row[plan.position[name]]))), None)
+        if empty is not None:
+            bad.add(line, f", column '{empty}' is empty. Fill it, or delete the row.")
+        elif wrong is not None:
+            bad.add(line, f", column '{wrong}': {unfit(row[plan.position[wrong]])}")
+        else:
+            kept.append((line, row))
+    return [line for line, _ in kept], [row for _, row in kept]
 
 
 def finite(cell: str) -> bool:
@@ -149,17 +183,6 @@ def finite(cell: str) -> bool:
         return bool(np.isfinite(float(cell))) and "_" not in cell
     except ValueError:
         return False
-
-
-def why_not_finite(cell: str) -> str:
-    """Say what is wrong with a cell that should hold a number."""
-    if not cell.strip():
-        return "is empty. Give a number, or delete the row."
-    try:
-        float(cell.replace("_", "x"))
-    except ValueError:
-        return f"'{cell.strip()}' is not a number. Write it like 4.5."
-    return f"'{cell.strip()}' is not a finite number. Give a finite one, or delete the row."
 
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -206,7 +229,7 @@ def other_columns(document: Document, words: Sequence[str], delimiter: str | Non
     (';', ['age', 'dose'])
     """
     with document.open() as stream:
-        plan = _layout(stream, document, words, (), delimiter, None)
+        plan = layout(stream, document, words, (), delimiter, None)
     places = set(plan.position.values())
     rest = [name for at, name in enumerate(plan.names) if at not in places]
     where = document.name if document.frame else f"{document.name}, row {plan.skipped}"
@@ -218,7 +241,7 @@ def other_columns(document: Document, words: Sequence[str], delimiter: str | Non
     return plan.delimiter, rest
 
 
-def _layout(
+def layout(
     stream: TextIO,
     document: Document,
     required: Sequence[str],
@@ -235,7 +258,8 @@ def _layout(
         position = {name: i for i, name in enumerate(header)}
         return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line)
     delimiter = "," if document.frame else delimiter
-    tried = (delimiter,) if delimiter is not None else DELIMITERS
+    marks = DELIMITERS[1:] if current().decimal == "," else DELIMITERS
+    tried = (delimiter,) if delimiter is not None else marks
     found = {mark: _split(line, mark) for mark in tried}
     best = max(tried, key=lambda mark: (sum(_at(name, found[mark]) is not None for name in required), len(found[mark])))
     names = found[best]
@@ -279,8 +303,10 @@ _BLOCK = 1 << 9
 _LINE_END = re.compile("\r\n|\r|\n")
 
 
-def blocks(stream: TextIO, plan: Layout) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+def blocks(stream: TextIO, plan: Layout, bad: BadRows | None = None) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     """Give (lines, rows) blocks of every row that is not blank; all rows are as wide as the header.
+
+    One that is not is noted in `bad` and left out, or raised without.
 
     >>> import io
     >>> plan = Layout("r.csv", ",", width=2, position={"item": 0, "rating": 1}, skipped=1)
@@ -305,7 +331,7 @@ def blocks(stream: TextIO, plan: Layout) -> Iterator[tuple[Sequence[int], list[l
         lines: Sequence[int] = range(last + 1, last + 1 + len(rows)) if plain else _lines(rows, last)
         done, last = reader.line_num, above + reader.line_num
         if any(len(row) != plan.width or not row[0] for row in rows):
-            lines, rows = _without_blanks(lines, rows, plan)
+            lines, rows = _without_blanks(lines, rows, plan, bad)
         if rows:
             yield lines, rows
 
@@ -334,14 +360,21 @@ def _lines(rows: list[list[str]], last: int) -> list[int]:
     return lines
 
 
-def _without_blanks(lines: Sequence[int], rows: list[list[str]], plan: Layout) -> tuple[list[int], list[list[str]]]:
-    kept = [(line, row) for line, row in zip(lines, rows, strict=True) if any(map(str.strip, row))]
-    for line, row in kept:
-        if len(row) != plan.width:
-            raise DataError(
-                f"{plan.file}, row {line}, column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in "
-                f"the header, got {len(row)}. Quote a field that holds {plan.delimiter!r}, or complete the row."
-            )
+def _without_blanks(
+    lines: Sequence[int], rows: list[list[str]], plan: Layout, bad: BadRows | None
+) -> tuple[list[int], list[list[str]]]:
+    faults = BadRows(plan.file) if bad is None else bad
+    kept = []
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) == plan.width and any(map(str.strip, row)):
+            kept.append((line, row))
+        elif any(map(str.strip, row)):
+            faults.add(
+                line, f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in the header, got "
+                f"{len(row)}. Quote a field that holds {plan.delimiter!r}, or complete the row.",
+            )  # fmt: skip
+    if bad is None:
+        faults.settle(len(kept))
     return [line for line, _ in kept], [row for _, row in kept]
 
 

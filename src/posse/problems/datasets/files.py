@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from posse.core.errors import DataError
+from posse.problems.datasets.reading import as_utf8
 
 FilePath = str | os.PathLike[str]
 
@@ -63,7 +64,7 @@ class Document:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{self.name}, row {self._row(error.start)} holds byte 0x{self.data[error.start]:02x}, "
-                "which is not UTF-8. Save the file as UTF-8."
+                "which is not UTF-8. Save the file as UTF-8, or give its encoding, such as --encoding latin-1."
             ) from None
 
     def _row(self, position: int) -> int:
@@ -85,8 +86,8 @@ def read_bytes(path: FilePath) -> bytes:
 
 
 def read_document(path: FilePath) -> Document:
-    """Read a text file."""
-    return Document(os.fspath(path), read_bytes(path))
+    """Read a text file, in the encoding that holds now (`reading`)."""
+    return Document(os.fspath(path), as_utf8(os.fspath(path), read_bytes(path)))
 
 
 def unzip(name: str, data: bytes) -> dict[str, Document]:

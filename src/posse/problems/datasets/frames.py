@@ -17,8 +17,9 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from posse.core.check import require
 from posse.core.errors import DataError
-from posse.problems.datasets.files import Document, FilePath, read_document
+from posse.problems.datasets.files import Document, FilePath, read_bytes, read_document
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,34 @@ def as_frame(value: Any, name: str) -> Frame | None:
     return Frame(name, tuple(names), text.getvalue().encode(), len(cells[0]) if cells else 0)
 
 
+COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+"""Suffixes of files that hold a frame; they need the extra `frames`."""
+
+
 def read_table(source: FilePath | Frame) -> Document:
-    """Read a text file, or a frame as if it were one."""
-    return source.document() if isinstance(source, Frame) else read_document(source)
+    """Read a text file, or a frame as if it were one; a Parquet or Arrow file is a frame."""
+    if isinstance(source, Frame):
+        return source.document()
+    if os.path.splitext(source)[1].lower() in COLUMNAR:
+        return read_columnar(source).document()
+    return read_document(source)
+
+
+def read_columnar(path: FilePath) -> Frame:
+    """Read a Parquet or Arrow file."""
+    name = os.fspath(path)
+    arrow = require("pyarrow", extra="frames")
+    data = arrow.BufferReader(read_bytes(path))
+    try:
+        if name.lower().endswith((".parquet", ".pq")):
+            table = require("pyarrow.parquet", extra="frames").read_table(data)
+        else:
+            table = require("pyarrow.feather", extra="frames").read_table(data)
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"{name} is no Parquet or Arrow file ({str(error).splitlines()[0]}). Write it again.") from None
+    frame = as_frame(table, name)
+    assert frame is not None
+    return frame
 
 
 def name_of_source(source: FilePath | Frame) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.files import FilePath
 from posse.problems.datasets.frames import Frame, read_table
 from posse.problems.populations.population import Dense, Population
@@ -166,12 +166,11 @@ def read_population(
     """
     document = read_table(path)
     words = [label] if client is None else [client, label]
-    mark, numbers = other_columns(document, words)
-    table = read_columns(document, words, numbers, delimiter=mark)
+    table, _, features = read_encoded(document, words)
     arms = tuple(sorted(table.words[label].distinct))
     place = np.array([arms.index(word) for word in table.words[label].distinct])
     labels = place[table.words[label].code]
-    inputs = np.stack([table.numbers[column] for column in numbers], axis=1).astype(np.float32)
+    inputs = features.astype(np.float32)
     split: Split
     if client is None:
         split = dirichlet(labels, clients, alpha, seed)

@@ -1,0 +1,79 @@
+"""Tables of contexts: numbers as they are, categories one-hot, dates left out.
+
+What a column holds is read from its first rows: numbers where one of them is a number (others are then bad rows),
+dates where all are dates, else a category with at most `MOST` words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import DataError
+from posse.problems.datasets.columns import Columns, blocks, finite, layout, other_columns, pointed, read_columns
+from posse.problems.datasets.files import Document
+from posse.problems.datasets.reading import BadRows, current, is_missing
+
+MOST = 50
+"""Words of a category at most: a column of names or free text is none."""
+LOOK = 4
+"""Blocks of rows that are looked at."""
+
+_DATE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?"
+    r"|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
+)
+
+
+def read_encoded(
+    document: Document, words: Sequence[str], delimiter: str | None = None
+) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:
+    """Read columns of words, and all others as features: names and values, (rows, features).
+
+    >>> document = Document("visits.csv", b"row,age,town,seen\\nann,0.3,Bern,2024-05-01\\nbob,0.4,Chur,2024-06-01")
+    >>> _, names, values = read_encoded(document, ["row"])
+    >>> names, values.tolist()
+    (('age', 'town=Bern', 'town=Chur'), [[0.3, 1.0, 0.0], [0.4, 0.0, 1.0]])
+    """
+    mark, others = other_columns(document, words, delimiter)
+    kinds = _kinds(document, others, mark)
+    numbers, categories = ([name for name in others if kinds[name] == kind] for kind in ("number", "category"))
+    dates = [name for name in others if kinds[name] == "date"]
+    if not numbers and not categories:
+        raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
+    table = read_columns(document, [*words, *categories], numbers, delimiter=mark)
+    if dates:
+        current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
+    names: list[str] = []
+    columns: list[NDArray[np.float64]] = []
+    for name in others:
+        if kinds[name] == "number":
+            names.append(name)
+            columns.append(table.numbers[name])
+        elif kinds[name] == "category":
+            column = table.words[name]
+            for word in sorted(column.distinct):
+                names.append(f"{name}={word}")
+                columns.append((column.code == column.distinct.index(word)).astype(np.float64))
+    return table, tuple(names), np.stack(columns, axis=1)
+
+
+def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:
+    """Say of each column whether it holds numbers, dates or a category."""
+    with document.open() as stream:
+        plan = layout(stream, document, names, (), delimiter, None)
+        rows = [row for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK) for row in some]
+    return {name: _kind([row[plan.position[name]].strip() for row in rows]) for name in names}
+
+
+def _kind(cells: Sequence[str]) -> str:
+    known = [cell for cell in cells if not is_missing(cell)]
+    if not known or any(finite(pointed(cell)) for cell in known):
+        return "number"
+    if all(_DATE.fullmatch(cell) for cell in known):
+        return "date"
+    return "category" if len(set(known)) <= min(MOST, max(2, len(known) // 2)) else "number"

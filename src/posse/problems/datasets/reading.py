@@ -1,0 +1,141 @@
+"""How a user's own table is read: its encoding, its decimal mark, and what becomes of rows that cannot be read.
+
+What a file does not say for certain is asked for and not guessed. Settings say it once; it holds for all tables that
+are read while they load (`reading`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from posse.core.errors import ConfigError, DataError
+
+PLACES = 5
+"""Bad rows that are named; all are counted."""
+
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_COMMA = re.compile(r"-?\d+,\d+")
+_MISSING = ("na", "n/a", "#n/a", "null", "none", "?", "-", "--", ".")
+
+
+@dataclass
+class Reading:
+    """What was said about the tables, and what was dropped while they were read."""
+
+    encoding: str = ""
+    decimal: str = "."
+    skip_bad: bool = False
+    dropped: list[str] = field(default_factory=list)
+    """A sentence a table: how many rows were dropped, and the first few places."""
+
+
+_CURRENT: ContextVar[Reading | None] = ContextVar("posse_reading", default=None)
+
+
+def current() -> Reading:
+    """Return what holds for tables that are read now."""
+    return _CURRENT.get() or Reading()
+
+
+@contextmanager
+def reading(encoding: str = "", decimal: str = ".", skip_bad: bool = False) -> Iterator[Reading]:
+    """Say how tables are read in this block; it collects what is dropped."""
+    made = Reading(encoding, decimal, skip_bad)
+    token = _CURRENT.set(made)
+    try:
+        yield made
+    finally:
+        _CURRENT.reset(token)
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise if Python knows no such encoding."""
+    try:
+        codecs.lookup(encoding or "utf-8")
+    except LookupError:
+        raise ConfigError(f"unknown encoding '{encoding}'. Give one such as latin-1, cp1252 or utf-16.") from None
+
+
+def encoding_of(start: bytes) -> str:
+    """Return the encoding of a file that begins so: the one that was given, that of its byte order mark, else UTF-8."""
+    return current().encoding or _MARKS.get(start[:2], "utf-8-sig")
+
+
+def as_utf8(name: str, data: bytes) -> bytes:
+    """Return text as UTF-8: by the encoding that was given, or by a byte order mark, which leaves no doubt.
+
+    >>> as_utf8("r.csv", "item,mark".encode("utf-16"))
+    b'item,mark'
+    """
+    encoding = current().encoding or _MARKS.get(data[:2], "")
+    if not encoding:
+        return data
+    try:
+        return data.decode(encoding).encode()
+    except UnicodeDecodeError as error:
+        row = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{name}, row {row} is not text in {encoding}. Give another --encoding.") from None
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that it holds nothing: blank, or a word such as N/A."""
+    return not cell.strip() or cell.strip().lower() in _MISSING
+
+
+def unfit(cell: str) -> str:
+    """Say what is wrong with a cell that should hold a number.
+
+    >>> unfit("4,5"), unfit("n/a")
+    ("'4,5' is not a number. Write it like 4.5, or give --decimal , for decimal commas.",
+    "'n/a' is missing. Give a number, or delete the row.")
+    """
+    word = cell.strip()
+    if not word:
+        return "is empty. Give a number, or delete the row."
+    if word.lower() in _MISSING:
+        return f"'{word}' is missing. Give a number, or delete the row."
+    try:
+        float(cell.replace("_", "x"))
+    except ValueError:
+        commas = ", or give --decimal , for decimal commas" if _COMMA.fullmatch(word) else ""
+        return f"'{word}' is not a number. Write it like 4.5{commas}."
+    return f"'{word}' is not a finite number. Give a finite one, or delete the row."
+
+
+@dataclass
+class BadRows:
+    """Rows of one table that cannot be read: all are counted, the first few are named."""
+
+    file: str
+    count: int = 0
+    places: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, what: str) -> None:
+        """Note a row; `what` goes on from "row N"."""
+        self.count += 1
+        if len(self.places) < PLACES:
+            self.places.append((line, f"{line}{what}"))
+
+    def settle(self, good: int) -> None:
+        """Raise for all of them at once; or note what was dropped, where that was asked for and rows are left."""
+        if not self.count:
+            return
+        if self.count == 1 and not current().skip_bad:
+            raise DataError(f"{self.file}, row {self.places[0][1]}")
+        named = " ".join(f"Row {place}" for _, place in sorted(self.places))
+        more = f" And {self.count - len(self.places):,} more." if self.count > len(self.places) else ""
+        if not current().skip_bad:
+            raise DataError(
+                f"{self.file}: {self.count:,} of {self.count + good:,} rows are bad. {named}{more} Correct them, or "
+                "drop them with --skip-bad (skip_bad = true)."
+            )
+        if not good:
+            raise DataError(f"{self.file}: none of its {self.count:,} rows can be read. {named}{more} Correct them.")
+        current().dropped.append(
+            f"{self.file}: {self.count:,} of {self.count + good:,} rows were dropped as bad. {named}{more}"
+        )
