@@ -73,13 +73,13 @@ def test_encodings_are_read_by_their_mark_or_by_name(tmp_path: Path) -> None:
         file.write_text(text, encoding=encoding)
         assert means(file) == [1.0, 0.0], encoding
     file.write_text(text, encoding="latin-1")
-    with pytest.raises(DataError, match="row 2 holds byte 0xe9, which is not UTF-8.*--encoding latin-1"):
+    with pytest.raises(DataError, match=r"row 2 holds byte 0xe9, which is not UTF-8.*--encoding latin-1"):
         means(file)
     assert posse.Samba(data=file, threshold=3, horizon=20, encoding="latin-1").load().arms.names == ("café", "thé")
     with pytest.raises(ConfigError, match="unknown encoding 'utf-88'"):
         posse.Samba(data=file, threshold=3, encoding="utf-88")
     file.write_bytes(b"\xff\xfeitem")
-    with pytest.raises(DataError, match="not text in utf-16|expected columns"):
+    with pytest.raises(DataError, match=r"not text in utf-16|expected columns"):
         means(file, encoding="utf-16")
 
 
