@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -81,3 +82,46 @@ def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
     for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
         assert (getattr(whole, name) == getattr(cut, name)).all()
+
+
+STUCK = """
+import sys, time
+from posse.core.interrupts import held, soon
+with soon() as something_done:
+    if sys.argv[1] == "kept":
+        something_done()
+    print("ready", flush=True)
+    with held():  # as a compiler's work is
+        deadline = time.monotonic() + float(sys.argv[2])
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+print("ended by itself", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("nothing", "3600"), ("kept", "4")])
+def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind: str, seconds: str) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-c", STUCK, kind, seconds], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=SECONDS)
+    if kind == "nothing":
+        assert (started.returncode, said) == (INTERRUPTED, "interrupted; nothing was saved.\n")
+    else:  # kept back to the end of the block, and raised then
+        assert "KeyboardInterrupt" in said
+
+
+def test_ctrl_c_while_it_prepares_ends_it(process: Start) -> None:
+    default = signal.SIG_DFL
+    started = process("run", "fed-contextual", "--horizon", "100000", preexec_fn=lambda: signal.signal(2, default))
+    assert started.stderr is not None
+    line = started.stderr.readline()  # compiling takes seconds, and says so from the third one on
+    started.send_signal(signal.SIGINT)
+    said = line + started.communicate(timeout=SECONDS)[1]
+    assert started.returncode == INTERRUPTED
+    assert "interrupted" in said
+    assert "Traceback" not in said

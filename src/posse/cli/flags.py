@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from posse.core.interrupts import held
+from posse.core.interrupts import held, soon
 from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
@@ -64,7 +64,7 @@ def _flagged(
 
         def get_params(self, ctx: Any) -> Any:
             if self._flags is None:
-                with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+                with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()
                     self._flags = tuple(name for name in (*model.model_fields, *model.part_help) if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))

@@ -16,7 +16,7 @@ from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held
+from posse.core.interrupts import held, soon
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
@@ -65,7 +65,7 @@ def system_group(
 
             if other is not None and cmd_name == STORED:
                 return other()
-            with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+            with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
                 return make(system(cmd_name)) if cmd_name in names() else None
 
         def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -144,7 +144,7 @@ def simulate_command(known: System) -> Any:
 
 def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
-    with Doing("reading data and checking"):
+    with Doing("reading data and checking"), soon():
         settings.load()
     return settings
 
@@ -182,7 +182,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
     from posse.results.record import Interrupted
 
     name = title(settings)
-    with Doing(f"{name}: preparing") as doing:
+    with Doing(f"{name}: preparing") as doing, soon() as something_done:
         going = start(settings, transcript=0)
         listed = keeper.begin(going.record())
 
@@ -190,6 +190,8 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
             first, last = progress.run + 1, progress.run + progress.together
             which = f"runs {first} to {last}" if last > first else f"run {first}"
             doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
+            if progress.fraction > 0:
+                something_done()
             if listed is not None:
                 listed.beat(going.time, going.horizon)
 

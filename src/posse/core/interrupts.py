@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+PATIENCE = 1.5
+"""Seconds that `soon` waits for work to end by itself."""
 LOOK = 0.5
 """Seconds of work, at most, between two looks at Ctrl-C and at progress, where work can be cut so small."""
 
@@ -32,6 +34,38 @@ def pieces(most: int, least: int = 1) -> Iterator[int]:
             steps = max(least, min(most, 2 * steps))
         elif took > LOOK:
             steps = max(least, steps // 2)
+
+
+@contextmanager
+def soon() -> Iterator[Callable[[], None]]:
+    """End the process soon after Ctrl-C where the block is not left by then: compilers and readers may not look up.
+
+    For commands, and for work of which nothing is worth keeping yet; calling what it gives says that now something is.
+    A thread waits for the signal, whatever the main one is doing.
+    """
+    quiet = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None)
+    if quiet or threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    over = threading.Event()
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while came := os.read(read, 1):
+            if came[0] == signal.SIGINT and not over.wait(PATIENCE):
+                os.write(2, b"interrupted; nothing was saved.\n")
+                os._exit(128 + signal.SIGINT)
+        os.close(read)
+
+    threading.Thread(target=watch, daemon=True, name="posse-interrupts").start()
+    try:
+        yield over.set
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(write)
 
 
 @contextmanager
