@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +17,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.contexts.features import read_block
 from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import reading
+from posse.problems.datasets.reading import reading, watching
 from posse.problems.populations.splits import read_population
 
 MIXED = "item;rating\nheat;4,5\nheat;x\nalien;N/A\nalien;2,0\nalien\n;3\nheat;1,5\nalien;5,0\n"
@@ -112,3 +114,36 @@ def test_categories_are_one_hot_and_dates_left_out(tmp_path: Path) -> None:
     file.write_text("row,age,town\nann,0.3,Bern\nbob,old,Chur\n")
     with pytest.raises(DataError, match="row 3, column 'age': 'old' is not a number"):
         read_block(file, 1.0)
+
+
+def test_whoever_waits_is_told_how_far_a_table_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("item,rating\n" + "heat,4\nalien,1\n" * 4000)
+    told: list[float] = []
+    with watching(told.append):
+        means(file)
+    assert len(told) > 10
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+LOAD = """
+import resource, sys, posse
+arms = posse.Samba(data=sys.argv[1], threshold=3, horizon=1000).load().arms
+print(len(arms), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.long
+def test_ten_million_ratings_are_read_in_less_than_1500_mb(tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    lines = "".join(f"item-{i % 997},{i % 5 + 1}\n" for i in range(100_000)).encode()
+    with file.open("wb") as out:
+        out.write(b"item,rating\n")
+        for _ in range(100):
+            out.write(lines)
+    done = subprocess.run([sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, check=True)
+    arms, kilobytes = map(int, done.stdout.split())
+    print(f"{kilobytes / 1e3:,.0f} MB")
+    assert arms == 997
+    assert kilobytes < 1_500_000

@@ -144,7 +144,9 @@ def simulate_command(known: System) -> Any:
 
 def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
-    with Doing("reading data and checking"), soon():
+    from posse.problems.datasets.reading import watching
+
+    with Doing("reading data and checking") as doing, soon(), watching(doing.at):
         settings.load()
     return settings
 

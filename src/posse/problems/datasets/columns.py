@@ -98,8 +98,10 @@ def read_columns(
         codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
         values: dict[str, list[NDArray[np.float64]]] = {name: [] for name in numbers}
         lines: list[NDArray[np.int64]] = []
-        bad = BadRows(document.name)
+        bad, watch = BadRows(document.name), current().watch
         for numbered, rows in blocks(stream, plan, bad):
+            if watch is not None:
+                watch(stream.buffer.tell() / len(document.data))
             cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
             if figures is None or any("" in column for column in cells.values()):
                 numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from posse.core.errors import ConfigError, DataError
 
@@ -32,6 +32,8 @@ class Reading:
     skip_bad: bool = False
     dropped: list[str] = field(default_factory=list)
     """A sentence a table: how many rows were dropped, and the first few places."""
+    watch: Callable[[float], None] | None = None
+    """Called with the part of a table that is read."""
 
 
 _CURRENT: ContextVar[Reading | None] = ContextVar("posse_reading", default=None)
@@ -45,7 +47,19 @@ def current() -> Reading:
 @contextmanager
 def reading(encoding: str = "", decimal: str = ".", skip_bad: bool = False) -> Iterator[Reading]:
     """Say how tables are read in this block; it collects what is dropped."""
-    made = Reading(encoding, decimal, skip_bad)
+    with _set(Reading(encoding, decimal, skip_bad, watch=current().watch)) as made:
+        yield made
+
+
+@contextmanager
+def watching(watch: Callable[[float], None]) -> Iterator[None]:
+    """Call `watch` with the part of each table that is read, in this block."""
+    with _set(replace(current(), watch=watch)):
+        yield
+
+
+@contextmanager
+def _set(made: Reading) -> Iterator[Reading]:
     token = _CURRENT.set(made)
     try:
         yield made
