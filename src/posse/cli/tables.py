@@ -150,8 +150,11 @@ def details(record: Record, beside: Sequence[Record] = ()) -> None:
     from posse.results.audits import audits
     from posse.results.sections import sections
 
+    seen: set[str] = set()
     for made in sections([record, *beside]):
-        section(made)
+        if not made.title or made.title not in seen:  # of the others a report has them
+            section(made)
+        seen.add(made.title)
     joining([record, *(other for other in beside if not other.federated)])
     protection(record)
     for audit in audits(record)[-1:]:
