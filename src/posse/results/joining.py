@@ -284,7 +284,7 @@ def _single(joined: Joining, *, named: bool) -> Safe:
 
 def _compared(joined: Joining) -> Safe:
     record, nouns = joined.record, joined.record.words
-    header = (nouns.party, f"{nouns.reward} alone", "joined", "difference", "regret alone", "joined", "ratio")
+    header = (nouns.party, f"{nouns.reward} alone", "joined", "difference", "regret alone", "regret joined", "ratio")
     shown = table(header, [_row(share, joined) for share in (*joined.shares, joined.whole)], numeric=range(1, 7))
     unit = f" in {nouns.money}" if nouns.money else ""
     note = f"Means of {words.count(record.runs, 'run')}{unit}; differences are paired by world seed, ± standard error."
