@@ -106,7 +106,8 @@ def test_categories_are_one_hot_and_dates_left_out(tmp_path: Path) -> None:
     made = read_population(file)
     assert made.inputs.shape == (6, 3)  # type: ignore[union-attr]
     assert sorted(made.inputs[:, 1].tolist()) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # type: ignore[index]
-    file.write_text("row,age,town,seen\nann,0.3,Bern,01.05.2024\nbob,0.4,Chur,2.6.2024\n")
+    rows = "".join(f"{i},0.{i},{('Chur', 'Bern')[i % 2]},{i}.5.2024\n" for i in range(1, 5))
+    file.write_text(f"row,age,town,seen\n{rows}")
     with reading() as read:
         block = read_block(file, 1.0, scale=True)
     assert block.names == ("age", "town=Bern", "town=Chur")

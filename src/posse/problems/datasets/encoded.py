@@ -1,7 +1,7 @@
 """Tables of contexts: numbers as they are, categories one-hot, dates left out.
 
 What a column holds is read from its first rows: numbers where one of them is a number (others are then bad rows),
-dates where all are dates, else a category with at most `MOST` words.
+dates where all are dates, else a category where words come back: twice on average, and at most `MOST` of them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def read_encoded(
 ) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:
     """Read columns of words, and all others as features: names and values, (rows, features).
 
-    >>> document = Document("visits.csv", b"row,age,town,seen\\nann,0.3,Bern,2024-05-01\\nbob,0.4,Chur,2024-06-01")
-    >>> _, names, values = read_encoded(document, ["row"])
-    >>> names, values.tolist()
-    (('age', 'town=Bern', 'town=Chur'), [[0.3, 1.0, 0.0], [0.4, 0.0, 1.0]])
+    >>> rows = (f"{i},0.{i},{town},2024-05-0{i}" for i, town in enumerate(("Bern", "Chur", "Bern", "Chur"), 1))
+    >>> _, names, values = read_encoded(Document("v.csv", "\\n".join(["row,age,town,seen", *rows]).encode()), ["row"])
+    >>> names, values[:2].tolist()
+    (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
     """
     mark, others = other_columns(document, words, delimiter)
     kinds = _kinds(document, others, mark)
@@ -76,4 +76,4 @@ def _kind(cells: Sequence[str]) -> str:
         return "number"
     if all(_DATE.fullmatch(cell) for cell in known):
         return "date"
-    return "category" if len(set(known)) <= min(MOST, max(2, len(known) // 2)) else "number"
+    return "category" if len(set(known)) <= min(MOST, len(known) // 2) else "number"
