@@ -184,16 +184,15 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
     from posse.results.record import Interrupted
 
     name = title(settings)
-    with Doing(f"{name}: preparing") as doing, soon() as something_done:
-        going = start(settings, transcript=0)
+    with Doing(f"{name}: preparing") as doing:
+        with soon():
+            going = start(settings, transcript=0)
         listed = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
             first, last = progress.run + 1, progress.run + progress.together
             which = f"runs {first} to {last}" if last > first else f"run {first}"
             doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
-            if progress.fraction > 0:
-                something_done()
             if listed is not None:
                 listed.beat(going.time, going.horizon)
 
