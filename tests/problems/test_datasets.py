@@ -311,7 +311,6 @@ RATINGS = "item,rating\n"
         (b"item,rating\nheat,4\ncaf\xe9,3\n", "row 3 holds byte 0xe9, which is not UTF-8"),
         (b"item,rating\nhe\0at,4\n", "row 2 holds a zero byte"),
         (gzip.compress(b"item,rating\nheat,4\n" * 9, mtime=0), "zero byte|not UTF-8"),
-        ("item,rating\nheat,4\n".encode("utf-16"), "text in UTF-16. Save it as UTF-8"),
         (b"PK\x03\x04 and more", "a spreadsheet or an archive, not text"),
     ],
 )
