@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import Document
 from posse.problems.datasets.reading import BadRows, current, unfit
+
+
+if TYPE_CHECKING:
+    from io import BytesIO
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +105,7 @@ def read_columns(
         bad, watch = BadRows(document.name), current().watch
         for numbered, rows in blocks(stream, plan, bad):
             if watch is not None:
-                watch(stream.buffer.tell() / len(document.data))
+                watch(cast("BytesIO", stream.buffer).tell() / len(document.data))
             cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
             if figures is None or any("" in column for column in cells.values()):
                 numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad)
