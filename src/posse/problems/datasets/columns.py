@@ -22,7 +22,6 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import Document
 from posse.problems.datasets.reading import BadRows, current, unfit
 
-
 if TYPE_CHECKING:
     from io import BytesIO
 
