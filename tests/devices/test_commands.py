@@ -64,7 +64,7 @@ def test_flower_builds_the_project(tmp_path: Path) -> None:
     [
         (("up", "--nodes", "0"), "nodes must be at least 1, got 0"),
         (("up", "--nodes", "65"), "at most 64"),
-        (("up", "--model", "cnnn"), "model must be 'linear', 'cnn' or 'bag', got 'cnnn'"),
+        (("up", "--model", "cnnn"), "unknown model 'cnnn'. Did you mean 'cnn'"),
         (("up", "--cohort", "4"), "cohort must be at most nodes = 3, got 4"),
         (("up", "--secure", "--nodes", "2"), "cohort of at least 3"),
         (("up", "--data", "nowhere.npz"), "nowhere.npz"),
