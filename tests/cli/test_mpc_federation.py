@@ -108,13 +108,32 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
 
 
 @pytest.mark.usefixtures("fresh")
-def test_files_and_systems_of_their_own_and_no_guarantee(tmp_path: Path, process: Start) -> None:
-    """That there is no guarantee must be said, and is shown."""
+def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
+    tmp_path: Path, posse: Call, process: Start
+) -> None:
+    """That there is no guarantee must be said, and is shown; so is a source that fails until it is mended."""
     file = written(tmp_path, OWN.replace("epsilon = 0.25", "epsilon = 0\nwithout_guarantee = true"))
+    ready = tmp_path / "ready"
+    (tmp_path / "outcomes.py").write_text(
+        f"import pathlib\n\ndef reward(run, number):\n    if not pathlib.Path({str(ready)!r}).exists():\n"
+        "        raise OSError('the clinic is closed')\n    return 0.5 if number % 2 else 0.25\n"
+    )
     with stopped(process("up", str(file))) as running:
+        assert running.stderr is not None
+        before = said = ""
+        while "in a row" not in said:
+            said = running.stderr.readline()
+            assert said, before
+            before += said
+        assert re.match(r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said)
+        assert "Mend what [source] in " in said
+        shown = posse("status", str(tmp_path / "fed" / "payee.toml"))
+        assert "its source fails" in " ".join(shown.out.split())
+        assert "the clinic is closed" in " ".join(shown.out.split())
+        ready.touch()
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
-    assert "no privacy guarantee" in err
+    assert "no privacy guarantee" in before + err
     assert "of 20 pulls" in out
     result = json.loads((tmp_path / "fed" / "payee" / "journal" / "result.json").read_text())
     assert (result["total"], result["pulls"]) == (7.5, 20)
