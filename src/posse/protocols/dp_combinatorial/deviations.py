@@ -49,7 +49,7 @@ def _silent(settings: DpCombinatorial) -> str:
     """Why no agent can lie: none reports."""
     if settings.policy == "alone":
         return "agents send no reports."
-    late = settings.policy != "fcb" and settings.reports()[0] > min(settings.horizon, ROUNDS)
+    late = settings.policy != "fcb" and settings.report_rounds()[0] > min(settings.horizon, ROUNDS)
     return "the first report comes after the game." if late else ""
 
 
