@@ -23,12 +23,12 @@ from posse.protocols.fed_contextual.models import shape_of, tree_of
 
 from .grids import FakeGrid
 
-NODES = 4
+NODES = 14
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
     usual = {"rounds": 2, "cohort": NODES, "deploy_every": 2, "seed": 5, "samples": 64, "evaluate": "snips"}
-    return DeviceSettings.of({**usual, "out": str(folder / "out"), "evaluation_clip": 200.0, **values})
+    return DeviceSettings.of({**usual, "out": str(folder / "out"), "evaluation_clip": 150.0, **values})
 
 
 def play(made: DeviceSettings, folder: Path) -> tuple[FakeGrid, list[dict[str, Any]]]:
@@ -37,7 +37,7 @@ def play(made: DeviceSettings, folder: Path) -> tuple[FakeGrid, list[dict[str, A
     for at, node in enumerate(grid.nodes):
         path, arms = folder / f"log-{at}.npz", rng.integers(0, 10, 40)
         np.savez(
-            path, contexts=rng.random((40, 64), np.float32), arms=arms, rewards=(arms == at).astype(float),
+            path, contexts=rng.random((40, 64), np.float32), arms=arms, rewards=(arms == at % 10).astype(float),
             probabilities=np.full(40, 0.1),
         )  # fmt: skip
         grid.contexts[node.node_id].node_config["log"] = str(path)
