@@ -99,7 +99,7 @@ SYSTEMS = {
             "data": "normal", "currency": "EUR", "policy": "placebo", "noise": "paper", "delta": "0.02",
             "unit": "round", "rule": "fuse", "oracle": "exact", "path": "compiled", "roster": ["ada", "eve", "bob"],
             "suppliers": ["south", "north"], "alpha": 0.35, "horizon": 13, "start": 4, "stop": 9,
-            "drift": 0.1, "margin": 0.05, "overlap": 0.5,
+            "drift": 0.1, "margin": 0.05, "overlap": 0.5, "reports": [2, 5], "encoding": "latin-1", "decimal": ",",
         },
         {"own"},  # may change, by an instruction: see below
     ),
@@ -165,7 +165,8 @@ HOPELESS = {
         "slowest_pull",
     },  # of owners, and a world with slots
     "mpc-contextual": {"without_guarantee"},  # of epsilon 0 only
-    "dp-combinatorial": {"drift_every", "sd"},  # of markets that drift, or are normal
+    # Of markets that drift, or are normal; rounds of reports stand in place of the start that these files have.
+    "dp-combinatorial": {"drift_every", "sd", "reports"},
 }
 
 
