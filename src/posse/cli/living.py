@@ -80,7 +80,7 @@ def found(
 
 
 def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
-    """Be a member of a federation until stopped: take part in run after run as [consent] allows."""
+    """Be a member of a federation until stopped: take part in run after run, within the consent of its file."""
     import sys
 
     from posse.core.files import no_core_dumps

@@ -51,7 +51,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
     level: Literal["strict", "standard", "paper"] = "strict"
-    """Level of protection: 'strict' (servers learn nothing), 'standard', or 'paper' as published."""
+    """Level of protection: 'strict' (no server alone learns anything), 'standard', or 'paper' as published."""
     path: Literal["roles", "plain"] = "roles"
     """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin: one party sees all."""
     aes: bool = Field(True, json_schema_extra=AT_PAPER)

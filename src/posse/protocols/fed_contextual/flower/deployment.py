@@ -302,6 +302,8 @@ def _named(settings: DeploySettings, *, pinned: bool) -> Iterator[Section]:
     versions = _versions(settings.folder)
     known, now = versions.known(), versions.wanted
     version = known[-1] if settings.version < 0 and not pinned else settings.version
+    if version < 0:
+        raise ConfigError(f"a rollback needs --version. Name one of {', '.join(map(str, known))}.")
     if version not in known:
         raise ConfigError(f"there is no version {version}. Name one of {', '.join(map(str, known))}.")
     assert now is not None

@@ -340,6 +340,6 @@ class DeploySettings(StatusSettings):
     """Which version of the model devices shall have."""
 
     version: int = -1
-    """Version to deploy, by its number; left out: the newest."""
+    """Version to deploy, by its number; left out: the newest. A rollback must name one."""
     canary: Share = 0.0
     """Share of devices that get it, those whose names hash lowest; 0: all."""
