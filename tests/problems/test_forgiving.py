@@ -5,18 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pytest
+from typer.testing import CliRunner
 
 import posse
+from posse.cli.app import app
 from posse.core.errors import ConfigError, DataError
 from posse.problems.contexts.features import read_block
 from posse.problems.datasets.columns import read_columns
+from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.files import Document
+from posse.problems.datasets.frames import as_frame
 from posse.problems.datasets.reading import reading, watching
 from posse.problems.populations.splits import read_population
 
@@ -115,6 +120,79 @@ def test_categories_are_one_hot_and_dates_left_out(tmp_path: Path) -> None:
     file.write_text("row,age\nann,0.3\nbob,old\n")
     with pytest.raises(DataError, match="row 3, column 'age': 'old' is not a number"):
         read_block(file, 1.0)
+
+
+def features(text: str, **how: Any) -> tuple[tuple[str, ...], list[list[float]]]:
+    with reading(**how):
+        _, names, values = read_encoded(Document("v.csv", text.encode()), ["row"])
+    return names, values.tolist()
+
+
+def rows_of(*cells: str, mark: str = ";", head: str = "row;x") -> str:
+    return "\n".join([head, *(f"{i}{mark}{cell}" for i, cell in enumerate(cells))])
+
+
+def test_points_are_thousands_groups_or_refused_where_decimals_have_commas() -> None:
+    assert features(rows_of("0,5", "-1.000,5", "12.000"), decimal=",") == (("x",), [[0.5], [-1000.5], [12000.0]])
+    for cell in ("0.7", "1.00", "1.0000", "1000.000"):
+        with pytest.raises(DataError, match=f"row 3, column 'x': '{cell}' has a point that separates no thousands"):
+            features(rows_of("0,5", cell), decimal=",")
+    with pytest.raises(DataError, match="4 of 4 rows are bad"):
+        features(rows_of("0.5", "0.7", "0.5", "0.7"), decimal=",")
+    with reading(decimal=",") as read:
+        dated = Document("v.csv", rows_of("0,5;12.05.2024", "1,5;13.05.2024", head="row;x;seen").encode())
+        assert read_encoded(dated, ["row"])[1] == ("x",)
+        assert read.dropped == ["v.csv: dates were left out (seen)."]
+
+
+def test_numbers_of_a_frame_keep_their_points_beside_decimal_commas(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": ["a", "b", "a"], "rating": [2.5, 5.0, 4.5]})
+    frame.to_parquet(tmp_path / "r.parquet")
+    for source in (frame, tmp_path / "r.parquet"):
+        arms = posse.Samba(data=source, threshold=3, horizon=20, decimal=",").load().arms
+        assert dict(zip(arms.names, arms.means, strict=True)) == {"a": 0.5, "b": 1.0}
+    words = as_frame({"item": ["a", "b"], "rating": ["2,5", "1e-05"]}, "data")
+    with reading(decimal=","):
+        assert read_columns(words.document(), ["item"], ["rating"]).numbers["rating"].tolist() == [2.5, 1e-5]  # type: ignore[union-attr]
+
+
+def test_decimal_commas_that_nobody_announced_are_no_categories() -> None:
+    for cells in (("0,5", "1,5", "2,5"), ("1.000,5", "2.000,5"), ("1", "0,5")):
+        with pytest.raises(DataError, match="or give --decimal , for decimal commas"):
+            features(rows_of(*cells * 4))
+
+
+def test_what_most_cells_hold_decides_a_column() -> None:
+    assert features(rows_of("A", "B", "A", "B", "1"), skip_bad=True)[0] == ("x=1", "x=A", "x=B")
+    names, values = features(rows_of("1", "2", "3", "x"), skip_bad=True)
+    assert (names, values) == (("x",), [[1.0], [2.0], [3.0]])
+    dated = [f"{i};2024-05-0{i}" for i in range(1, 5)]
+    assert features(rows_of(*dated, "5;unknown", head="row;x;seen"))[0] == ("x",)
+    with pytest.raises(DataError, match="column 'x': words that differ from row to row"):
+        features(rows_of("ann", "bob", "cy", "4"), skip_bad=True)
+    with pytest.raises(DataError, match=r"3 of 4 rows are bad\..*'nan' is not a finite number"):
+        features(rows_of("1", "nan", "nan", "nan"))
+
+
+def test_a_missing_word_is_a_bad_row_in_a_category_too() -> None:
+    text = rows_of("A", "B", "n/a", "A", "B")
+    with pytest.raises(DataError, match=r"row 4, column 'x': 'n/a' is missing\. Give a word, or delete the row"):
+        features(text)
+    assert features(text, skip_bad=True) == (("x=A", "x=B"), [[1, 0], [0, 1], [1, 0], [0, 1]])
+
+
+def test_words_of_a_category_are_counted_in_the_whole_file() -> None:
+    with pytest.raises(DataError, match="column 'x': a category has at most 50 different words, got 101"):
+        features(rows_of(*["A"] * 3000, *(f"w{i}" for i in range(100))))
+
+
+def test_the_screen_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.csv").write_text("item,rating\nheat,4\nalien,1\nheat,x\n")
+    words = "simulate samba --data r.csv --threshold 3 --horizon 20 --runs 1 --skip-bad --no-save"
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 0, done.output
+    assert "warning: r.csv: 1 of 3 rows were dropped as bad" in " ".join(done.output.split())
 
 
 def test_whoever_waits_is_told_how_far_a_table_is_read(tmp_path: Path) -> None:

@@ -172,7 +172,9 @@ def _run(
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
-    for sentence in dict.fromkeys(one for record in records for one in record.shown("warnings")):
+    for sentence in dict.fromkeys(
+        one for record in records for one in (*record.shown("dropped"), *record.shown("warnings"))
+    ):
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
         tables.saved(records)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import BadRows, current, unfit
+from posse.problems.datasets.reading import BadRows, current, is_missing, pointed, unfit
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -80,8 +80,9 @@ def read_columns(
     optional: Sequence[str] = (),
     delimiter: str | None = None,
     header: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
 ) -> Columns:
-    """Read columns of words and of finite numbers.
+    """Read columns of words and of finite numbers; `categories` are words too, and a cell such as N/A is bad there.
 
     `optional` columns of words are read where the file has them. `header` names the columns of a file that has no
     header line. Without `delimiter`, the one that separates the header is used.
@@ -95,8 +96,8 @@ def read_columns(
     posse.core.errors.DataError: [P200] r.csv, row 2, column 'rating': 'four' is not a number. Write it like 4.5.
     """
     with document.open() as stream:
-        plan = layout(stream, document, [*words, *numbers], optional, delimiter, header)
-        reading = [*words, *(name for name in optional if name in plan.position)]
+        plan = layout(stream, document, [*words, *categories, *numbers], optional, delimiter, header)
+        reading = [*words, *categories, *(name for name in optional if name in plan.position)]
         index: dict[str, defaultdict[str, int]] = {name: _index() for name in reading}
         codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
         values: dict[str, list[NDArray[np.float64]]] = {name: [] for name in numbers}
@@ -106,8 +107,9 @@ def read_columns(
             if watch is not None:
                 watch(cast("BytesIO", stream.buffer).tell() / len(document.data))
             cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
-            if figures is None or any("" in column for column in cells.values()):
-                numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad)
+            missing = any(is_missing(cell) for name in categories for cell in set(cells[name]))
+            if figures is None or missing or any("" in column for column in cells.values()):
+                numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad, categories)
                 cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
                 assert figures is not None
             lines.append(np.array(numbered, np.int64))
@@ -144,7 +146,7 @@ def _figures(
     """Read columns of numbers; None where one of their cells holds none."""
     made = {}
     for name in names:
-        cells = [pointed(row[plan.position[name]]) for row in rows]
+        cells = [plan.number(row[plan.position[name]]) for row in rows]
         try:
             made[name] = np.fromiter(map(float, cells), np.float64, len(cells))
         except ValueError:
@@ -155,24 +157,23 @@ def _figures(
     return made
 
 
-def pointed(cell: str) -> str:
-    """Write a number with a decimal point, where decimal commas were announced."""
-    return cell.replace(".", "").replace(",", ".") if current().decimal == "," else cell
-
-
 def _readable(
     lines: Sequence[int], rows: Sequence[list[str]], words: Sequence[str], numbers: Sequence[str], plan: Layout,
-    bad: BadRows,
+    bad: BadRows, categories: Sequence[str] = (),
 ) -> tuple[list[int], list[list[str]]]:  # fmt: skip
     """Leave out the rows that cannot be read, and note what is wrong with the first such cell of each."""
     kept: list[tuple[int, list[str]]] = []
     for line, row in zip(lines, rows, strict=True):
         empty = next((name for name in words if not row[plan.position[name]].strip()), None)
-        wrong = next((name for name in numbers if not finite(pointed(row[plan.position[name]]))), None)
+        wrong = next((name for name in numbers if not finite(plan.number(row[plan.position[name]]))), None)
+        missing = next((name for name in categories if is_missing(row[plan.position[name]])), None)
         if empty is not None:
             bad.add(line, f", column '{empty}' is empty. Fill it, or delete the row.")
         elif wrong is not None:
             bad.add(line, f", column '{wrong}': {unfit(row[plan.position[wrong]])}")
+        elif missing is not None:
+            word = row[plan.position[missing]].strip()
+            bad.add(line, f", column '{missing}': '{word}' is missing. Give a word, or delete the row.")
         else:
             kept.append((line, row))
     return [line for line, _ in kept], [row for _, row in kept]
@@ -208,6 +209,11 @@ class Layout:
     """All columns of the header."""
     uncounted: int = 0
     """Lines that do not count as rows: the header of a frame."""
+    decimal: str = "."
+
+    def number(self, cell: str) -> str:
+        """Write a number with a decimal point, where decimal commas were announced."""
+        return pointed(cell, frame=bool(self.uncounted)) if self.decimal == "," else cell
 
     def lines(self, stream: TextIO) -> Iterator[str]:
         """The lines that hold rows."""
@@ -261,7 +267,7 @@ def layout(
     line, number = (stream.readline(), 1) if document.frame else first_line(stream, file)
     if header is not None:
         position = {name: i for i, name in enumerate(header)}
-        return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line)
+        return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line, decimal=current().decimal)
     delimiter = "," if document.frame else delimiter
     marks = DELIMITERS[1:] if current().decimal == "," else DELIMITERS
     tried = (delimiter,) if delimiter is not None else marks
@@ -275,7 +281,9 @@ def layout(
             position[name] = at
         elif name in required:
             raise DataError(_missing(file if document.frame else f"{file}, row {number}", name, names, best, line))
-    return Layout(file, best, len(names), position, number, names=names, uncounted=int(document.frame))
+    return Layout(
+        file, best, len(names), position, number, names=names, uncounted=int(document.frame), decimal=current().decimal
+    )
 
 
 def _split(line: str, delimiter: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Tables of contexts: numbers as they are, categories one-hot, dates left out.
 
-What a column holds is read from its first rows: numbers where one of them is a number (others are then bad rows),
-dates where all are dates, else a category where words come back: twice on average, and at most `MOST` of them.
+What a column holds is read from its first rows, where most of them say it: dates; numbers (others are then bad rows);
+else a category where words come back: twice on average, and at most `MOST` of them. Cells such as N/A have no say.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.problems.datasets.columns import Columns, blocks, finite, layout, other_columns, pointed, read_columns
+from posse.problems.datasets.columns import Columns, Layout, blocks, finite, layout, other_columns, read_columns
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import BadRows, current, is_missing
+from posse.problems.datasets.reading import BadRows, current, has_comma, is_missing
 
 MOST = 50
 """Words of a category at most: a column of names or free text is none."""
@@ -45,7 +45,7 @@ def read_encoded(
     dates = [name for name in others if kinds[name] == "date"]
     if not numbers and not categories:
         raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
-    table = read_columns(document, [*words, *categories], numbers, delimiter=mark)
+    table = read_columns(document, words, numbers, delimiter=mark, categories=categories)
     if dates:
         current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
     names: list[str] = []
@@ -56,6 +56,11 @@ def read_encoded(
             columns.append(table.numbers[name])
         elif kinds[name] == "category":
             column = table.words[name]
+            if len(column.distinct) > MOST:
+                raise DataError(
+                    f"{document.name}, column '{name}': a category has at most {MOST} different words, got "
+                    f"{len(column.distinct):,}. Group them, or delete the column."
+                )
             for word in sorted(column.distinct):
                 names.append(f"{name}={word}")
                 columns.append((column.code == column.distinct.index(word)).astype(np.float64))
@@ -67,13 +72,29 @@ def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str
     with document.open() as stream:
         plan = layout(stream, document, names, (), delimiter, None)
         rows = [row for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK) for row in some]
-    return {name: _kind([row[plan.position[name]].strip() for row in rows]) for name in names}
+    kinds = {name: _kind([row[plan.position[name]].strip() for row in rows], plan) for name in names}
+    if current().skip_bad and (text := [name for name in names if kinds[name] == "text"]):
+        raise DataError(
+            f"{document.name}, column '{text[0]}': words that differ from row to row are neither numbers nor a "
+            "category. Delete the column."
+        )
+    return {name: "number" if kind == "text" else kind for name, kind in kinds.items()}
 
 
-def _kind(cells: Sequence[str]) -> str:
+def _kind(cells: Sequence[str], plan: Layout) -> str:
     known = [cell for cell in cells if not is_missing(cell)]
-    if not known or any(finite(pointed(cell)) for cell in known):
-        return "number"
-    if all(_DATE.fullmatch(cell) for cell in known):
+    if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
         return "date"
-    return "category" if len(set(known)) <= min(MOST, len(known) // 2) else "number"
+    words = [cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))]
+    if 2 * len(words) <= len(known):
+        return "number"
+    return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text"
+
+
+def _looks_like_number(cell: str) -> bool:
+    """Whether it is a number, or would be with another decimal mark: such a column is refused, and no category."""
+    try:
+        float(cell)
+    except ValueError:
+        return has_comma(cell)
+    return True

@@ -19,7 +19,9 @@ PLACES = 5
 """Bad rows that are named; all are counted."""
 
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_COMMA = re.compile(r"-?\d+,\d+")
+_GROUPS = r"[-+]?\d{1,3}(?:\.\d{3})+"
+_COMMA = re.compile(rf"(?:[-+]?\d+|{_GROUPS}),\d+")
+_GROUPED = re.compile(rf"{_GROUPS}(?:,\d+)?")
 _MISSING = ("na", "n/a", "#n/a", "null", "none", "?", "-", "--", ".")
 
 
@@ -96,6 +98,27 @@ def as_utf8(name: str, data: bytes) -> bytes:
         raise DataError(f"{name}, row {row} is not text in {encoding}. Give another --encoding.") from None
 
 
+def pointed(cell: str, frame: bool = False) -> str:
+    """Write a number that has a decimal comma with a point; blank where its points are no thousands groups.
+
+    A frame holds numbers as they are, with points, and commas in text alone.
+
+    >>> [pointed(cell) for cell in ("4,5", "-1.000,5", "1.000", "0.7")], pointed("0.7", frame=True)
+    (['4.5', '-1000.5', '1000', ''], '0.7')
+    """
+    word = cell.strip()
+    if "." not in word:
+        return word.replace(",", ".")
+    if frame:
+        return word
+    return word.replace(".", "").replace(",", ".") if _GROUPED.fullmatch(word) else ""
+
+
+def has_comma(cell: str) -> bool:
+    """Whether a cell looks like a number with a decimal comma."""
+    return _COMMA.fullmatch(cell.strip()) is not None
+
+
 def is_missing(cell: str) -> bool:
     """Whether a cell says that it holds nothing: blank, or a word such as N/A."""
     return not cell.strip() or cell.strip().lower() in _MISSING
@@ -113,10 +136,12 @@ def unfit(cell: str) -> str:
         return "is empty. Give a number, or delete the row."
     if word.lower() in _MISSING:
         return f"'{word}' is missing. Give a number, or delete the row."
+    if current().decimal == "," and "." in word and not _GROUPED.fullmatch(word):
+        return f"'{word}' has a point that separates no thousands. Write it like 4,5 or 1.000,5."
     try:
         float(cell.replace("_", "x"))
     except ValueError:
-        commas = ", or give --decimal , for decimal commas" if _COMMA.fullmatch(word) else ""
+        commas = ", or give --decimal , for decimal commas" if has_comma(word) else ""
         return f"'{word}' is not a number. Write it like 4.5{commas}."
     return f"'{word}' is not a finite number. Give a finite one, or delete the row."
 
