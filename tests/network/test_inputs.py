@@ -18,6 +18,8 @@ from posse.protocols.dp_combinatorial.deploy import AgentOptions, MarketFederati
 from posse.protocols.dp_combinatorial.deploy import lay_out as lay_out_market
 from posse.protocols.dp_combinatorial.messages import Delivered, Hello, Offers
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms
+from posse.protocols.mpc_contextual.layout import ContextualFederation
+from posse.protocols.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.parties import change_stopped, deployed, parties_of
 from posse.protocols.samba.deploy import SambaOptions
@@ -88,7 +90,7 @@ SYSTEMS = {
         {
             "policy": "linucb", "epsilon": "1/4", "limit": 1e6, "rows": "abc", "bits": 24, "newton": 3, "batch": 2,
             "checkpoint_every": 11, "delta": 1e-4, "width": 0.5, "world": {}, "bounds": [0.6, 0.6], "steps": 5,
-            "parties": ["clinic-2", "clinic-1"], "columns": [2, 3], "arms": 4,
+            "parties": ["clinic-2", "clinic-1"], "columns": [2, 3], "arms": 4, "encoding": "latin-1", "decimal": ",",
         },
         {"features"},  # where they lie is an address; what they hold is bound (test_mpc_processes)
     ),
@@ -204,6 +206,26 @@ def test_the_source_is_bound_and_where_it_is_reached_is_not(tmp_path):
     owner.write_text(text.replace('kind = "http"', 'kind = "bernoulli"\nmean = 0.5'))
     with pytest.raises(JournalError, match=r"source\.kind, source\.mean changed"):
         opened(owner)
+
+
+def test_a_party_says_how_its_own_file_is_written(tmp_path):
+    members = []
+    for header, row, encoding in (("age,dose", "0.5,0.25", "utf-8"), ("age;dose", "0,5;0,25", "latin-1")):
+        mark = header[3]
+        own = tmp_path / f"{len(members)}.csv"
+        own.write_text("\n".join([f"row{mark}{header}", *(f"é{i}{mark}{row}" for i in range(4))]), encoding=encoding)
+        members.append({"name": f"clinic-{len(members)}", "features": str(own)})
+    members[1] |= {"encoding": "latin-1", "decimal": ","}
+    source = {"source": {"kind": "http", "url": f"http://127.0.0.1:{free_port()}/"}}
+    given = {"run": "r1", "arms": 2, "steps": 4, "party": members, "puller": source, "payee": source}
+    paths = lay_out_contextual(ContextualFederation.make(given), tmp_path)
+    one, other = (parties_of("mpc-contextual").build(open_place(path)).role for path in paths[:2])
+    assert one.inputs_digest == other.inputs_digest
+    with pytest.raises(ConfigError, match="has decimal from its parties"):
+        lay_out_contextual(ContextualFederation.make({**given, "decimal": ","}), tmp_path)
+    edited(paths[2], "decimal", ",")
+    with pytest.raises(ConfigError, match="decimal belongs to the file of a party"):
+        opened(paths[2])
 
 
 def test_content_of_a_file_is_bound_and_its_place_is_not(tmp_path):

@@ -19,6 +19,7 @@ from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.datasets.reading import reading
 from posse.protocols.mpc_contextual import messages
 from posse.protocols.mpc_contextual.dealer import DealerRole
 from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated, write_share
@@ -44,6 +45,8 @@ VOCABULARY = Vocabulary(
     (messages.Act, messages.Earn),
 )  # fmt: skip
 OUTSIDE = (PULLER, PAYEE, DEALER)
+OF_PARTY = ("features", "scale", "encoding", "decimal")
+"""Options that say where a party's own features are and how they are read."""
 WORLD_ARMS = "world.arms"
 """Beside the files of a simulated federation: the arm of every step."""
 ARMS = "arms.csv"
@@ -59,7 +62,7 @@ def build(place: Place) -> Deployment:
     check.one_of(("party", *OUTSIDE), role=kind)
     if kind in OUTSIDE and name != kind:
         raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{name}'.")
-    if kind != "party" and (own := sorted({"features", "scale"} & options.model_fields_set)):
+    if kind != "party" and (own := sorted(set(OF_PARTY) & options.model_fields_set)):
         raise ConfigError(
             f"{own[0]} belongs to the file of a party, and the certificate in {place.file.identity} says '{kind}'. "
             "Correct identity, or remove it."
@@ -170,7 +173,8 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
         )
     number = terms.parties.index(name)
     bound = options.norms()[number]
-    block = read_block(folder / options.features, bound, scale=options.scale)
+    with reading(options.encoding, options.decimal):
+        block = read_block(folder / options.features, bound, scale=options.scale)
     check_block(block, options.rows, terms.features[number], terms.steps)
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps])
 

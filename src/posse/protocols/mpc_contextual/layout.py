@@ -16,8 +16,9 @@ from pydantic import Field
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
-from posse.problems.contexts.features import read_block
-from posse.protocols.mpc_contextual.deploy import OUTSIDE, arm_figures, check_block, checked_plan
+from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.datasets.reading import check_encoding, reading
+from posse.protocols.mpc_contextual.deploy import OF_PARTY, OUTSIDE, arm_figures, check_block, checked_plan
 from posse.protocols.mpc_contextual.outside import ActSettings
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, Terms, check_parties
@@ -39,6 +40,16 @@ class PartyEntry(Settings):
     """Largest norm of its part of a row; by its share of the features if left out."""
     scale: bool = False
     """Scale longer rows down to the bound, instead of refusing them."""
+    encoding: str = ""
+    """Encoding of its file where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
+    decimal: Literal[".", ","] = "."
+    """Decimal mark of its file."""
+
+    def block(self, bound: float, scale: bool) -> FeatureBlock:
+        """Read its file."""
+        check_encoding(self.encoding)
+        with reading(self.encoding, self.decimal):
+            return read_block(self.features, bound, scale=scale)
 
 
 class OutsideEntry(Settings):
@@ -90,7 +101,7 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
     check_name(run=federation.run)
     if federation.give_up:
         check.positive(give_up=federation.give_up)
-    for name in ("parties", "columns", "bounds", "rows", "features", "scale"):
+    for name in ("parties", "columns", "bounds", "rows", *OF_PARTY):
         if name in federation.model_fields_set:
             raise ConfigError(f"a federation's file has {name} from its parties. Give [[party]], or [world].")
     made = _common(federation)
@@ -120,14 +131,14 @@ def _common(federation: ContextualFederation) -> ContextualOptions:
     check_parties([member.name for member in members])
     _check_source(PULLER, federation.puller, ActSettings)
     _check_source(PAYEE, federation.payee, SourceSettings)
-    blocks = [read_block(member.features, 1.0, scale=True) for member in members]
+    blocks = [member.block(1.0, scale=True) for member in members]
     sizes = tuple(len(block.names) for block in blocks)
     bounds = tuple(
         math.sqrt(size / sum(sizes)) if member.bound is None else member.bound
         for member, size in zip(members, sizes, strict=True)
     )
     for member, bound, size in zip(members, bounds, sizes, strict=True):
-        block = read_block(member.features, bound, scale=member.scale)
+        block = member.block(bound, member.scale)
         check_block(block, blocks[0].ids_digest, size, federation.steps)
     names = tuple(member.name for member in members)
     own = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
@@ -158,7 +169,7 @@ def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
     members = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     enrol_all(folder, federation.run, members)
     listens = _addresses(federation, terms)
-    shared = common.model_dump(mode="json", exclude_none=True, exclude={"features", "scale", "world"})
+    shared = common.model_dump(mode="json", exclude_none=True, exclude={*OF_PARTY, "world"})
     paths = []
     for number, name in enumerate(members):
         values = {
@@ -180,7 +191,7 @@ def _own(federation: ContextualFederation, name: str) -> Iterator[tuple[str, Any
     for member in federation.members:
         if member.name == name:
             yield "features", str(member.features.resolve())
-            yield "scale", member.scale
+            yield from member.model_dump(include={"scale", "encoding", "decimal"}, exclude_defaults=True).items()
 
 
 def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | None:
@@ -190,7 +201,7 @@ def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | 
 
 def invite(values: dict[str, Any], here: Path) -> Invitation:
     """Read the settings of a run in a federation that lives: the terms, which are the same for everyone."""
-    if own := sorted({"features", "scale"} & set(values)):
+    if own := sorted(set(OF_PARTY) & set(values)):
         raise ConfigError(f"{own[0]} belongs to the file of a member, not to that of a run. Remove it.")
     settings = ContextualOptions.make(values)
     if settings.world is not None:

@@ -21,6 +21,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
+from posse.problems.datasets.reading import check_encoding
 from posse.protocols.base import RunSettings, shipped
 from posse.protocols.mpc_contextual.terms import (
     FEWEST_BITS,
@@ -311,6 +312,10 @@ class ContextualOptions(MethodSettings):
     """CSV file of this party's own features."""
     scale: bool = False
     """Scale longer rows of this party's features down to its bound, instead of refusing them."""
+    encoding: str = ""
+    """Encoding of this party's file where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
+    decimal: Literal[".", ","] = "."
+    """Decimal mark of this party's file."""
     checkpoint_every: int = 1000
     """Steps after which a party writes its share of the model beside its journal; 0 for the last step only."""
     world: World | None = None
@@ -319,6 +324,7 @@ class ContextualOptions(MethodSettings):
     def terms(self, run: str) -> Terms:
         """Make the terms, or say in one line what is wrong with them."""
         check.at_least(0, checkpoint_every=self.checkpoint_every)
+        check_encoding(self.encoding)
         explore = exploration(self.epsilon)
         check_guarantee(explore, self.without_guarantee)
         given = self.of_world() if self.world is not None and not self.parties else self
