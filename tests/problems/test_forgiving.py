@@ -195,6 +195,15 @@ def test_the_screen_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.Mo
     assert "warning: r.csv: 1 of 3 rows were dropped as bad" in " ".join(done.output.split())
 
 
+def test_a_parquet_table_of_clients_is_a_table(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"client": ["ann", "bob"] * 3, "x": [0.5, 1.0, 2.0] * 2, "label": ["wait", "treat"] * 3})
+    frame.to_parquet(tmp_path / "visits.parquet")
+    settings = posse.FedContextual(data=str(tmp_path / "visits.parquet"))
+    assert settings.population_kind == "own"
+    made = settings.population()
+    assert (made.arms, made.clients, made.inputs.shape) == (("treat", "wait"), 2, (6, 1))  # type: ignore[union-attr]
+
+
 def test_whoever_waits_is_told_how_far_a_table_is_read(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("item,rating\n" + "heat,4\nalien,1\n" * 4000)

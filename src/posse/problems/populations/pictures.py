@@ -43,7 +43,7 @@ class Pictures(NamedTuple):
 
 
 def holds_images(path: Path) -> bool:
-    """Whether a path is of images: a folder that is no prepared population, an idx, an .npz of images or a Parquet."""
+    """Whether a path is of images: a folder that is no prepared population, an idx, an .npz or Parquet of them."""
     if path.is_dir():
         return not (path / "population.json").exists()
     if path.suffix == ".npz":
@@ -52,7 +52,23 @@ def holds_images(path: Path) -> bool:
                 return "header" not in found.files and _first(found.files, _IMAGES) is not None
         except (OSError, ValueError, BadZipFile):
             return False
-    return path.suffix == ".parquet" or "-idx3-" in path.name or ".idx3-" in path.name
+    if path.suffix == ".parquet":
+        return _has_pictures(path)
+    return "-idx3-" in path.name or ".idx3-" in path.name
+
+
+def _has_pictures(path: Path) -> bool:
+    """Whether a Parquet file has a column of encoded images: bytes, or a struct with them; any other is a table."""
+    arrow, parquet = require("pyarrow", extra="frames"), require("pyarrow.parquet", extra="frames")
+    try:
+        schema = parquet.read_schema(path)
+    except (OSError, ValueError):
+        return False
+    name = _first(schema.names, _IMAGES)
+    kind = None if name is None else schema.field(name).type
+    return kind is not None and any(
+        getattr(arrow.types, f"is_{one}")(kind) for one in ("binary", "large_binary", "struct")
+    )
 
 
 def read_pictures(
