@@ -129,6 +129,51 @@ def test_what_devices_learnt_decides_in_python_and_on_the_command_line(posse: Ca
         record.policy.decide()
 
 
+def test_rows_are_read_by_the_names_that_a_model_learnt(posse: Call, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    lines = ["client,town,age,seen,label"]
+    for at in range(120):
+        town = ("Bern", "Chur", "Genf")[rng.integers(3)]
+        lines.append(f"c{at % 6},{town},{rng.random():.2f},2024-05-01,{'treat' if town == 'Bern' else 'wait'}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines))
+    done = posse("run", "fed-contextual", "--data", "visits.csv", "--cohort", "6", "--rounds", "12",
+                 "--model-out", "model.npz")  # fmt: skip
+    assert done.code == 0, done.err
+    record = package.Store().get("last")
+    assert record.policy.learnt is not None
+    assert record.policy.learnt.features == ("town=Bern", "town=Chur", "town=Genf", "age")
+    wanted = record.policy.learnt.scores([[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5], [1, 0, 0, 0.5]]).max(axis=1)
+    assert len(set(wanted.tolist())) == 3
+    tables = {
+        "words": "age;town\n0,5;Bern\n0,5;Chur\n0,5;Genf\n0,5;Bern\n",
+        "coded": "age;town=Genf;town=Chur;town=Bern\n0,5;0;0;1\n0,5;0;1;0\n0,5;1;0;0\n0,5;0;0;1\n",
+        "dated": "seen;town;age\n1.5.2024;Bern;0,5\n1.5.2024;Chur;0,5\n1.5.2024;Genf;0,5\n1.5.2024;Bern;0,5\n",
+    }
+    for name, text in tables.items():
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-16")
+        for model in ("model.npz", record.id):
+            made = posse("predict", model, f"{name}.csv", "--decimal", ",", "--json")
+            assert made.code == 0, made.err
+            assert [one["predicted"] for one in json.loads(made.out)] == pytest.approx(wanted), name
+    for text, said in (
+        ("town,age\nBern,0.5\nBasel,0.5\n", "row 3, column 'town': the model never learnt 'Basel'"),
+        ("town,age,dose\nBern,0.5,1\n", "column 'dose' is no feature of the model"),
+        ("town\nBern\n", "the model's feature 'age' must come from one column, got 0"),
+        ("a,b,c,d\n1,0,0,0.5\n", "column 'a' is no feature of the model"),
+        ("town,age\nn/a,0.5\n", "'n/a' is missing"),
+    ):
+        (tmp_path / "rows.csv").write_text(text)
+        done = posse("predict", "model.npz", "rows.csv")
+        assert done.code == 2
+        assert said in " ".join(done.err.split())
+    assert "decimal must be" in posse("predict", "model.npz", "words.csv", "--decimal", "x").err
+    log = [f"{('wait', 'treat')[at % 2]};{int(at % 3 == 0)};0,5;0,5;{('Bern', 'Chur')[at % 2]}" for at in range(60)]
+    (tmp_path / "log.csv").write_text("\n".join(["arm;reward;probability;age;town", *log]))
+    found = posse("evaluate", "log.csv", "--model", "model.npz", "--decimal", ",", "--json")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["features"] == ["town=Bern", "town=Chur", "town=Genf", "age"]
+
+
 def test_a_simulated_samba_run_tells_the_arm_it_came_to(posse: Call) -> None:
     assert posse("run", "samba", "--path", "plain", "--owners", "3", "--budget", "900").code == 0
     record = package.Store().get("last")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,24 +19,33 @@ from posse.core.files import write_whole
 
 if TYPE_CHECKING:
     from posse.policies.decisions import Learnt
+    from posse.problems.datasets.reading import Reading
 
 Logs = Annotated[Path, typer.Argument(help="CSV: client, context columns, arm, reward, probability.", metavar="FILE")]
 Model = Annotated[
     str, typer.Argument(help="A model (.npz), a folder with all parties' shares, or a run's id.", metavar="MODEL")
 ]
 With = Annotated[str | None, typer.Option("--model", help="Evaluate this model or run too.", metavar="MODEL")]
-Rows = Annotated[Path, typer.Argument(help="CSV: a column a feature, in the model's order.", metavar="FILE")]
+Rows = Annotated[
+    Path, typer.Argument(help="CSV: the columns that it learnt from, or a column a feature in order.", metavar="FILE")
+]
 Picture = Annotated[Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")]
+Decimal = Annotated[str, typer.Option(help="Decimal mark of the file: . or a comma.", metavar="MARK")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")]
 
 
-def evaluate(logs: Logs, model: With = None, figure: Picture = None, json: flags.Json = False) -> None:
+def evaluate(
+    logs: Logs, model: With = None, figure: Picture = None, encoding: Encoding = "", decimal: Decimal = ".",
+    json: flags.Json = False,
+) -> None:  # fmt: skip
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    logged, found = evaluate_logs(logs, learnt)
+    with _reading(encoding, decimal):
+        logged, found = evaluate_logs(logs, learnt)
     made = section_of(logged, found)
     if figure is not None:
         drawn = io.BytesIO()
@@ -48,22 +58,15 @@ def evaluate(logs: Logs, model: With = None, figure: Picture = None, json: flags
         section(made)
 
 
-def predict(model: Model, rows: Rows, out: Out = None, json: flags.Json = False) -> None:
+def predict(
+    model: Model, rows: Rows, out: Out = None, encoding: Encoding = "", decimal: Decimal = ".",
+    json: flags.Json = False,
+) -> None:  # fmt: skip
     """Decide by what was learnt: the arm of largest predicted reward for every row."""
     check_place(out)
     learnt = _learnt(model)
-    from posse.problems.datasets.columns import other_columns, read_columns
-    from posse.problems.datasets.files import read_document
-
-    document = read_document(rows)
-    delimiter, names = other_columns(document, [])
-    table = read_columns(document, (), names, delimiter=delimiter)
-    contexts = list(zip(*(table.numbers[name].tolist() for name in names), strict=True))
-    if learnt.weights is not None and len(names) != len(learnt.weights):
-        raise DataError(
-            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
-            "columns alone, in the order in which it learnt them."
-        )
+    with _reading(encoding, decimal):
+        contexts = _contexts(rows, learnt)
     scores = learnt.scores(contexts).tolist()
     made = [learnt.decide(context, number) for number, context in enumerate(contexts)]
     facts = [
@@ -81,6 +84,35 @@ def predict(model: Model, rows: Rows, out: Out = None, json: flags.Json = False)
     else:
         write_whole(out, text.getvalue().encode())
         remark(f"wrote {len(facts)} decisions to {out}")
+
+
+def _reading(encoding: str, decimal: str) -> AbstractContextManager[Reading]:
+    from posse.problems.datasets.reading import check_encoding, reading
+
+    check_encoding(encoding)
+    if decimal not in (".", ","):
+        raise ConfigError(f"decimal must be . or a comma, got {decimal!r}.")
+    return reading(encoding, decimal)
+
+
+def _contexts(rows: Path, learnt: Learnt) -> list[list[float]]:
+    """Read rows by the names of a model's features; of one that has none as numbers in their order."""
+    from posse.problems.datasets.columns import other_columns, read_columns
+    from posse.problems.datasets.encoded import read_encoded
+    from posse.problems.datasets.frames import read_table
+
+    document = read_table(rows)
+    if learnt.features:
+        made: list[list[float]] = read_encoded(document, [], features=learnt.features)[2].tolist()
+        return made
+    delimiter, names = other_columns(document, [])
+    table = read_columns(document, (), names, delimiter=delimiter)
+    if learnt.weights is not None and len(names) != len(learnt.weights):
+        raise DataError(
+            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
+            "columns alone, in the order in which it learnt them."
+        )
+    return [list(row) for row in zip(*(table.numbers[name].tolist() for name in names), strict=True)]
 
 
 def _learnt(model: str) -> Learnt:

@@ -48,6 +48,8 @@ class Learnt:
     """What contexts are divided by first: 255 where they are bytes of images."""
     best: int | None = None
     """The arm, where there are no contexts."""
+    features: tuple[str, ...] = ()
+    """Names of the numbers of a context where they came from a table, as `age` or `town=Bern`."""
 
     @classmethod
     def read(cls, table: Mapping[str, Any], names: tuple[str, ...], pulls: Sequence[int]) -> Learnt:
@@ -55,14 +57,21 @@ class Learnt:
         if "weights" not in table:
             return cls(names, best=int(np.argmax(pulls)) if len(pulls) and max(pulls) else None)
         weights, bias = (np.asarray(table[part], np.float64) for part in ("weights", "bias"))
-        return cls(tuple(table.get("names") or names), weights, bias, float(table.get("scale", 1.0)))
+        return cls(
+            tuple(table.get("names") or names),
+            weights,
+            bias,
+            float(table.get("scale", 1.0)),
+            features=tuple(table.get("features", ())),
+        )
 
     def table(self) -> dict[str, Any]:
         """Return a linear model as a record keeps it."""
         assert self.weights is not None
         assert self.bias is not None
         parts = {"weights": self.weights.tolist(), "bias": self.bias.tolist()}
-        return {**parts, "names": list(self.names), "scale": self.scale}
+        named = {"features": list(self.features)} if self.features else {}
+        return {**parts, "names": list(self.names), "scale": self.scale, **named}
 
     def scores(self, contexts: Any) -> NDArray[np.float64]:
         """Predict the reward of every arm, (rows, arms)."""

@@ -1,9 +1,10 @@
 """What other policies would have earned, from a log of decisions with the probabilities of the chosen arms.
 
 A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one client depend on each
-other, and any further columns of numbers, which are the context. The estimators are those of
-`posse.policies.evaluation.offline`. Doubly robust estimates use a ridge regression of the reward an arm on the context,
-fitted on one half of the clients and used on the other, and so does the policy that follows it.
+other, and any further columns, which are the context: numbers as they are, words one-hot, dates left out. The
+estimators are those of `posse.policies.evaluation.offline`. Doubly robust estimates use a ridge regression of the
+reward an arm on the context, fitted on one half of the clients and used on the other, and so does the policy that
+follows it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from posse.core.errors import DataError
 from posse.policies.decisions import Learnt
 from posse.policies.evaluation.offline import ESTIMATORS, FEWEST, Estimate, Floats, Log, evaluate
 from posse.problems.datasets.columns import other_columns, read_columns
+from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.frames import as_frame, read_table
 from posse.results import words
 from posse.results.sections import Section
@@ -44,8 +46,8 @@ class Logged:
     """(rows, features)"""
 
 
-def read_logs(source: Any) -> Logged:
-    """Read a log from a CSV file or a frame.
+def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
+    """Read a log from a CSV file or a frame; its contexts as `features` of a model where they are given.
 
     >>> rows = [{"arm": a, "reward": r, "probability": 0.5} for a, r in (("tea", 1), ("coffee", 0), ("tea", 0))]
     >>> read_logs(rows).arms
@@ -54,24 +56,27 @@ def read_logs(source: Any) -> Logged:
     document = read_table(as_frame(source, "log") or Path(source))
     delimiter, rest = other_columns(document, ["arm"])
     known = {name.strip().lower(): name for name in rest}
-    features = [name for name in rest if name.strip().lower() not in (*NEEDED, "client")]
-    table = read_columns(document, ["arm"], ["reward", "probability", *features], ["client"], delimiter)
+    named, numbers = ["arm", *(["client"] if "client" in known else [])], ["reward", "probability"]
+    if any(name not in (*NEEDED, "client") for name in known):
+        table, names, contexts = read_encoded(document, named, delimiter, numbers=numbers, features=features)
+    else:
+        table, names = read_columns(document, named, numbers, delimiter=delimiter), ()
+        contexts = np.zeros((len(table.line), 0))
     found = table.words["arm"]
-    names = tuple(
+    arms = tuple(
         sorted(found.distinct, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
     )
-    if not 2 <= len(names) <= MOST_ARMS:
-        raise DataError(f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(names)}.")
-    place = np.array([names.index(name) for name in found.distinct])
+    if not 2 <= len(arms) <= MOST_ARMS:
+        raise DataError(f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}.")
+    place = np.array([arms.index(name) for name in found.distinct])
     chances = table.numbers["probability"]
     wrong = np.flatnonzero((chances <= 0) | (chances > 1))
     if len(wrong):
         row = int(wrong[0])
         raise DataError(f"{table.place(row, 'probability')}: must be above 0 and at most 1, got {chances[row]:g}.")
-    clients = table.words["client"].code if "client" in known and "client" in table.words else None
+    clients = table.words["client"].code if "client" in table.words else None
     log = Log(place[found.code], table.numbers["reward"], chances, None, clients)
-    contexts = np.stack([table.numbers[name] for name in features], axis=1) if features else np.zeros((len(log), 0))
-    return Logged(document.name, log, names, tuple(features), contexts)
+    return Logged(document.name, log, arms, names, contexts)
 
 
 def predictions(logged: Logged) -> Floats:
@@ -119,13 +124,15 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
             chosen = model.scores(logged.contexts).argmax(axis=1)
         else:
             chosen = np.full(rows, model.decide().arm)
+        if set(model.names) == set(logged.arms):  # else they are the same arms by number
+            chosen = np.array([logged.arms.index(name) for name in model.names])[chosen]
         found["the model"] = np.eye(arms)[chosen]
     return found
 
 
 def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> tuple[Logged, list[Evaluated]]:
     """Estimate what policies would have earned a decision; the best by SNIPS first, those without support last."""
-    logged = read_logs(source)
+    logged = read_logs(source, () if model is None else model.features)
     predicted = predictions(logged)
     found = []
     for name, target in targets(logged, predicted, model).items():

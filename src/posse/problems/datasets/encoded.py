@@ -30,22 +30,26 @@ _DATE = re.compile(
 
 
 def read_encoded(
-    document: Document, words: Sequence[str], delimiter: str | None = None
-) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:
-    """Read columns of words, and all others as features: names and values, (rows, features).
+    document: Document, words: Sequence[str], delimiter: str | None = None, *, numbers: Sequence[str] = (),
+    features: Sequence[str] = (),
+) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:  # fmt: skip
+    """Read columns of words and of numbers, and all others as features: names and values, (rows, features).
+
+    With `features` they are these, in this order: the columns must be theirs by name, and words known.
 
     >>> rows = (f"{i},0.{i},{town},2024-05-0{i}" for i, town in enumerate(("Bern", "Chur", "Bern", "Chur"), 1))
     >>> _, names, values = read_encoded(Document("v.csv", "\\n".join(["row,age,town,seen", *rows]).encode()), ["row"])
     >>> names, values[:2].tolist()
     (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
     """
-    mark, others = other_columns(document, words, delimiter)
-    kinds = _kinds(document, others, mark)
-    numbers, categories = ([name for name in others if kinds[name] == kind] for kind in ("number", "category"))
-    dates = [name for name in others if kinds[name] == "date"]
-    if not numbers and not categories:
+    mark, others = other_columns(document, [*words, *numbers], delimiter)
+    kinds = _fitting(document, others, mark, features) if features else _kinds(document, others, mark)
+    figures, categories, dates = (
+        [name for name in others if kinds[name] == kind] for kind in ("number", "category", "date")
+    )
+    if not figures and not categories:
         raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
-    table = read_columns(document, words, numbers, delimiter=mark, categories=categories)
+    table = read_columns(document, words, [*numbers, *figures], delimiter=mark, categories=categories)
     if dates:
         current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
     names: list[str] = []
@@ -56,7 +60,9 @@ def read_encoded(
             columns.append(table.numbers[name])
         elif kinds[name] == "category":
             column = table.words[name]
-            if len(column.distinct) > MOST:
+            if features:
+                _check_words(table, name, features)
+            elif len(column.distinct) > MOST:
                 raise DataError(
                     f"{document.name}, column '{name}': a category has at most {MOST} different words, got "
                     f"{len(column.distinct):,}. Group them, or delete the column."
@@ -64,7 +70,37 @@ def read_encoded(
             for word in sorted(column.distinct):
                 names.append(f"{name}={word}")
                 columns.append((column.code == column.distinct.index(word)).astype(np.float64))
+    if features:
+        found, none = dict(zip(names, columns, strict=True)), np.zeros(len(table.line))
+        names, columns = list(features), [found.get(name, none) for name in features]
     return table, tuple(names), np.stack(columns, axis=1)
+
+
+def _fitting(document: Document, names: Sequence[str], delimiter: str, features: Sequence[str]) -> dict[str, str]:
+    """Say what each column holds by the features that are wanted; refuse others but dates, and missing ones."""
+    kinds, covered = {}, []
+    for name in names:
+        own = [name] if name in features else [one for one in features if one.startswith(f"{name}=")]
+        covered += own
+        kinds[name] = "number" if own == [name] else "category"
+        if not own and _kinds(document, [name], delimiter)[name] != "date":
+            raise DataError(f"{document.name}: column '{name}' is no feature of the model. Delete or rename it.")
+        kinds[name] = kinds[name] if own else "date"
+    if lost := next((one for one in features if covered.count(one) != 1), None):
+        raise DataError(
+            f"{document.name}: the model's feature '{lost}' must come from one column, got {covered.count(lost)}. "
+            f"It learnt {', '.join(features[:8])}{', ...' if len(features) > 8 else ''}: give these columns."
+        )
+    return kinds
+
+
+def _check_words(table: Columns, name: str, features: Sequence[str]) -> None:
+    """Refuse a word of a category that is none of the features."""
+    column = table.words[name]
+    for code, word in enumerate(column.distinct):
+        if f"{name}={word}" not in features:
+            place = table.place(int(np.argmax(column.code == code)), name)
+            raise DataError(f"{place}: the model never learnt '{word}'. Correct it, or leave the row out.")
 
 
 def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:

@@ -73,6 +73,8 @@ class Population:
     """Samples of the largest client; found by one pass if left out."""
     checked: bool = False
     """Contents were checked before, when they were written; else every value is looked at now."""
+    features: tuple[str, ...] = ()
+    """Names of the numbers of an input where they come from a table, as `age` or `town=Bern`."""
 
     def __post_init__(self) -> None:
         for name in ("offsets", "inputs", "labels"):

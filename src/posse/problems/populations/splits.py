@@ -88,6 +88,7 @@ def population(
     arms: Sequence[str],
     split: Split,
     vocabulary: Sequence[str] = (),
+    features: Sequence[str] = (),
 ) -> Population:
     """Put samples in the order of a split; the arrays are copied once."""
     samples = len(inputs)
@@ -105,7 +106,9 @@ def population(
         if len(numbers) != samples:
             raise DataError(f"every sample must have a label, got {len(numbers)} for {samples} samples. Match them.")
         kept = numbers[split.order].astype(np.int32)
-    return Population(name, tuple(arms), split.offsets, ordered, kept, named, tuple(vocabulary))
+    return Population(
+        name, tuple(arms), split.offsets, ordered, kept, named, tuple(vocabulary), features=tuple(features)
+    )
 
 
 def some_clients(whole: Population, clients: int) -> Population:
@@ -118,7 +121,7 @@ def some_clients(whole: Population, clients: int) -> Population:
         whole.name, whole.arms, whole.offsets[: clients + 1],
         inputs.part(0, last) if isinstance(inputs, Ragged) else inputs[:last],
         labels.part(0, last) if isinstance(labels, Ragged) else labels[:last],
-        None if names is None else names.part(0, clients), whole.vocabulary, checked=True,
+        None if names is None else names.part(0, clients), whole.vocabulary, checked=True, features=whole.features,
     )  # fmt: skip
 
 
@@ -166,7 +169,7 @@ def read_population(
     """
     document = read_table(path)
     words = [label] if client is None else [client, label]
-    table, _, features = read_encoded(document, words)
+    table, names, features = read_encoded(document, words)
     arms = tuple(sorted(table.words[label].distinct))
     place = np.array([arms.index(word) for word in table.words[label].distinct])
     labels = place[table.words[label].code]
@@ -176,4 +179,4 @@ def read_population(
         split = dirichlet(labels, clients, alpha, seed)
     else:
         split = natural(np.array(table.words[client].distinct)[table.words[client].code])
-    return population(name, inputs, labels, arms, split)
+    return population(name, inputs, labels, arms, split, features=names)

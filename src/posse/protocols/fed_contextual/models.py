@@ -298,10 +298,13 @@ def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
         np.savez(file, *map(np.asarray, leaves), allow_pickle=False, **named)
 
 
-def write_model(path: Path, params: Tree, rounds: int, arms: Sequence[str] = (), scale: float = 1.0) -> None:
-    """Write a model and the number of rounds behind it; names of arms, and what contexts are divided by, if known."""
+def write_model(
+    path: Path, params: Tree, rounds: int, arms: Sequence[str] = (), scale: float = 1.0, features: Sequence[str] = ()
+) -> None:
+    """Write a model and its rounds; names of arms and features, and what contexts are divided by, if known."""
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(leaves_of(params))}
     known = {"arms": np.array(list(arms)), "scale": np.array(scale)} if arms else {}
+    known |= {"features": np.array(list(features))} if features else {}
     write_arrays(path, deployment=np.array(rounds), **leaves, **known)
 
 

@@ -37,15 +37,16 @@ MOST_KEPT = 20_000
 """Numbers of a linear model that a record keeps; larger ones go to `model_out`."""
 
 
-def labelled(population: Population) -> tuple[tuple[str, ...], float]:
-    """Return names of arms, and what contexts are divided by."""
-    return population.arms, 255.0 if getattr(population.inputs, "dtype", None) == np.uint8 else 1.0
+def labelled(population: Population) -> tuple[tuple[str, ...], float, tuple[str, ...]]:
+    """Return names of arms, what contexts are divided by, and names of features where they came from a table."""
+    scale = 255.0 if getattr(population.inputs, "dtype", None) == np.uint8 else 1.0
+    return population.arms, scale, population.features
 
 
-def _linear(leaves: Leaves, names: tuple[str, ...], scale: float) -> Learnt:
+def _linear(leaves: Leaves, names: tuple[str, ...], scale: float, features: tuple[str, ...]) -> Learnt:
     """Make a linear model of its arrays: b, then w."""
     bias, weights = (np.asarray(leaf, np.float64) for leaf in leaves)
-    return Learnt(names, weights, bias, scale)
+    return Learnt(names, weights, bias, scale, features=features)
 
 
 def learnt_in(path: Path) -> Learnt:
@@ -55,6 +56,7 @@ def learnt_in(path: Path) -> Learnt:
             leaves = [found[name] for name in sorted(found.files) if name.startswith("leaf")]
             names = tuple(str(name) for name in found["arms"]) if "arms" in found.files else ()
             scale = float(found["scale"]) if "scale" in found.files else 1.0
+            features = tuple(str(name) for name in found["features"]) if "features" in found.files else ()
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise DataError(f"the model {path} cannot be read ({why}). Take a file of --model-out.") from None
@@ -65,7 +67,9 @@ def learnt_in(path: Path) -> Learnt:
         raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
     if names and len(names) != len(leaves[0]):
         raise DataError(f"{path} names {len(names)} arms and has {len(leaves[0])}. Take a file of --model-out.")
-    return _linear(leaves, names or tuple(f"arm {at + 1}" for at in range(len(leaves[0]))), scale)
+    if features and len(features) != len(leaves[1]):
+        raise DataError(f"{path} names {len(features)} features and has {len(leaves[1])}. Take a file of --model-out.")
+    return _linear(leaves, names or tuple(f"arm {at + 1}" for at in range(len(leaves[0]))), scale, features)
 
 
 @dataclass
