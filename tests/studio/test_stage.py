@@ -88,6 +88,19 @@ def test_back_by_200_steps_and_forward_again_is_the_same(visitor: Visitor) -> No
     assert told(visitor.get(f"/api/stages/{id}/messages", count=60)) == said
 
 
+def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_it() -> None:
+    from posse.studio.looking import audit, evidence
+
+    samba: Any = system("samba")
+    stage = Stage("z", samba, samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="standard", seed=7))
+    stage.open()
+    while stage.run.time < 20:
+        stage.forward("time", 1)
+    rows = {row["name"]: row for row in audit(evidence(stage, "comp"))["rows"]}
+    assert rows["tracker"]["verdict"] == "finds it out"
+    assert "pulls exact of 4 of 4 arms" in rows["tracker"]["finds"]
+
+
 def test_units_go_back_what_they_went_forward(visitor: Visitor) -> None:
     id = visitor.stage("samba", policy="ucb", owners=4, horizon=60)
     visitor.do(id, "jump", time=20)

@@ -162,6 +162,6 @@ def picture(done: Sequence[Cell]) -> plots.Figure:
 
 
 ALGORITHM3 = REFERENCE.experiment(
-    "algorithm3", "Private contextual bandits, Algorithm 3: failures of share-wise division", ("precision",), sweep,
-    "appendix C",
+    "algorithm3", "Private contextual bandits, Algorithm 3 (appendix C): failures of share-wise division",
+    ("precision",), sweep,
 )  # fmt: skip
