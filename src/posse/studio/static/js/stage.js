@@ -24,6 +24,8 @@ const FADE = 450;
 
 /** Make the stage. */
 export function stage() {
+  /** @type {string | null} */
+  let pressed = null;
   const links = s("g", { class: "links" });
   const parties = s("g", { class: "parties" });
   const flights = s("g", { class: "flights", "aria-hidden": "true" });
@@ -334,7 +336,9 @@ export function stage() {
   svg.addEventListener("pointerleave", () => change({ pointed: null }));
   svg.addEventListener("focusin", (happened) => point(happened.target));
   svg.addEventListener("focusout", () => change({ pointed: null }));
-  svg.addEventListener("click", (happened) => void pin(nameAt(happened.target)));
+  // A picture that is drawn anew between press and release must not swallow the click.
+  svg.addEventListener("pointerdown", (happened) => (pressed = nameAt(happened.target)));
+  svg.addEventListener("click", (happened) => void pin(nameAt(happened.target) ?? pressed));
   svg.addEventListener("keydown", (happened) => {
     const name = nameAt(happened.target);
     if (name === null) return;
