@@ -14,7 +14,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from posse.protocols.fed_contextual.flower.client_app import make
 from posse.protocols.fed_contextual.flower.fleet import DEPLOY
 from posse.protocols.fed_contextual.flower.project import make_node
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import FEWEST, DeviceSettings
 
 Meddle = Callable[[int, Message, Message | None], Message | None]
 """Called with the node, what it was sent and what it answered; returns what arrives, None for nothing."""
@@ -47,7 +47,8 @@ class FakeGrid:
                 run_id=1, node_id=node.node_id, state=RecordDict(), run_config=run_config,
                 node_config={
                     "partition-id": at, "num-partitions": nodes, "key": str(keys[at].private), "roster": str(roster),
-                    **config,
+                    "secure": settings.secure, "least-cohort": FEWEST,
+                    **({} if settings.data == "digits" else {"data": settings.data}), **config,
                 },
             )
             for at, node in enumerate(self.nodes)

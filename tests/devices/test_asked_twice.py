@@ -34,7 +34,7 @@ from posse.privacy.aggregation.terms import Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
 from posse.protocols.fed_contextual.flower import fleet, server_app, wire
 from posse.protocols.fed_contextual.flower.secure import Seat, Work
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, UNMASKED
+from posse.protocols.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
 from posse.protocols.fed_contextual.flower.wire import STAGE, decode, encode
 
 from .grids import FakeGrid
@@ -70,15 +70,17 @@ def test_a_round_is_unmasked_once_whatever_the_cohort(tmp_path: Path) -> None:
             evil.ask(evil.names[0], terms=encode(again))
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", ["run", "secure", "roster", "least-honest"])
 @pytest.mark.parametrize("kind", ["train", "evaluate"])
-def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(tmp_path: Path, own: bool, kind: str) -> None:
-    """Neither in a secure run, nor, if its own configuration says so, in a run that is not."""
+def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(tmp_path: Path, own: str, kind: str) -> None:
+    """Neither in a secure run, nor, if its own configuration says so or is for secure sums, in a run that is not."""
     evil = Evil(tmp_path, 3)
     context = evil.context(evil.names[0])
-    if own:
+    if own != "run":
         context.run_config["secure"] = False
-        context.node_config["secure"] = True
+        for name in ("secure", "roster"):
+            del context.node_config[name]
+        context.node_config[own] = {"secure": True, "roster": "somewhere", "least-honest": 2}[own]
     message = Message(evil.order(), dst_node_id=context.node_id, message_type=kind)
     message.metadata.__dict__["_message_id"] = "message"
     with pytest.raises(ProtocolError, match="gives its part to secure sums alone"):
@@ -120,6 +122,38 @@ def test_a_round_that_is_done_again_masks_the_recorded_vector(tmp_path: Path, mo
         "posse.protocols.fed_contextual.flower.client_app.contribution", lambda *told: pytest.fail("it computed")
     )
     assert evil.finish(*evil.begin(evil.terms())).finished
+
+
+def test_a_round_is_done_again_under_more_patience(tmp_path: Path) -> None:
+    """The run was stopped after the vectors were given, and goes on with all that may change."""
+    evil = Evil(tmp_path, 3)
+    _, told = evil.until_masked(evil.terms())
+    for name, message in told.items():
+        evil.ask(name, evil.order(), message=encode(message))
+    more = {"timeout": 9.0, "grace": 9.0, "out": "elsewhere", "start_with": 3, "canary": 0.5, "gate": 0.5}
+    evil.made = evil.made.but(rounds=9, **more)
+    assert {*more, "limit"} == set(REACH)
+    for context in evil.grid.contexts.values():
+        context.run_id = 2
+        context.run_config.update(json.loads(json.dumps(evil.made.resolved())))
+    assert evil.finish(*evil.begin(evil.terms(run="2"))).finished
+    subject = wire.subject_of(evil.order(), evil.made)
+    assert subject == wire.subject_of(evil.order(), evil.made.but(limit=9.0))
+    assert subject != wire.subject_of(evil.order(), evil.made.but(samples=32))
+
+
+def test_every_connection_writes_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where SQLite was built to write less carefully."""
+    connect = sqlite3.connect
+
+    def careless(*where: Any, **how: Any) -> sqlite3.Connection:
+        file = connect(*where, **how)
+        file.execute("pragma synchronous = off")
+        return file
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
+    with Seat(tmp_path / "seat.sqlite", Identity())._transaction() as file:
+        assert file.execute("pragma synchronous").fetchone() == (2,)
 
 
 def test_a_retry_leaves_out_who_has_unmasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,11 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
+import jax
 from flwr.app import Message
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.protocols.fed_contextual.flower import fleet, server_app
+from posse.protocols.fed_contextual.flower import fleet, server_app, wire
 from posse.protocols.fed_contextual.flower.client_app import model_file
 from posse.protocols.fed_contextual.flower.deployment import (
     Version,
@@ -26,9 +27,12 @@ from posse.protocols.fed_contextual.flower.deployment import (
     check_fits,
     parsed,
     read_version,
+    version_of,
     write_version,
 )
+from posse.protocols.fed_contextual.flower.device import model_of
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
+from posse.protocols.fed_contextual.models import shape_of
 
 from .grids import FakeGrid
 from .test_commands import posse
@@ -72,9 +76,14 @@ def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path:
     late, whole = grid.nodes[4], grid.nodes
     grid.nodes = whole[:4]
     grid.contexts[whole[1].node_id].node_config["arms"] = 9
+    foreign = replace(VERSION, version=3)  # of another run
+    own = model_file(grid.contexts[whole[1].node_id])
+    own.parent.mkdir(parents=True, exist_ok=True)
+    write_version(own, foreign)
     server_app.run(grid, made, "1")
     grid.nodes = whole
-    assert held(grid) == [3, "none", 3, 3, "none"]
+    assert read_version(own).hash == foreign.hash
+    assert held(grid) == [3, 3, 3, 3, "none"]
     versions = Versions(tmp_path / "out")
     assert versions.known() == [0, 2, 3]
     file = read_version(model_file(grid.contexts[whole[0].node_id]))
@@ -102,6 +111,19 @@ def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path:
     assert "refuses it" in shown
     assert "this device is configured for 9" in shown
     assert late.name in told["devices"]
+    versions.ask_again()
+    assert versions.missing([one.name for one in whole]) == {"node-0001": 3}, "a number is no version"
+
+
+@pytest.mark.parametrize("log", [b"", b"PK\x03\x04 and no more"], ids=["empty", "truncated"])
+def test_a_model_is_taken_where_the_log_is_not_whole(tmp_path: Path, log: bytes) -> None:
+    (tmp_path / "log.npz").write_bytes(log)
+    made = settings(tmp_path)
+    grid = FakeGrid(made, 1, tmp_path, log=str(tmp_path / "log.npz"))
+    model = [np.zeros(leaf.shape, np.float32) for leaf in jax.tree.leaves(shape_of(model_of(made)))]
+    order = wire.version_order(version_of(made, "run", 3, model))
+    grid.push_messages([Message(order, dst_node_id=grid.nodes[0].node_id, message_type=fleet.DEPLOY)])
+    assert held(grid) == [3]
 
 
 def test_back_to_a_named_version_and_forth_again(tmp_path: Path, clock: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Callable
@@ -157,6 +158,8 @@ def test_sparse_plan_needs_a_device_that_says_so(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(ProtocolError, match="'semi-honest = true'"):
             secure.check_terms(terms, node)
     secure.check_terms(terms, {"semi-honest": True})
+    ulp = dataclasses.replace(terms.plan, leak=math.nextafter(terms.plan.leak, 0), fail=terms.plan.fail - 1e-12)
+    secure.check_terms(dataclasses.replace(terms, plan=ulp), {"semi-honest": True})  # another machine's logarithm
     with pytest.raises(ConfigError, match="semi-honest must be true or false, got 'yes'"):
         secure.check_terms(terms, {"semi-honest": "yes"})
 
@@ -173,6 +176,15 @@ def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -
     trusting.begin(trusting.terms(bold))
 
 
+def test_cohort_that_a_server_can_fill_with_its_own_is_refused(tmp_path: Path) -> None:
+    """The terms of a victim and two devices in league with the server follow from their numbers."""
+    evil = Evil(tmp_path, 3)
+    for context in evil.grid.contexts.values():
+        del context.node_config["least-cohort"]
+    refused(evil, complete_plan(3, corrupt=1, dropouts=0), "must be of 16 devices at least, and this one is of 3")
+    secure.check_terms(evil.terms(), {"least-cohort": 3})
+
+
 @pytest.mark.parametrize("share", [1.0, -0.1, "x", True])
 def test_share_of_corrupt_devices_is_checked(tmp_path: Path, share: Any) -> None:
     evil = Evil(tmp_path, 3)
@@ -180,7 +192,7 @@ def test_share_of_corrupt_devices_is_checked(tmp_path: Path, share: Any) -> None
         secure.check_terms(evil.terms(), {"corrupt": share})
 
 
-@pytest.mark.parametrize("change", [{"threshold": 2}, {"quorum": 1}, {"degree": 2}, {"leak": -1.0}])
+@pytest.mark.parametrize("change", [{"threshold": 2}, {"quorum": 1}, {"degree": 2}])
 def test_plan_that_does_not_follow_from_its_numbers_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     made = dataclasses.replace(plan(5, corrupt=0.1, dropout=0.1), **change)
     refused(Evil(tmp_path), made, "not the one that follows from its numbers")

@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.protocols.fed_contextual.flower import fleet, server_app, trial
-from posse.protocols.fed_contextual.flower.samples import samples_of
+from posse.protocols.fed_contextual.flower.samples import DATA, samples_of
 from posse.protocols.fed_contextual.flower.settings import (
     BEGUN,
     PROGRESS,
@@ -74,9 +74,9 @@ def test_devices_take_the_simulators_samples_and_model_whatever_their_size(tmp_p
     source = host(population_of(made, 5), 64, 64)
     for at in range(len(SIZES)):
         theirs = source(np.array([at], np.int32), np.ones(1, np.float32), 0)  # type: ignore[operator]
-        for one, other in zip(samples_of(made, {"client": at}, 0), theirs, strict=False):
+        for one, other in zip(samples_of(made, {"client": at, "data": made.data}, 0), theirs, strict=False):
             np.testing.assert_array_equal(one, np.asarray(other)[0])
-    labels = {at: np.unique(samples_of(made, {"client": at}, 0).labels) for at in (0, 3)}
+    labels = {at: np.unique(samples_of(made, {"client": at, "data": made.data}, 0).labels) for at in (0, 3)}
     assert all(len(one) > 1 for one in labels.values()), "not the first ones, which are of one label"
     asked: list[int] = []
 
@@ -89,6 +89,17 @@ def test_devices_take_the_simulators_samples_and_model_whatever_their_size(tmp_p
     assert [len(one) for one in cohorts] != [4] * 4
     for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 5, cohorts), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_a_server_names_no_file_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the device's own configuration does, or the environment of simulated ones; a run names the digits."""
+    made = settings(tmp_path, data=uneven(tmp_path))
+    with pytest.raises(ConfigError, match="no server chooses what a device reads"):
+        samples_of(made, {"client": 0}, 0)
+    monkeypatch.setenv(DATA, made.data)
+    assert samples_of(made, {"client": 0}, 0).mask.sum() == min(SIZES[0], 64)
+    monkeypatch.delenv(DATA)
+    assert samples_of(made.but(data="digits"), {"client": 0}, 0).mask.any()
 
 
 def test_secure_sums_give_the_same_model_as_plain_whole_numbers(tmp_path: Path) -> None:

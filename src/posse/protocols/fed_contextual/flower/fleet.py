@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -263,9 +263,8 @@ class Fleet:
             if (device, at) not in under_way and (all_ or device not in held)
         }  # fmt: skip
         orders = {at: wire.version_order(versions.read(at)) for at in set(missing.values())}
-        for one, node in self._push(
-            {nodes[name]: orders[at] for name, at in missing.items()}, DEPLOY, "deploy"
-        ).items():
+        sent = {nodes[name]: orders[at] for name, at in missing.items()}
+        for one, node in self._push(sent, DEPLOY, "deploy").items():
             self._deploying[one] = (node.called, missing[node.called], now)
         self._deployed = now if all_ else self._deployed
         while wait and self._deploying and time.monotonic() < now + min(self.settings.grace, self.settings.timeout):
@@ -277,12 +276,13 @@ class Fleet:
             self.say(f"no answer to the deployed model from {', '.join(names)}; they get it when the run goes on")
 
     def _take_answers(self, versions: Versions) -> None:
+        hash_of = cache(lambda at: versions.read(at).hash)
         for reply in self.grid.pull_messages(list(self._deploying)) if self._deploying else ():
             device, version, _ = self._deploying.pop(reply.metadata.reply_to_message_id)
             try:
                 if reply.has_error():
                     raise ProtocolError(str(reply.error.reason))
-                versions.note(device, **wire.held_of(reply.content, version))
+                versions.note(device, **wire.held_of(reply.content, version, hash_of))
             except (KeyError, TypeError, ValueError, ProtocolError) as error:
                 self.say(f"{device} did not take version {version}: {error}")
 

@@ -5,6 +5,7 @@ A node's configuration says which (`flower-supernode --node-config`; its keys: d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from posse.protocols.fed_contextual.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.remarks import input_size
 
+DATA = "POSSE_DEVICE_DATA"
+"""Variable of the environment that names the data of all nodes of this machine, where they are simulated."""
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
 
 
@@ -40,7 +43,7 @@ def number_of(node: Mapping[str, Any], node_id: int) -> int:
 
 def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) -> Samples:
     """Gather the device's samples; of more than fit, the random set that the simulator takes."""
-    population = _population(str(node.get("data", settings.data)), int(node.get("num-partitions", 60)))
+    population = _population(_own_data(settings, node), int(node.get("num-partitions", 60)))
     number = number_of(node, node_id)
     if number >= population.clients:
         raise DataError(
@@ -53,6 +56,17 @@ def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) 
     return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
 
 
+def _own_data(settings: DeviceSettings, node: Mapping[str, Any]) -> str:
+    """Return where the samples are: a path is the node's own to name, and the run may name the digits alone."""
+    own = node.get("data", os.environ.get(DATA))
+    if own is None and settings.data != "digits":
+        raise ConfigError(
+            f"the run names the data {settings.data!r}, and no server chooses what a device reads. Give 'data' in the "
+            "node's configuration."
+        )
+    return str(own or settings.data)
+
+
 def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
     """Read a log that an application wrote, padded: the parts of a `client.Log`; of more than fit, the last actions."""
     try:
@@ -61,7 +75,7 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
             if missing:
                 raise DataError(f"{path} must hold {', '.join(LOGGED)}, and lacks {missing[0]}. Write it whole.")
             contexts, arms, rewards, probabilities = (found[name][-settings.samples :] for name in LOGGED)
-    except (OSError, ValueError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(f"the log {path} cannot be read: {error}. Write it with numpy.savez.") from None
     if not len(contexts) == len(arms) == len(rewards) == len(probabilities):
         raise DataError(f"{path} must hold one context, arm, reward and probability an action. Write it whole.")

@@ -10,16 +10,17 @@ it gives, before the answer leaves. So whatever a server sends, in whatever orde
 The file must last as long as the device does: without it, and with an old copy of it, the device knows of nothing.
 
 What the server says is not taken on trust: the plan must be the one that follows from its numbers, it must suppose as
-many corrupt devices and leave as many honest ones in a sum as the node's own configuration demands, and have a quorum
-where all are neighbours. In sparse plans, which have none, a device takes part only if its configuration says
-`semi-honest = true`. Where the node has a `roster` (a file of known keys, a line each) every identity of the terms must
-be in it. What the device computes from (the model, the norm, the round, the settings of the run) must be what the terms
-say, which are the same for all devices of a sum: each signs their digest with its keys and with the set of survivors,
-and takes part with nobody who signed another one.
+many corrupt devices, leave as many honest ones in a sum and be for as many devices as the node's own configuration
+demands, and have a quorum where all are neighbours. In sparse plans, which have none, a device takes part only if its
+configuration says `semi-honest = true`. Where the node has a `roster` (a file of known keys, a line each) every
+identity of the terms must be in it. What the device computes from (the model, the norm, the round, the settings of the
+run) must be what the terms say, which are the same for all devices of a sum: each signs their digest with its keys and
+with the set of survivors, and takes part with nobody who signed another one.
 
 Whether a device answers depends on nothing that it has: a device whose data cannot be used sends zeros.
 
-Keys of the node's configuration (`key`, `roster`, `least-honest`, `corrupt`, `semi-honest`): docs/devices.md.
+Keys of the node's configuration (`key`, `roster`, `least-honest`, `least-cohort`, `corrupt`, `semi-honest`):
+docs/devices.md.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,13 @@ from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 SECURE = "secure"
 """Action of the messages of a secure round."""
 LEAST_HONEST = 2
+LEAST_COHORT = 16
+"""Devices of a round at least, where the node's configuration does not say: the server chooses who is in it."""
 CORRUPT = 0.1
 """Share of devices that a plan must suppose to be with the server."""
 WAIT = 3600.0
 """Seconds that a message waits for another one of the same device to be answered."""
 _TABLES = """
-pragma synchronous = full;
 create table if not exists present (one integer primary key check (one = 0), terms blob, root blob, saved blob);
 create table if not exists begun (terms blob primary key);
 create table if not exists answers (request blob primary key, reply blob);
@@ -98,7 +100,9 @@ class Seat:
         return self._once(request, lambda file: self._step(file, message, work))
 
     def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=WAIT, isolation_level=None)
+        file = sqlite3.connect(self._path, timeout=WAIT, isolation_level=None)
+        file.execute("pragma synchronous = full")  # of this connection alone
+        return file
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -279,6 +283,12 @@ def check_terms(terms: Terms, node: Mapping[str, Any]) -> None:
     least, left = max(int(node.get("least-honest", LEAST_HONEST)), LEAST_HONEST), made.honest_survivors
     if left < least:
         raise ProtocolError(f"a sum must be of {least} honest devices at least, and this round's plan is for {left}.")
+    least = int(node.get("least-cohort", LEAST_COHORT))
+    if made.clients < least:
+        raise ProtocolError(
+            f"a round must be of {least} devices at least, and this one is of {made.clients}. Raise 'cohort' of the "
+            "run, or lower 'least-cohort' of the node."
+        )
 
 
 def _semi_honest(node: Mapping[str, Any]) -> bool:
@@ -307,8 +317,10 @@ def roster(path: Path) -> frozenset[bytes]:
 
 
 def _known(given: Plan) -> bool:
-    """Whether a plan is the one that follows from its numbers."""
+    """Whether a plan is the one that follows from its numbers; of probabilities machines differ in the last bit."""
     clients, corrupt, dropouts = given.clients, given.corrupt, given.dropouts
     if given.complete:
-        return given == complete_plan(clients, corrupt=corrupt, dropouts=dropouts)
-    return given == plan(clients, corrupt=corrupt / clients, dropout=dropouts / clients)
+        made = complete_plan(clients, corrupt=corrupt, dropouts=dropouts)
+    else:
+        made = plan(clients, corrupt=corrupt / clients, dropout=dropouts / clients)
+    return replace(given, leak=made.leak, fail=made.fail) == made

@@ -51,7 +51,7 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-_REACH = ("out", "timeout", "grace", "start_with", "limit", "canary", "gate")
+REACH = ("out", "timeout", "grace", "start_with", "limit", "canary", "gate")
 """Settings that may change while a run goes on: places, patience, and how much may be spent."""
 
 
@@ -92,7 +92,7 @@ def _difference(name: str, before: object, now: object) -> str:
 
 def _bound(settings: DeviceSettings) -> dict[str, Any]:
     """Every setting that a run goes on with; its data also by content, where they are a file here."""
-    bound = {name: value for name, value in settings.resolved().items() if name not in _REACH}
+    bound = {name: value for name, value in settings.resolved().items() if name not in REACH}
     data = Path(settings.data).expanduser()
     content = {"content": hashlib.sha256(data.read_bytes()).hexdigest()} if data.is_file() else {}
     return {**bound, **content, "start_with": settings.start_with}

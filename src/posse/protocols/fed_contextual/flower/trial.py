@@ -32,8 +32,10 @@ from posse.core.interrupts import noted
 from posse.policies.own import is_own
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
+from posse.protocols.fed_contextual.flower.samples import DATA
 from posse.protocols.fed_contextual.flower.settings import (
     FAILED,
+    FEWEST,
     PROGRESS,
     RESULT,
     STATE,
@@ -110,7 +112,8 @@ class Trial:
         """Start a SuperLink that simulates its nodes on a cluster."""
         self._clear()
         self.port = free_port()
-        self._start_link(["--insecure", "--simulation"])
+        data = {} if self.settings.data == "digits" else {DATA: self._prepared()}
+        self._start_link(["--insecure", "--simulation"], **data)
 
     def _clear(self) -> None:
         try:
@@ -122,11 +125,11 @@ class Trial:
             raise DataError(f"cannot write in {self.folder}: {error.strerror}. Pass --folder.") from error
         write_project(self.folder / "app", self.settings)
 
-    def _start_link(self, flags: Sequence[str]) -> None:
+    def _start_link(self, flags: Sequence[str], **environment: str) -> None:
         place = self.folder / "link"
         link = self.crew.start(
             "superlink", ["flower-superlink", *flags, "--host", HOST, "--port", str(self.port)],
-            place / "superlink.log", self.crew.environment(place / "home"),
+            place / "superlink.log", self.crew.environment(place / "home", **environment),
         )  # fmt: skip
         connection: dict[str, Any] = {"address": f"{HOST}:{self.port}"}
         connection |= {"insecure": True} if self.link is None else {"root-certificates": str(self.link.authority)}
@@ -155,7 +158,7 @@ class Trial:
         keys, place = keys or self.keys[at], self._node(at)
         config: dict[str, Any] = {"partition-id": at, "num-partitions": self.nodes, "key": str(keys.private)}
         config |= {"roster": str(self.folder / "link" / "roster"), "data": self._data}
-        config |= {"corrupt": self.settings.corrupt, "secure": self.settings.secure}
+        config |= {"corrupt": self.settings.corrupt, "secure": self.settings.secure, "least-cohort": FEWEST}
         config |= {"own-model": self.settings.model} if is_own(self.settings.model) else {}
         command = [
             "flower-supernode", "--superlink", f"{HOST}:{self.port}", "--root-certificates", str(self.link.authority),

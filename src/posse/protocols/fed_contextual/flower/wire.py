@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Union
 
@@ -28,11 +28,11 @@ from cryptography.hazmat.primitives.serialization import (
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.roles import Message
 from posse.privacy.aggregation.messages import MESSAGES
 from posse.privacy.aggregation.terms import Terms
-from posse.protocols.fed_contextual.flower.settings import MEASURE, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import MEASURE, REACH, DeviceSettings
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.client import Contribution
@@ -104,10 +104,18 @@ def held_reply(version: int, sha256: str, why: str) -> RecordDict:
     return RecordDict({DEPLOY: ConfigRecord({"version": version, "sha256": sha256, "why": why})})
 
 
-def held_of(reply: RecordDict, sent: int) -> dict[str, Any]:
-    """Read what a device says it has; `refused` is the version that it was sent and did not take."""
+def held_of(reply: RecordDict, sent: int, hash_of: Callable[[int], str]) -> dict[str, Any]:
+    """Read what a device says it has; `refused` is the version that it was sent and did not take.
+
+    `hash_of` gives the hash of a version of this run. A model with another one is none of its versions, and counts as
+    -1 whatever its number.
+    """
     record: Any = reply[DEPLOY]
     version, sha256, why = int(record["version"]), str(record["sha256"])[:64], str(record["why"])[:500]
+    try:
+        version = version if hash_of(version) == sha256 else -1
+    except DataError:  # the run has no such version
+        version = -1
     return {"version": version, "sha256": sha256, **({"refused": sent, "why": why} if version != sent else {})}
 
 
@@ -183,9 +191,11 @@ def _read(decoder: Any, data: Any) -> Any:
 def subject_of(order: RecordDict, settings: DeviceSettings) -> bytes:
     """Name what the vectors of a round are computed from: SHA-256 of the settings of the run and of the order.
 
+    Settings that may change while a run goes on do not count, so that a round can be done again under others.
     The order counts with every record but the stage's; arrays with type, shape and bytes.
     """
-    parts: list[Any] = [json.dumps(settings.resolved(), sort_keys=True)]
+    bound = {name: value for name, value in settings.resolved().items() if name not in (*REACH, "rounds")}
+    parts: list[Any] = [json.dumps(bound, sort_keys=True)]
     for name in sorted(order.keys() - {STAGE}):
         record: Any = order[name]
         parts.append((name, type(record).__name__, [(key, _plain(record, key)) for key in sorted(record)]))
