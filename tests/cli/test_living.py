@@ -70,7 +70,9 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         assert "run three: the part of agent-2 is over: it earned" in own_run.out
         dropped = posse("queue", "agent-2.toml", "--cancel", "one")
         assert dropped.code == 2
-        assert "run 'one' was proposed by another member" in dropped.err
+        assert "you proposed no run 'one'." in dropped.err
+        unknown = posse("queue", "agent-2.toml", "--cancel", "zz").err  # in the same words: names of runs are not shown
+        assert unknown == dropped.err.replace("one", "zz")
 
         assert posse("renew", "agent-2.toml").code == 0
         found = {each["what"]: each["said"] for each in json.loads(posse("doctor", "agent-2.toml", "--json").out)}

@@ -19,6 +19,7 @@ from posse.core.settings import read_toml
 from posse.privacy.sharing import dealing
 from posse.protocols.parties import deployed, parties_of, run_and_record
 from posse.runtime import backup, journal
+from posse.runtime.federation import care
 from posse.runtime.local import write_party
 from posse.runtime.network.deployment import make_party, open_place
 from posse.runtime.network.doctor import examine
@@ -192,6 +193,45 @@ def test_a_journal_that_is_as_new_or_open_is_not_replaced(tmp_path):
     assert journal.copy(open_place(path).journal) == kept
     with pytest.raises(DataError, match="the identity of"):
         backup.restore(tmp_path / "b", paths["clinic-2"])
+
+
+def test_a_restore_that_is_killed_leaves_no_journal_without_its_mark(tmp_path, monkeypatch):
+    paths = {path.stem: path for path in laid_out(tmp_path, budget=12)}
+    finish(paths.values())
+    path, place = paths["comp"], open_place(paths["comp"])
+    backup.make(path, tmp_path / "b")  # without its result: as in the middle of a run
+    made, held = backup.read(tmp_path / "b")
+    run = {name: data for name, data in held.items() if name.startswith("journal/")}
+    run["run.json"] = b'{"state": "started"}'
+    put = backup.put
+
+    def killed(target, data, **options):
+        put(target, data, **options)
+        if re.fullmatch(r"journal-\d+.log", target.name):
+            raise KeyboardInterrupt
+
+    ways = {place.journal: lambda: backup.restore(tmp_path / "b", path),
+            tmp_path / "march" / "journal": lambda: care._restore_run(made, run, tmp_path / "march")}  # fmt: skip
+    shutil.rmtree(place.journal)
+    for folder, restore in ways.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(backup, "put", killed)
+            with pytest.raises(KeyboardInterrupt):
+                restore()
+        assert journal.copy(folder).first is not None
+        assert backup_time(folder) == made.made
+
+    # Of a service a journal that is the backup's own is marked, and one that has gone on since is not.
+    mark = folder / RESTORED
+    mark.unlink()
+    assert "asks its peers" in ways[folder]()[0]
+    assert mark.exists()
+    mark.unlink()
+    (log,) = folder.glob("journal-*.log")
+    with log.open("ab") as file:
+        file.write(journal.framed(b"more"))
+    assert "stays" in ways[folder]()[0]
+    assert not mark.exists()
 
 
 def test_a_damaged_journal_is_replaced_and_a_damaged_backup_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from posse.core.errors import DataError, JournalError
+from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.settings import read_toml
 from posse.protocols import registry
 from posse.protocols.samba.settings import Samba
@@ -180,12 +180,31 @@ def test_a_founder_is_put_back_with_its_authority_and_its_queue(tmp_path: Path) 
         _, notes = await asyncio.to_thread(care.restore, out, file)
         assert "revoke again who was expelled since" in notes[0]
         assert all(each.fine for each in await asyncio.to_thread(care.examine, file))
+        # A member that loses its disk too gets no answer from a queue that may lack runs.
+        clinic = together.laid.file("clinic-1")
+        await asyncio.to_thread(care.backup, clinic, tmp_path / "clinic-1.backup")
+        await together.stop("clinic-1")
+        together.lose("clinic-1")
+        await asyncio.to_thread(care.restore, tmp_path / "clinic-1.backup", clinic)
         together.start("customer")
+        together.start("clinic-1")
         await together.until(together._all_here)
+        await together.until(asked)
         assert (await together.phase("march"))["phase"] == "over"
+        shown = [await together.ask(name, "status") for name in ("customer", "clinic-1")]
+        assert [each["restored"] for each in shown] == [True, True]
+        assert shown[0]["queue_restored"]
+        with pytest.raises(LinkError, match="has not said yet which runs there were"):
+            await together.ask("clinic-1", "complete")
+        await together.ask("customer", "complete")
+        with pytest.raises(LinkError, match="nothing waits for this"):
+            await together.ask("customer", "complete")
         await together.ask("customer", samba("april"))
         await together.over("april")
         assert (await together.ask("customer", "status"))["spent"]["runs"] == 2
+
+    async def asked() -> bool:
+        return together.services["customer"]._recalls == {"clinic-1"}
 
     together.play(story)
 

@@ -32,6 +32,7 @@ EnrolAt = Annotated[str, typer.Option("--enrol", help="host:port where tokens ar
 Days = Annotated[float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")]
 Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
 Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
+Complete = Annotated[bool, typer.Option("--complete", help="Say that a restored queue or ledger lacks no run.")]
 NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
 Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
 PassphraseFile = Annotated[Path | None, typer.Option(help="File with the passphrase of the authority's key.")]
@@ -162,8 +163,10 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
         say(sentence(result) if result else f"run {shown['run']}: the parts of all are over", style="bold")
 
 
-def queue(file: File, cancel: Cancelled = "", json: flags.Json = False) -> None:
+def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False) -> None:
     """Show a service: members and runs at the founder, its own parts and what they have asked of it."""
+    if complete:
+        _ask(file, "complete")
     if cancel:
         shown = _ask(file, f"cancel {cancel}")
         if shown and (shown := _follow(file, shown))["phase"] != "dropped":
@@ -180,6 +183,11 @@ def queue(file: File, cancel: Cancelled = "", json: flags.Json = False) -> None:
     spent = shown["spent"]
     rows.append(("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
                  f"{spent['epsilon']:g}, delta {spent['delta']:g}"))  # fmt: skip
+    if shown["uncounted"]:
+        rows.append(("since its backup, not counted", f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
+                     "by what they asked, then say --complete"))  # fmt: skip
+    if shown.get("queue_restored"):
+        rows.append(("queue", "of a backup: when it lacks no run that started since, say --complete"))
     table(("service", shown["service"]), rows)
     if "members" in shown:
         members = [(name, one["role"], "yes" if one["connected"] else "no") for name, one in shown["members"].items()]

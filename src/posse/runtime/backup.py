@@ -132,6 +132,9 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
     at = folder / settings.journal
     if journal:
         check_older(held, at)
+    marked = journal and backup.begun and not backup.finished
+    if marked:  # first: a restore that is killed leaves no journal without its mark
+        mark(backup, at)
     if not file.exists():
         files.write_whole(file, held["party.toml"])
     for name, data in held.items():
@@ -140,9 +143,7 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
             put(identity / rest, data, keep=True)
         elif under == "journal" and journal:
             put(at / rest, data)
-    if journal and backup.begun and not backup.finished:
-        mark(backup, at)
-    elif journal:
+    if journal and not marked:
         (at / RESTORED).unlink(missing_ok=True)
     return backup
 
@@ -150,7 +151,14 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
 def mark(backup: Backup, journal: Path) -> None:
     """Mark a journal as restored: its party goes on when its peers have vouched."""
     data = json.dumps({"made": backup.made, "posse": backup.posse}).encode()
-    files.write_whole(journal / RESTORED, data, mode=files.PRIVATE)
+    put(journal / RESTORED, data)
+
+
+def same_journal(held: dict[str, bytes], folder: Path) -> bool:
+    """Whether the journal in a folder, which nobody has open, is that of a backup."""
+    kept = {name.partition("/")[2]: data for name, data in held.items() if name.startswith("journal/")}
+    records = {name: data for name, data in kept.items() if _RECORDS.fullmatch(name)}
+    return not journals.holder(folder) and journals.copy(folder).files == records
 
 
 def _file(held: dict[str, bytes], file: Path) -> PartyFile:
@@ -205,6 +213,7 @@ def put(path: Path, data: bytes, *, keep: bool = False) -> None:
     """Write a file of a backup; with `keep`, only where there is none."""
     if keep and path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in reversed([each for each in path.parents if not each.exists()]):
+        folder.mkdir(mode=0o700)
     public = path.suffix in (".crt", ".pem")
     files.write_whole(path, data, mode=files.PUBLIC if public else files.PRIVATE)

@@ -131,6 +131,18 @@ def test_a_damaged_ledger_stops_the_member_and_is_not_begun_anew(tmp_path: Path)
         Ledger(tmp_path)
 
 
+def test_a_ledger_restored_twice_still_waits_for_the_founder(tmp_path: Path) -> None:
+    older = {"runs": {}, "started": []}
+    Ledger(tmp_path).adopt(older, newest=False)
+    Ledger(tmp_path).adopt(older, newest=True)
+    assert Ledger(tmp_path).restored
+    Ledger(tmp_path).recall({"a": Demand("s", "l", "p", 5)}, whole=False)
+    assert Ledger(tmp_path).restored
+    Ledger(tmp_path).recall({})
+    assert not Ledger(tmp_path).restored
+    assert Ledger(tmp_path).spent.decisions == 5
+
+
 def test_a_limit_below_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="budget must be at least 0"):
         Consent.make({"budget": -1})

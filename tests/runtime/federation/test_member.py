@@ -8,6 +8,8 @@ import random
 import resource
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from hypothesis import strategies as st
 
 from posse.core.errors import CertificateError, ConfigError, PosseError, ProtocolError
 from posse.core.settings import Settings
+from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Authority, Desk, utc_now
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation.consent import Demand
+from posse.runtime.federation.founder import Founder, Item
 from posse.runtime.federation.member import Member, Systems
 from posse.runtime.federation.talk import (
     ACCEPTED,
@@ -36,6 +40,7 @@ from posse.runtime.federation.talk import (
     Leave,
     Left,
     Line,
+    Past,
     Proposal,
     Propose,
     Recall,
@@ -54,7 +59,7 @@ from posse.runtime.federation.talk import (
 from posse.runtime.local import write_party
 from posse.runtime.network.deployment import Deployment, Place, Service
 from posse.runtime.network.engine import Vocabulary
-from posse.runtime.network.wire import WireError
+from posse.runtime.network.wire import LARGEST_FRAME, WireError
 from tests.network.toy_roles import Leaf
 
 MOST = 100
@@ -205,6 +210,45 @@ def test_what_was_dropped_before_it_started_is_given_back(federation: Federation
     assert not (member.runs / "e").exists()
 
 
+def test_a_restored_member_counts_what_it_can_and_asks_its_operator_for_the_rest(federation: Federation) -> None:
+    member, good = federation.member("restored"), federation.propose("good", 30)
+    old = Signed.sign(Proposal.make("hospitals", {"protocol": "gone", "run": "old"}), federation.customer)
+
+    def known(name: str, values: Mapping[str, Any]) -> Invitation:
+        if name == "gone":
+            raise ConfigError("there is no system 'gone'.")
+        return invite(name, values)
+
+    member.systems = replace(member.systems, invite=known)
+    founder = Founder(member, federation.authority, lambda _: None)
+    for number, signed in enumerate((good, old)):
+        founder.items.append(Item(number, signed, {"clinic-b": "owner"}, (), OVER, began=True))
+    member.ledger.adopt({"runs": {}, "started": []}, newest=False)
+    told = decode(encode(Recalled(founder.history("clinic-b"))))
+    assert isinstance(told, Recalled)
+    member.recalled(told.runs)
+    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (30, ("old",), True)
+    # What would lower the sum counts as nothing that is known.
+    member.recalled((Past("less", "0" * 32, OVER, Demand("toy", "strict", "ucb", -30)),))
+    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (30, ("less",), True)
+    member.recalled(())
+    assert not member.ledger.restored
+    # A long history of large proposals fits in a frame.
+    large = Proposal.make("hospitals", {"protocol": "toy", "run": "large", "budget": 1, "note": "x" * 90_000})
+    founder.items = [Item(0, Signed.sign(large, federation.customer), {"clinic-b": "owner"}, (), OVER)] * 1000
+    assert len(encode(Recalled(founder.history("clinic-b")))) < LARGEST_FRAME / 10
+
+
+def test_a_short_certificate_is_renewed_in_its_last_third(federation: Federation) -> None:
+    now = federation.authority.now()
+    made = making.party_certificate(
+        federation.authority.certificate, federation.authority.key, federation.customer.key.public_key(),
+        federation.customer.peer, (), now, 6 / 24,
+    )  # fmt: skip
+    due = [making.renewal_due(made, 30, now + timedelta(hours=hours)) for hours in (0, 3.9, 4.1)]
+    assert due == [False, False, True]
+
+
 @pytest.mark.parametrize("times", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_what_is_altered_on_a_control_connection_is_no_proposal(federation: Federation, times: int) -> None:
     """Every kind of message with bytes changed or cut: it does not decode, or what was signed does not verify."""
@@ -212,7 +256,8 @@ def test_what_is_altered_on_a_control_connection_is_no_proposal(federation: Fede
     told = [
         Sheet((Line(good, PROPOSED, {"controller": "127.0.0.1:1"}, (), {"customer": b"c"}),), federation.revoked),
         Report("127.0.0.1:1", (Entry(good.digest, ACCEPTED),)), Renew(b"csr"), Renewed(b"der"), Leave(), Left("no"),
-        Propose(good), Wanted("fuzz", True), Shown("fuzz", "{}"), Recall(), Recalled(((good, OVER),)),
+        Propose(good), Wanted("fuzz", True), Shown("fuzz", "{}"), Recall(),
+        Recalled((Past("fuzz", good.digest, OVER, Demand("toy", "strict", "ucb", 9)),)),
     ]  # fmt: skip
     bodies, largest = [encode(each) for each in told], 0
     for number in range(times):

@@ -34,6 +34,17 @@ DESK_NAME = "enrolment.posse.invalid"
 _BOTH = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
 
 
+def lifetime(certificate: x509.Certificate) -> float:
+    """Return the seconds for which a certificate was made, less the time by which it begins early."""
+    return (certificate.not_valid_after_utc - certificate.not_valid_before_utc - SKEW).total_seconds()
+
+
+def renewal_due(certificate: x509.Certificate, days: float, now: datetime) -> bool:
+    """Whether these days, or a third of its time where that is less, are left of a certificate."""
+    left = (certificate.not_valid_after_utc - now).total_seconds()
+    return left < min(days * 86_400, lifetime(certificate) / 3)
+
+
 def new_key() -> ec.EllipticCurvePrivateKey:
     """Draw a P-256 key."""
     return ec.generate_private_key(ec.SECP256R1())

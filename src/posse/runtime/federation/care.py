@@ -1,11 +1,13 @@
 """What the operator of a service looks at and keeps: its doctor, figures for a monitor, its backup.
 
 A backup holds the service's file, its identity, its ledger and every run with its journal; at the founder the authority
-and the queue too. It can be made while the service runs. Restoring never reuses randomness, and forgets no run:
+and the queue too. It can be made while the service runs. Restoring never reuses randomness nor passes a limit unasked:
 
 * a journal in the middle of its run is marked, and its party asks its peers whether they have gone on (`vouching`);
 * entries of the ledger that is there stay; where there is none, the service answers no proposal until the founder has
-  said which runs this member was in since.
+  said which runs this member was in since;
+* a queue that is restored knows no run since its backup, so the founder says nothing of runs until its operator has
+  said that the queue has all of them (`posse queue FILE --complete`).
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from posse.runtime import backup as backups
 from posse.runtime import journal as journals
 from posse.runtime.certificates.authority import REGISTER, Authority
 from posse.runtime.certificates.identity import PartyIdentity
+from posse.runtime.certificates.making import renewal_due
 from posse.runtime.door import Door
 from posse.runtime.federation.consent import LEDGER, Ledger, ServiceFile
-from posse.runtime.federation.talk import ENDED
+from posse.runtime.federation.talk import ENDED, QUEUE
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, serve, write
 from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
 from posse.runtime.network.doctor import Finding
-from posse.runtime.network.vouching import backup_time
+from posse.runtime.network.vouching import RESTORED, backup_time
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -65,9 +68,8 @@ def examine(path: Path) -> list[Finding]:
 
 
 def _identity(identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]) -> Iterator[Finding]:
-    begins, ends = identity.certificate.not_valid_before_utc, identity.certificate.not_valid_after_utc
-    late = (ends - datetime.now(UTC)).total_seconds() < min(file.renew * 86_400, (ends - begins).total_seconds() / 3)
-    words = f"until {ends:%Y-%m-%d %H:%M}"
+    late = renewal_due(identity.certificate, file.renew, datetime.now(UTC))
+    words = f"until {identity.certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
     if late:
         why = status.get("renewal") or "no service runs that renews it"
         words += f", to be renewed: {why}. See that the founder is reached, before it ends"
@@ -80,9 +82,11 @@ def _authority(folder: Path, identity: PartyIdentity) -> Iterator[Finding]:
     try:
         authority = Authority(folder)
         known = authority.register.certificates()
-        waiting = len(list((folder / "queue").glob("run-*.json")))
+        waiting = len(list((folder / QUEUE).glob("run-*.json")))
         fine = authority.run == identity.run
         said = f"of federation {authority.run}, {len(known)} certificates, {waiting} runs in all"
+        if (folder / QUEUE / RESTORED).exists():
+            said += "; of a backup: when these are all runs that there were, say so with 'posse queue FILE --complete'"
         yield Finding("authority's folder", fine, said if fine else f"{said}: not that of this identity. Correct it")
     except (PosseError, OSError) as error:
         yield Finding("authority's folder", False, str(error))
@@ -101,6 +105,7 @@ def _runs(runs: Path) -> Iterator[Finding]:
     words = f"{spent.runs} runs, {spent.decisions:,} decisions"
     if ledger.restored:
         words += "; of a backup: no proposal is answered until the founder has said which runs there were since"
+        words += ", and this member's operator of those that cannot be counted ('posse queue FILE')"
     yield Finding("ledger", True, words)
     for path in sorted(runs.glob(f"*/{RUN}")):
         try:
@@ -257,24 +262,31 @@ def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
 
 def _restore_run(made: backups.Backup, held: dict[str, bytes], folder: Path) -> list[str]:
     """Put one run back; a journal that is there and as new stays, and its run with it."""
+    begun = any(name.startswith((f"{JOURNAL}/journal-", f"{JOURNAL}/snapshot-")) for name in held)
+    marked = begun and json.loads(held[RUN])["state"] not in ENDED
+    notes = [f"run '{folder.name}': it asks its peers whether they have gone on since, and goes on only if not"]
     try:
         backups.check_older(held, folder / JOURNAL)
     except JournalError:
+        if marked and backups.same_journal(held, folder / JOURNAL):  # it may come from this backup
+            backups.mark(made, folder / JOURNAL)
+            return notes
         return [f"run '{folder.name}': what is there is as new as the backup, or newer, and stays"]
+    if marked:  # first: a restore that is killed leaves no journal without its mark
+        backups.mark(made, folder / JOURNAL)
     for name, data in held.items():
         backups.put(folder / name, data)
-    begun = any(name.startswith((f"{JOURNAL}/journal-", f"{JOURNAL}/snapshot-")) for name in held)
-    if begun and json.loads(held[RUN])["state"] not in ENDED:
-        backups.mark(made, folder / JOURNAL)
-        return [f"run '{folder.name}': it asks its peers whether they have gone on since, and goes on only if not"]
-    return []
+    return notes if marked else []
 
 
 def _restore_authority(made: backups.Backup, held: dict[str, bytes], folder: Path) -> list[str]:
     if folder.exists():
         return [f"{folder} is there and stays as it is"]
+    backups.mark(made, folder / QUEUE)
     for name, data in held.items():
         if name.startswith("authority/"):
             backups.put(folder / name.partition("/")[2], data)
     return [f"the authority is that of {made.made}: revoke again who was expelled since, and members that enrolled or "
-            "renewed since need new tokens"]  # fmt: skip
+            "renewed since need new tokens",
+            "the queue knows no run since: look at it, and say with 'posse queue FILE --complete' that these are all; "
+            "restored members and the founder's own ledger wait for that"]  # fmt: skip

@@ -205,14 +205,18 @@ class Ledger:
         if digest in self._demands and digest not in self._started:
             self._write({key: one for key, one in self._demands.items() if key != digest}, self._started)
 
-    def recall(self, runs: Mapping[str, Demand]) -> None:
-        """Enter runs that this member took part in and that a restored ledger may have lost, within limits or not."""
-        self.restored = False
+    def knows(self, digest: str) -> bool:
+        """Whether a run is entered."""
+        return digest in self._demands
+
+    def recall(self, runs: Mapping[str, Demand], *, whole: bool = True) -> None:
+        """Enter runs that a restored ledger may have lost, within limits or not; it then has all, if `whole`."""
+        self.restored = self.restored and not whole
         self._write({**runs, **self._demands}, self._started | set(runs))
 
     def adopt(self, older: Mapping[str, Any], *, newest: bool) -> None:
         """Add the entries of a ledger from a backup; unless this one is the newest, runs since may be missing."""
-        self.restored = not newest
+        self.restored = self.restored or not newest
         added = {digest: Demand(**entry) for digest, entry in older["runs"].items()}
         self._write({**added, **self._demands}, self._started | set(older["started"]))
 

@@ -2,6 +2,7 @@
 
     authority/queue/run-<number>.json   a proposal, how far it is, and what every member said of it
     authority/queue/addresses.json      where members listen, as they said last
+    authority/queue/restored.json       there while a queue from a backup may lack runs
 
 A run is proposed by the founder, by a member whose certificate says customer, or by one that the founder's [consent]
 names. It waits until it is its turn, is shown to everyone it names, and starts when all have agreed. One that a member
@@ -20,11 +21,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
-from posse.core.errors import BudgetError, CertificateError, ConfigError, JournalError, ProtocolError
+from posse.core.errors import BudgetError, CertificateError, ConfigError, JournalError, PosseError, ProtocolError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import REVOKED as LIST
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.certificates.register import CertificateRow
+from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.member import Member
 from posse.runtime.federation.talk import (
     ACCEPTED,
@@ -33,9 +35,11 @@ from posse.runtime.federation.talk import (
     FAILED,
     OVER,
     PROPOSED,
+    QUEUE,
     REFUSED,
     STARTED,
     Line,
+    Past,
     Proposal,
     Report,
     Sheet,
@@ -43,8 +47,9 @@ from posse.runtime.federation.talk import (
 )
 from posse.runtime.network.connection import printable
 from posse.runtime.network.deployment import address
+from posse.runtime.network.vouching import RESTORED
 
-QUEUE, ADDRESSES = "queue", "addresses.json"
+ADDRESSES = "addresses.json"
 QUEUED = "queued"
 PROPOSES = "customer"
 """Role whose members may propose runs."""
@@ -102,6 +107,7 @@ class Founder:
         self.addresses: dict[str, str] = {}
         """Where members listen, as they said last."""
         self._list_read = 0
+        self._demands: dict[str, Demand | None] = {}
         self._read()
 
     def _read(self) -> None:
@@ -271,10 +277,28 @@ class Founder:
         ]  # fmt: skip
         return Sheet(tuple(lines), self.authority.current_crl().public_bytes(Encoding.DER))
 
-    def history(self, name: str) -> tuple[tuple[Signed, str], ...]:
-        """Return every run that started with a member in it, and what it last said of it."""
+    @property
+    def restored(self) -> bool:
+        """Whether the queue came from a backup, and its operator has not said yet that it has all runs."""
+        return (self.folder / RESTORED).exists()
+
+    def complete(self) -> None:
+        """Take the operator's word that a restored queue has all runs."""
+        (self.folder / RESTORED).unlink()
+        files.sync_folder(self.folder)
+
+    def history(self, name: str) -> tuple[Past, ...]:
+        """Return every run that started with a member in it, what it last said of it and what the run asked."""
         began = [item for item in self.items if name in item.members and (item.began or item.phase in (STARTED, OVER))]
-        return tuple((item.signed, item.state_of(name)) for item in began)
+        return tuple(Past(item.run, item.signed.digest, item.state_of(name), self._demand(item)) for item in began)
+
+    def _demand(self, item: Item) -> Demand | None:
+        digest, proposal = item.signed.digest, item.signed.proposal
+        if digest not in self._demands:
+            self._demands[digest] = None
+            with suppress(PosseError):
+                self._demands[digest] = self.member.systems.invite(proposal.system, proposal.values).demand()
+        return self._demands[digest]
 
     def take(self, name: str, report: Report) -> None:
         """Take what a member says."""
@@ -343,7 +367,7 @@ class Founder:
                 name: {"role": role, "connected": name in connected or name == self.member.name}
                 for name, role in sorted(present.items())
             },
-            "runs": [self.shown(item, connected) for item in self.items],
+            "runs": [self.shown(item, connected) for item in self.items], "queue_restored": self.restored,
         }  # fmt: skip
 
     def shown(self, item: Item, connected: Mapping[str, object]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
 from posse.core.errors import ConfigError, JournalError, PosseError, ProtocolError, UnfinishedError
+from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import utc_now
 from posse.runtime.certificates.identity import (
     CERTIFICATE,
@@ -51,11 +52,13 @@ from posse.runtime.federation.talk import (
     Entry,
     Invite,
     Line,
+    Past,
     Report,
     Sheet,
     Signed,
 )
 from posse.runtime.local import AUTHORITY, to_toml
+from posse.runtime.network.connection import printable
 from posse.runtime.network.deployment import Build, Checker, Deployment, Place, Service, check_effect, open_place
 from posse.runtime.network.party import Party
 
@@ -114,6 +117,8 @@ class Member:
         self.parties: dict[str, Party] = {}
         """Parties that run now, by run."""
         self.stopping = False
+        self.uncounted: tuple[str, ...] = ()
+        """Runs since a backup of which the founder cannot say what they asked."""
         self._refused: dict[Signed, Part] = {}
         self._read()
 
@@ -159,18 +164,24 @@ class Member:
         shutil.rmtree(self.runs / part.run, ignore_errors=True)
         self.parts.pop(part.signed.digest, None)
 
-    def recalled(self, runs: Iterable[tuple[Signed, str]]) -> None:
+    def recalled(self, runs: Iterable[Past]) -> None:
         """Enter in a restored ledger what the founder knows of, and end parts that ended after the backup."""
-        spent = {}
-        for signed, state in runs:
-            proposal, part = signed.proposal, self.parts.get(signed.digest)
-            spent[signed.digest] = self.systems.invite(proposal.system, proposal.values).demand()
-            if part is not None and part.state not in ENDED and state in ENDED:
-                part.state, part.began, part.text = state, True, "it ended after the backup it was restored from"
+        spent, uncounted = {}, []
+        for past in runs:
+            part, demand = self.parts.get(past.digest), past.demand
+            if demand is not None and min(demand.decisions, demand.epsilon, demand.delta) >= 0:
+                spent[past.digest] = demand
+            elif self.ledger.knows(past.digest):
+                self.ledger.start(past.digest)
+            else:  # this member's operator is asked
+                uncounted.append(printable(past.run))
+            if part is not None and part.state not in ENDED and past.state in ENDED:
+                part.state, part.began, part.text = past.state, True, "it ended after the backup it was restored from"
                 self._keep(part)
                 if part.party is not None:
                     part.party.stop()
-        self.ledger.recall(spent)
+        self.ledger.recall(spent, whole=not uncounted)
+        self.uncounted = tuple(uncounted)
 
     # Sheets and reports -----------------------------------------------------------------------------------------------
 
@@ -416,14 +427,7 @@ class Member:
     @property
     def renewal_due(self) -> bool:
         """Whether the certificate is to be renewed now."""
-        ahead = min(self.file.renew * 86_400, self.lifetime / 3)
-        return (self.identity.certificate.not_valid_after_utc - utc_now()).total_seconds() < ahead
-
-    @property
-    def lifetime(self) -> float:
-        """Seconds for which the certificate counts in all."""
-        certificate = self.identity.certificate
-        return (certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds()
+        return making.renewal_due(self.identity.certificate, self.file.renew, utc_now())
 
     def request(self, *, new_key: bool | None = None) -> bytes:
         """Ask for a new certificate: for the same key while in a run, else for a new one where the key is old."""

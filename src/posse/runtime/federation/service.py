@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from posse.core.errors import ConfigError, PosseError, ProtocolError
 from posse.runtime.certificates.authority import Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer
+from posse.runtime.certificates.making import lifetime
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.care import serve_pages
 from posse.runtime.federation.founder import Founder, open_founder
@@ -81,6 +82,8 @@ class Living:
         self._renewal = self._left = ""
         self._renew_after = 0.0
         """When a certificate that is due is asked for next, by the loop's clock."""
+        self._recalls: set[str] = set()
+        """Restored members that wait until a restored queue is complete."""
         self._asked: dict[str, Shown | None] = {}
         """What the founder said last of runs that this member proposed."""
 
@@ -108,7 +111,7 @@ class Living:
             if file.home is not None:
                 proxy = None if file.proxy is None else Proxy.parse(file.proxy)
                 self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1], proxy))
-            if self.founder is not None and member.ledger.restored:
+            if self.founder is not None and member.ledger.restored and not self.founder.restored:
                 member.recalled(self.founder.history(member.name))
             if file.metrics is not None:
                 monitor = await serve_pages(self, *address(file.metrics))
@@ -199,7 +202,10 @@ class Living:
             except PosseError as error:
                 self.control.send(peer, Left(error.text))
         elif self.founder is not None and isinstance(message, Recall):
-            self.control.send(peer, Recalled(self.founder.history(peer)))
+            if self.founder.restored:  # it may lack runs: who asks is answered when its operator says it does not
+                self._recalls.add(peer)
+            else:
+                self.control.send(peer, Recalled(self.founder.history(peer)))
         elif self.founder is None and isinstance(message, Recalled):
             if self.member.ledger.restored:
                 self.member.recalled(message.runs)
@@ -246,7 +252,7 @@ class Living:
                     else:
                         self.control.connections[name].hang_up("it is no member any more")
             if self.member.renewal_due and loop.time() >= self._renew_after:
-                self._renew_after = loop.time() + min(60.0, self.member.lifetime / 20)
+                self._renew_after = loop.time() + min(60.0, lifetime(self.member.identity.certificate) / 20)
                 try:
                     self._renew(None)
                 except PosseError as error:
@@ -279,6 +285,7 @@ class Living:
             "stop": lambda _: asyncio.get_running_loop().call_soon(self._over.set) and None,
             "renew": lambda text: self._renew(True if text == "new" else None),
             "leave": lambda _: self._leave(),
+            "complete": lambda _: self._complete(),
             "submit": self._submit,
             "follow": self._follow_run,
             "cancel": lambda run: self._follow_run(run, drop=True),
@@ -291,6 +298,23 @@ class Living:
                 "expel": founder.expel,
             }
         return commands
+
+    def _complete(self) -> None:
+        """Take the operator's word for what a backup lacks: for the queue, then for runs that nobody can count."""
+        member, founder = self.member, self.founder
+        if founder is not None and founder.restored:
+            founder.complete()
+            if member.ledger.restored:
+                member.recalled(founder.history(member.name))
+            for peer in self._recalls & set(self.control.connections):
+                self.control.send(peer, Recalled(founder.history(peer)))
+        elif member.uncounted:
+            member.recalled(())  # nothing more to count: it is whole
+        elif member.ledger.restored:
+            raise ConfigError(f"the founder has not said yet which runs there were: {self.control.trouble or 'wait'}.")
+        else:
+            raise ConfigError("nothing waits for this: queue and ledger are complete.")
+        self._awake()
 
     def _leave(self) -> str:
         if self.founder is not None:
@@ -310,9 +334,10 @@ class Living:
                 run = message.signed.proposal.run
                 item = founder.propose(peer, message.signed)
             else:
-                item = founder.find(run)
-                if item.proposer != peer:
-                    raise ConfigError(f"run '{printable(run)}' was proposed by another member.")
+                own = (each for each in founder.items if (each.run, each.proposer) == (run, peer))
+                if (found := next(own, None)) is None:  # the same words for a run of another: names are not shown
+                    raise ConfigError(f"you proposed no run '{printable(run)}'.")
+                item = found
                 if message.drop:
                     founder.cancel(run)
             return Shown(run, json.dumps(founder.shown(item, self.control.connections)))
@@ -369,5 +394,6 @@ class Living:
                 part.run: {"state": part.state, "text": part.text or source_trouble(part.party)}
                 for part in member.parts.values()
             },
-            "restored": member.ledger.restored, "spent": asdict(member.ledger.spent), **queue,
+            "restored": member.ledger.restored, "uncounted": list(member.uncounted),
+            "spent": asdict(member.ledger.spent), **queue,
         }  # fmt: skip

@@ -28,6 +28,8 @@ from posse.runtime.network.wire import WireError
 
 FEDERATION = "federation"
 """What a hello on a control connection has in place of a system's name."""
+QUEUE = "queue"
+"""Folder of the founder's runs, in that of the authority."""
 _PURPOSE = b"proposal of a run"
 _PATH, _FRACTION = re.compile(r"[/\\~]|\.\."), re.compile(r" *[0-9]+ */ *([0-9]+|[nNtT]) *")
 
@@ -274,10 +276,21 @@ class Recall(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields
     """From a member whose ledger came from a backup: which runs was it in?"""
 
 
-class Recalled(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
-    """From the founder: every run that started with this member in it, and what it last said of it."""
+class Past(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A run that started, as the founder remembers it."""
 
-    runs: tuple[tuple[Signed, str], ...]
+    run: str
+    digest: str
+    state: str
+    """What the member last said of it."""
+    demand: Demand | None
+    """What it asked of the member; None where its settings cannot be read any more."""
+
+
+class Recalled(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """From the founder: every run that started with this member in it."""
+
+    runs: tuple[Past, ...]
 
 
 _Any = Union[Sheet, Report, Renew, Renewed, Leave, Left, Propose, Wanted, Shown, Recall, Recalled]  # noqa: UP007
