@@ -32,8 +32,10 @@ PLACE = "POSSE_TESTS_FORKS"
 """The variable that names the socket; "later": of a process that is not started yet; empty: no forks."""
 USUAL = subprocess.Popen
 NUMBER = struct.Struct("!q")
-FIXED = ("PYTHON", "LC_", "LANG", "MALLOC")
-"""Variables that an interpreter reads when it begins."""
+FIXED = ("PYTHON", "LC_", "LANG", "MALLOC", "OMP_", "NUMBA_", "OPENBLAS_")
+"""Variables that are read when an interpreter begins, or when libraries are imported."""
+THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Those of them that a fork can still follow (`_become`)."""
 MODULES = (
     "posse.cli.app", "posse.protocols.samba.deploy", "posse.protocols.mpc_contextual.deploy", "posse.results.store",
     "posse.protocols.dp_combinatorial.deploy", "posse.protocols.samba.system", "posse.protocols.mpc_contextual.system",
@@ -46,7 +48,7 @@ _SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-define
 
 
 def _interpreter(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(FIXED)}
+    return {name: value for name, value in environment.items() if name.startswith(FIXED) and name not in THREADS}
 
 
 _BEGUN = _interpreter(os.environ)
@@ -173,9 +175,16 @@ def _serve(listening: socket.socket, owner: socket.socket) -> dict[str, Any]:
                 line.close()
                 continue
             line, _ = listening.accept()
-            size, streams, _, _ = socket.recv_fds(line, NUMBER.size, 3)
-            asked: dict[str, Any] = json.loads(_exactly(line, NUMBER.unpack(size)[0]))
-            pid = os.fork()
+            streams: list[int] = []
+            try:
+                size, streams, _, _ = socket.recv_fds(line, NUMBER.size, 3)
+                asked: dict[str, Any] = json.loads(_exactly(line, NUMBER.unpack(size)[0]))
+                pid = os.fork()
+            except (OSError, ValueError, struct.error):  # whoever asked is gone; others go on asking
+                for stream in streams:
+                    os.close(stream)
+                line.close()
+                continue
             if pid == 0:
                 for each in (listening, owner, line, *(other for _, other in running.values())):
                     each.close()
@@ -190,7 +199,8 @@ def _serve(listening: socket.socket, owner: socket.socket) -> dict[str, Any]:
             ended = os.pidfd_open(pid)  # can be read once the process has ended
             running[ended] = pid, line
             poll.register(ended, select.POLLIN)
-            line.sendall(NUMBER.pack(pid))
+            with suppress(OSError):  # nobody waits for it
+                line.sendall(NUMBER.pack(pid))
 
 
 def _become(asked: dict[str, Any]) -> None:
@@ -200,6 +210,9 @@ def _become(asked: dict[str, Any]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        threadpool_limits(int(threads))
+    import_module("numba").config.reload_config()  # reads NUMBA_NUM_THREADS
     sys.path[0] = asked["folder"]
     sys.argv = ["posse", *asked["words"]]
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
@@ -213,6 +226,8 @@ def _become(asked: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import gc
     from importlib import import_module
+
+    from threadpoolctl import threadpool_limits
 
     for module in MODULES:
         import_module(module)

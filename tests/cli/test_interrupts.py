@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from posse.cli import systems
 from posse.cli.flags import INTERRUPTED
 from posse.core import interrupts
 from posse.policies import UCB
 from posse.problems import BernoulliArms
+from posse.protocols import registry
 from posse.protocols.samba.twin import simulate
 from posse.results import Store
-from tests.cli.conftest import SECONDS
+from tests.cli.conftest import SECONDS, SMALL, Call
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -90,8 +96,8 @@ from posse.core.interrupts import held, soon
 with soon() as something_done:
     if sys.argv[1] == "kept":
         something_done()
-    print("ready", flush=True)
     with held():  # as a compiler's work is
+        print("ready", flush=True)
         deadline = time.monotonic() + float(sys.argv[2])
         while time.monotonic() < deadline:
             time.sleep(0.05)
@@ -99,17 +105,53 @@ print("ended by itself", flush=True)
 """
 
 
-@pytest.mark.parametrize(("kind", "seconds"), [("nothing", "3600"), ("kept", "4")])
+def test_what_was_finished_is_kept_when_ctrl_c_comes_while_the_next_is_prepared(
+    posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, may_exit = registry.start, [False]
+
+    @contextmanager
+    def soon() -> Iterator[Callable[[], None]]:
+        may_exit[0] = True
+        yield lambda: may_exit.__setitem__(0, False)
+        may_exit[0] = False
+
+    def start(settings: Any, **options: Any) -> Any:
+        if not may_exit[0]:
+            raise KeyboardInterrupt
+        return whole(settings, **options)
+
+    monkeypatch.setattr(systems, "soon", soon)
+    monkeypatch.setattr(registry, "start", start)
+    two = ("--runs", "2", "--policy", "ucb", "--policy", "thompson")
+    for words in (("run", "samba", *SMALL, "--beside"), ("compare", *SMALL, *two)):
+        outcome = posse(*words)
+        assert outcome.code == INTERRUPTED
+        (row,) = Store().list()
+        assert row.status == "finished"
+        assert outcome.err.endswith(f"interrupted.\nwhat was finished before is saved as {row.id}.\n")
+        Store().delete(row.id)
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("nothing", "3600"), ("terminal", "3600"), ("kept", "4")])
 def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind: str, seconds: str) -> None:
+    screen, end = pty.openpty()
     started = subprocess.Popen(
-        [sys.executable, "-c", STUCK, kind, seconds], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", STUCK, kind, seconds], stdout=subprocess.PIPE, text=True,
+        stderr=end if kind == "terminal" else subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert started.stdout is not None
     assert started.stdout.readline() == "ready\n"
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=SECONDS)
-    if kind == "nothing":
+    os.close(end)
+    if kind == "terminal":  # what hid the cursor cannot show it again
+        assert os.read(screen, 1000) == b"\r\x1b[?25hinterrupted; nothing was saved.\r\n"
+    os.close(screen)
+    if kind == "terminal":
+        assert started.returncode == INTERRUPTED
+    elif kind == "nothing":
         assert (started.returncode, said) == (INTERRUPTED, "interrupted; nothing was saved.\n")
     else:  # kept back to the end of the block, and raised then
         assert "KeyboardInterrupt" in said

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from posse.cli.app import CLOSED
 from posse.cli.flags import INTERRUPTED
 from posse.results import Store
 from posse.version import __version__
+from tests import forks
 from tests.cli.conftest import SECONDS, SMALL, Call
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -34,6 +37,37 @@ def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
     out, err = started.communicate(timeout=SECONDS)
     assert (started.returncode, out) == (2, "")
     assert err == "error: [P100] owners must be at least 2, got 1. Ask for 2 or more.\n"
+
+
+def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None:
+    def version() -> None:
+        assert process("--version").communicate(timeout=SECONDS)[0] == f"posse {__version__}\n"
+
+    version()
+    place = os.environ.get(forks.PLACE)
+    if not place:
+        pytest.skip("processes begin in the usual way here")
+    asked = json.dumps({"words": ["--version"], "folder": ".", "environment": {}, "session": False}).encode()
+    for sent in (b"", b"\0", forks.NUMBER.pack(100) + b"{", forks.NUMBER.pack(2) + b"{{"):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(place)
+            line.sendall(sent)
+    with socket.socket(socket.AF_UNIX) as line, open(os.devnull, "r+b") as null:
+        line.connect(place)
+        socket.send_fds(line, [forks.NUMBER.pack(len(asked))], [null.fileno()] * 3)
+        line.sendall(asked)  # and gone before the answer
+    version()
+
+
+def test_a_fork_computes_on_as_many_threads_as_it_is_told(process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("own.py").write_text(
+        "import numba, threadpoolctl\n"
+        "blas = [one['num_threads'] for one in threadpoolctl.threadpool_info()]\n"
+        "raise ValueError(f'{numba.config.NUMBA_NUM_THREADS} thread of {max(blas)}')\n"
+    )
+    for name in forks.THREADS:
+        monkeypatch.setenv(name, "1")
+    assert "1 thread of 1" in process("policies", "--check", "own.py:Mine").communicate(timeout=SECONDS)[1]
 
 
 def test_json_alone_on_stdout(process: Start) -> None:

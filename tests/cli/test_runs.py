@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from posse.cli import tables
-from posse.results import Store
+from posse.results import Row, Store
+from posse.results.export import filtered
 from tests.cli.conftest import Call, one_line
 from tests.results.example import example_market_record, example_record
 
@@ -45,6 +46,18 @@ def test_a_damaged_record_is_listed_and_named(posse: Call, store: Store) -> None
     assert "0a-first" in posse("runs", "list").out
     assert "run 0a-first" in one_line(posse("runs", "show", "0a"))
     assert posse("runs", "delete", "0a", "--yes").code == 0
+
+
+def test_a_damaged_curve_takes_no_figure_from_other_runs(posse: Call, store: Store) -> None:
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE arrays SET data = x'00ff' WHERE name = 'regret' AND run = '0a-first'")
+    db.close()
+    figures = {row["id"]: row["figures"] for row in json.loads(posse("runs", "list", "--json").out)}
+    assert figures["0b-second"]["regret_mean"] == store.get("0b-second").regret_mean
+    assert figures["0a-first"]["total_mean"] > 0
+    assert figures["0a-first"]["regret_mean"] is None
+    rows = json.loads(posse("runs", "list", "--json", "--where", "total_mean>0", "--sort", "id").out)
+    assert [row["record"] for row in rows] == ["0a-first", "0b-second"]
 
 
 @pytest.mark.usefixtures("store")
@@ -226,6 +239,7 @@ def test_a_list_is_filtered_sorted_and_grouped(posse: Call) -> None:
 
     assert ids("--where", "policy=ucb", "--sort", "horizon") == ["0s-0", "0s-1"]
     assert ids("--where", "horizon>=150", "--where", "tau>2", "--sort", "-id") == ["0s-3"]
+    assert ids("--where", "policy==ucb", "--where", "horizon==200") == ["0s-1"]
     assert ids("--where", "policy~THOMP", "--sort", "-total_mean") == ["0s-3", "0s-2"]
     assert ids("--sort", "-horizon,policy.tau", "--limit", "2") == ["0s-1", "0s-3"]
     out = posse("runs", "list", "--group", "policy", "--sort", "policy").out
@@ -240,6 +254,15 @@ def test_a_list_is_filtered_sorted_and_grouped(posse: Call) -> None:
     assert "Did you mean 'horizon'" in one_line(posse("runs", "list", "--sort", "horizn"))
     assert "must be like policy=ucb" in one_line(posse("runs", "list", "--where", "policy"))
     assert "Give a number" in one_line(posse("runs", "list", "--where", "horizon>many"))
+    assert "Give a number" in one_line(posse("runs", "list", "--where", "tau=0,5"))
+
+
+def test_a_column_of_numbers_and_words_compares_numbers_as_numbers() -> None:
+    rows: list[Row] = [{"h": x, "made": "2026-11-16"} for x in ("10000", "2500", "3000.0", "auto")]
+    assert [row["h"] for row in filtered(rows, ["h>=3,000"])] == ["10000", "3000.0"]
+    assert [row["h"] for row in filtered(rows, ["h=3000"])] == ["3000.0"]
+    assert [row["h"] for row in filtered(rows, ["h!=3000", "h~0"])] == ["10000", "2500"]
+    assert [row["h"] for row in filtered(rows, ["h==auto", "made>=2026"])] == ["auto"]
 
 
 @pytest.mark.usefixtures("store")

@@ -69,6 +69,24 @@ def test_of_several_the_winner_has_its_interval_and_what_it_is_ahead() -> None:
     assert answer([ucb, longer]).headline.endswith(" a step")
 
 
+def test_an_interrupted_run_is_compared_by_the_step_and_counts_the_pulls_made() -> None:
+    ucb = learnt(level="plain", policy="ucb", runs=1)
+    cut = replace(
+        ucb, id="0cut", config={**ucb.config, "policy": "thompson"}, status="interrupted", pulls=[[5, 0, 45]],
+        total=(49.0,), steps=[50], reward=[[49.0]], regret=None,
+    )  # fmt: skip
+    assert ucb.total[0] > 49
+    said = answer([ucb, cut])
+    assert said.headline == "thompson (plain), interrupted earned most: 0.98 a step"
+    assert said.sentences[0] == "On three clinics, by what a step earned: not all runs were finished."
+    assert answer([cut]).headline == "clinic-c won: 90 % of 50 pulls"
+    two = learnt(runs=2, status="interrupted", pulls=[[0, 0, 200], [30, 0, 30]])
+    assert answer([two]).headline.endswith(" % of 260 pulls in 2 runs")
+    # Where a step has several pulls the headline states totals, so totals say who won.
+    more = replace(ucb, id="0more", total=(ucb.total[0] + 1,), pulls=2 * ucb.pulls)
+    assert answer([ucb, more], ["one", "more"]).headline.startswith("more earned most: ")
+
+
 def test_a_learning_system_is_measured_against_chance_and_drawn_by_the_step() -> None:
     record = example_contextual_record(summary={"steps_done": 600, **yardsticks(np.eye(3), ["wait", "treat", "refer"])})
     said = answer([record])

@@ -87,13 +87,18 @@ class Keeper:
         """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
         try:
             yield
-        except typer.Exit:
+        except (typer.Exit, KeyboardInterrupt) as stop:
+            if not records:
+                raise
             self._keep(records)
+            if cut := isinstance(stop, KeyboardInterrupt):
+                remark("interrupted.")
             if self.saves:
                 remark(f"what was finished before is saved as {', '.join(record.id for record in records)}.")
-            raise
+            raise (typer.Exit(INTERRUPTED) if cut else stop) from stop.__cause__
         except BaseException:
-            self._keep(records)
+            if records:
+                self._keep(records)
             raise
         self._keep(records)
 

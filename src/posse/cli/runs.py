@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.screen import heading, print_json, remark, say, table
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from posse.results.export import Row
@@ -69,7 +70,7 @@ def list_runs(
     rows = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # without damaged ones, of which `posse runs show` says more
     if json:
-        figures = {row["record"]: row for row in _figures(store, [row.id for row in rows if row.id in heads])}
+        figures = {row["record"]: row for row in _figures(store, heads)}
         print_json([{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows])
         return
     if not rows:
@@ -97,11 +98,15 @@ def list_runs(
         remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
 
 
-def _figures(store: Store, ids: Iterable[str]) -> list[Row]:
-    """Load runs and give a row each: every setting and every figure."""
+def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
+    """Load runs and give a row each: every setting and every figure; of damaged curves, what the head says."""
     from posse.results.export import aligned, summary_rows
 
-    return aligned(summary_rows([store.get(id) for id in ids]))
+    records = dict(heads)
+    for id in heads:
+        with suppress(StoreError):
+            records[id] = store.get(id)
+    return aligned(summary_rows(records.values()))
 
 
 def _query(
@@ -112,9 +117,8 @@ def _query(
     from posse.results import words
     from posse.results.export import column, filtered, grouped, ordered
 
-    listed = [row.id for row in store.list(None, kind)]
-    heads = store.heads(listed)  # damaged ones are left out
-    rows = filtered(_figures(store, (id for id in listed if id in heads)), where)
+    heads = store.heads(row.id for row in store.list(None, kind))  # damaged ones are left out
+    rows = filtered(_figures(store, heads), where)
     rows = grouped(rows, _names(group)) if group else rows
     rows = ordered(rows, _names(sort)) if sort else rows
     many, rows = len(rows), rows[: limit or None]

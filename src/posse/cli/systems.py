@@ -162,7 +162,7 @@ def _run(
         records = [go(settings, keeper)]
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
         with keeper.on_interrupt(json):
-            records.extend(go(other, keeper) for other in beside)
+            records.extend(go(other, keeper, records) for other in beside)
         exact = known.exact and len(records) > 1 and beside[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
@@ -180,14 +180,16 @@ def _run(
         tables.saved(records)
 
 
-def go(settings: RunSettings, keeper: Keeper) -> Record:
-    """Run settings to the end, with progress shown on the screen and in the store."""
+def go(settings: RunSettings, keeper: Keeper, made: Sequence[Record] = ()) -> Record:
+    """Run settings to the end, with progress shown on the screen and in the store; `made` are to be kept whatever."""
     from posse.protocols.registry import start
     from posse.results.record import Interrupted
 
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
-        with soon():
+        with soon() as something_done:
+            if made:
+                something_done()
             going = start(settings, transcript=0)
         listed = keeper.begin(going.record())
 
@@ -267,9 +269,7 @@ def compare_command(known: System) -> Any:
             raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
         each = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        with keeper.on_interrupt(json):
-            records = [go(settings.plain(), keeper) for settings in each]
-        _show_comparison(records, keeper, json)
+        _show_comparison([], keeper, json, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
@@ -298,12 +298,15 @@ def stored_command() -> Any:
     return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
 
 
-def _show_comparison(records: Sequence[Record], keeper: Keeper, json: bool) -> None:
+def _show_comparison(records: list[Record], keeper: Keeper, json: bool, each: Sequence[RunSettings] = ()) -> None:
+    """Compare records and those that are still to be made; of these, what was finished is kept."""
     from posse.cli import tables
     from posse.results import compare
 
-    compared = compare(records)
     with keeper.kept(records):
+        with keeper.on_interrupt(json):
+            records.extend(go(settings, keeper, records) for settings in each)
+        compared = compare(records)
         if json:
             metadata = [record.metadata() for record in records]
             print_json({"rows": [asdict(row) for row in compared.rows], "notes": compared.notes, "records": metadata})

@@ -55,7 +55,8 @@ def soon() -> Iterator[Callable[[], None]]:
     def watch() -> None:
         while came := os.read(read, 1):
             if came[0] == signal.SIGINT and not over.wait(PATIENCE):
-                os.write(2, b"interrupted; nothing was saved.\n")
+                shown = b"\r\x1b[?25h" if os.isatty(2) else b""  # a bar of progress hides the cursor
+                os.write(2, shown + b"interrupted; nothing was saved.\n")
                 os._exit(128 + signal.SIGINT)
         os.close(read)
 

@@ -160,7 +160,10 @@ def _single(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
     mean, low, high = spread(shares)
     share = words.interval(mean, max(low, 0.0), min(high, 100.0))
     name, best = record.arm_names[arm], record.summary.get(ARM)
-    headline = f"{name} won: {share} % of {words.count(record.horizon, nouns.pull)}"
+    made = record.pulls.sum(axis=1)  # an interrupted run pulled less often than its horizon says
+    pulls = words.count(int(made[0] if (made == made[0]).all() else made.sum()), nouns.pull)
+    several = "" if (made == made[0]).all() else f" in {words.count(record.runs, 'run')}"
+    headline = f"{name} won: {share} % of {pulls}{several}"
     truth = ""
     if best is not None:
         known = means[arm] if isinstance(means, list) and len(means) == record.arms else None
@@ -205,14 +208,19 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
     earned = [(record, label, each) for record, label in rivals if (each := averages(record)) is not None]
     if len(earned) < 2:
         return problems[0], (first,)
-    earned.sort(key=lambda one: -float(one[2].mean()))
+    same, over = len({one[0].horizon for one in earned}) == 1, all(one[0].status == "finished" for one in earned)
+    earned.sort(key=lambda one: -float(np.mean(one[0].total if same and over else one[2])))
     (top, label, each), (second, name, _) = earned[:2]
-    nouns, same = common(record.words for record, _ in rivals), len({record.horizon for record, _ in rivals}) == 1
-    if not same:
+    nouns = common(record.words for record, _ in rivals)
+    if not (same and over):
         unit = per(nouns, decided=CHANCE in top.summary)
         return (
             f"{label} earned most: {nouns.priced(words.interval(*spread(each)))} a {unit}",
-            (f"On {problems[0]}, by what a {unit} earned: the horizons differ.", _interval(top)),
+            (
+                f"On {problems[0]}, by what a {unit} earned: "
+                f"{'not all runs were finished' if same else 'the horizons differ'}.",
+                _interval(top),
+            ),
         )
     ahead, error, paired = difference(top, second)
     total = nouns.priced(words.interval(*spread(top.total)))

@@ -160,7 +160,8 @@ def aligned(rows: Sequence[Row]) -> list[Row]:
     return [{name: value(row, name) for name in names} for row in rows]
 
 
-_CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|==?|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
     "=": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,  # type: ignore[operator]
     "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,  # type: ignore[operator]
@@ -171,7 +172,8 @@ _TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
 def filtered(rows: Sequence[Row], conditions: Iterable[str]) -> list[Row]:
     """Keep rows for which all conditions hold, such as "policy=ucb", "horizon>=1000" or "label~trial" (holds the text).
 
-    Numbers are compared as numbers, all else as text; what a row does not know fits no condition but "!=".
+    What reads as numbers is compared as numbers, all else as text; a word in a column of numbers is neither more nor
+    less than any. What a row does not know fits no condition but "!=".
 
     >>> rows = [{"policy": "ucb", "horizon": 100}, {"policy": "thompson", "horizon": 2000}]
     >>> filtered(rows, ["horizon>500", "policy!=ucb"])
@@ -183,20 +185,33 @@ def filtered(rows: Sequence[Row], conditions: Iterable[str]) -> list[Row]:
         if found is None:
             raise ConfigError(f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'.")
         name, sign, wanted = found.groups()
-        name = column(name, rows)
-        kept = [row for row in kept if _holds(row.get(name), sign, wanted)]
+        name, sign = column(name, rows), "=" if sign == "==" else sign
+        numeric = any(_number(row.get(name)) is not None for row in rows)
+        kept = [row for row in kept if _holds(row.get(name), sign, wanted, numeric)]
     return kept
 
 
-def _holds(value: Scalar, sign: str, wanted: str) -> bool:
+def _holds(value: Scalar, sign: str, wanted: str, numeric: bool) -> bool:
     if value is None:
         return sign == "!="
-    if isinstance(value, int | float) and not isinstance(value, bool) and sign != "~":
-        try:
-            return _TESTS[sign](float(value), float(wanted.replace(",", "")))
-        except ValueError:
-            raise ConfigError(f"'{wanted}' is compared with the number {value:g}. Give a number.") from None
+    own, other = _number(value), _number(wanted)
+    if sign != "~" and own is not None and other is not None:
+        return _TESTS[sign](own, other)
+    if sign != "~" and own is not None and not isinstance(value, str):
+        raise ConfigError(f"'{wanted}' is compared with the number {own:g}. Give a number.")
+    if sign[0] in "<>" and numeric and other is not None:
+        return False
     return _TESTS[sign](words_of(value), {"true": "yes", "false": "no"}.get(wanted.lower(), wanted))
+
+
+def _number(value: Scalar) -> float | None:
+    """Read a number, also a text of one, in which commas may part groups of three digits; None for all else."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        return float(value.replace(",", "") if isinstance(value, str) and _GROUPED.fullmatch(value) else value)
+    except ValueError:
+        return None
 
 
 def ordered(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
