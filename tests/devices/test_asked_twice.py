@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -33,9 +34,11 @@ from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
 from posse.protocols.fed_contextual.flower import fleet, server_app, wire
+from posse.protocols.fed_contextual.flower.device import task_of
 from posse.protocols.fed_contextual.flower.secure import Seat, Work
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
 from posse.protocols.fed_contextual.flower.wire import STAGE, decode, encode
+from posse.protocols.fed_contextual.server import begin
 
 from .grids import FakeGrid
 from .test_deviating import Evil
@@ -180,7 +183,25 @@ def test_a_retry_leaves_out_who_has_unmasked(tmp_path: Path, monkeypatch: pytest
     assert not first & second
     line = json.loads((tmp_path / "out" / PROGRESS).read_text())
     assert len(line["clients"]) == 4
-    assert len(json.loads((tmp_path / "out" / UNMASKED).read_text())["devices"]) == 9
+    (helped,) = json.loads((tmp_path / "out" / UNMASKED).read_text()).values()
+    assert len(helped) == 9
+
+
+def test_a_candidate_does_not_take_the_place_of_the_model_of_a_round(tmp_path: Path) -> None:
+    """Who helped with either is known when the run goes on; of older models it is forgotten."""
+    made = device_settings(tmp_path, cohort=3, evaluate="snips")
+    Path(made.out).mkdir()
+    state = begin(task_of(made), 1)
+    grid = FakeGrid(made, 4, tmp_path)
+    names = [fingerprint(wire.identity_of(node.public_key)) for node in grid.nodes]
+    fleet.Fleet(grid, made, print).note_unmasked(wire.order_of(state, 0), names[:1])
+    fleet.Fleet(grid, made, print).note_unmasked(wire.evaluation_order(state, 9, made), names[1:])
+    again = fleet.Fleet(grid, made, print)
+    assert sorted(node.name for node in again.cohort(state)) == ["node-0001", "node-0002", "node-0003"]
+    for at in range(fleet.MODELS):
+        other = state._replace(params=jax.tree.map(lambda leaf, at=at: leaf + at + 1, state.params))
+        again.note_unmasked(wire.order_of(other, 0), names)
+    assert len(json.loads((tmp_path / "out" / UNMASKED).read_text())) == fleet.MODELS
 
 
 def _is_unmask(message: Message) -> bool:

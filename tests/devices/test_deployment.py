@@ -17,7 +17,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 import jax
 from flwr.app import Message
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.protocols.fed_contextual.flower import fleet, server_app, wire
 from posse.protocols.fed_contextual.flower.client_app import model_file
 from posse.protocols.fed_contextual.flower.deployment import (
@@ -31,7 +31,7 @@ from posse.protocols.fed_contextual.flower.deployment import (
     write_version,
 )
 from posse.protocols.fed_contextual.flower.device import model_of
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, PROGRESS, DeviceSettings
 from posse.protocols.fed_contextual.models import shape_of
 
 from .grids import FakeGrid
@@ -167,6 +167,55 @@ def test_new_versions_go_to_a_share_until_one_is_deployed_to_all(tmp_path: Path)
     assert versions.wanted == Wanted(4, 0.25, 0)
 
 
+def test_what_is_wanted_after_a_version_is_said(tmp_path: Path) -> None:
+    """A version that failed its gate is not deployed without its number; a pinned one stays, and that is said."""
+    versions = Versions(tmp_path)
+    said = [
+        versions.add(replace(VERSION, version=number), 0.25, want=want).said(number)
+        for number, want in ((0, True), (2, True), (4, False))
+    ]
+    assert said == [
+        "it is deployed", "it is deployed to 25% of the devices", "it is not deployed: version 2 stays",
+    ]  # fmt: skip
+    lines = [{"version": 2, "passed": False}, {"version": 2, "passed": True}, {"version": 4, "passed": False}]
+    (tmp_path / EVALUATIONS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert posse("deploy", str(tmp_path))[0] == 0
+    assert versions.wanted == Wanted(2)
+    assert posse("deploy", str(tmp_path), "--version", "4")[0] == 0
+    assert versions.wanted == Wanted(4)
+    assert posse("rollback", str(tmp_path), "--version", "0")[0] == 0
+    pinned = versions.add(replace(VERSION, version=6), 0.25).said(6)
+    assert pinned == "it is not deployed: version 0 stays until another one is named"
+
+
+class Stopped(Exception):
+    """The server stops here."""
+
+
+def test_a_run_that_begins_again_deploys_the_first_model_it_has(tmp_path: Path, clock: Any) -> None:
+    """A secure run without a seed draws another one; devices that hold the one before get it."""
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        raise Stopped
+
+    made = settings(tmp_path, rounds=1, cohort=3, seed=-1, secure=True)
+    grid, versions = FakeGrid(made, 3, tmp_path, meddle), Versions(tmp_path / "out")
+    with pytest.raises(Stopped):
+        server_app.run(grid, made, "1")
+    grid.meddle, before = None, versions.read(0).hash
+    versions.note("node-0000", version=0, sha256=before)
+    server_app.run(grid, made, "1")
+    order = next(one.content for one in grid.sent if wire.PARAMS in one.content)
+    first = versions.read(0)
+    for kept, sent in zip(first.leaves, wire.unpacked(order[wire.PARAMS]), strict=True):
+        np.testing.assert_array_equal(kept, sent)
+    versions.note("device", version=0, sha256=before)
+    versions.note("other", version=0, sha256=first.hash)
+    versions.want(Wanted(0))
+    versions.add(first, 0.0)
+    assert versions.missing(["device", "other"]) == {"device": 0}
+
+
 VERSION = Version(
     "run", 3, "softmax", 0.05, "linear", 2, 3, (0.0, 1.0), [np.zeros(3, np.float32), np.ones((2, 3), np.float32)]
 )
@@ -200,10 +249,14 @@ def test_what_was_altered_is_refused(tmp_path: Path) -> None:
         ([VERSION.leaves[0], VERSION.leaves[1] * 2], VERSION.about()),
         (VERSION.leaves, VERSION.about().replace("softmax", "falcon")),
         (VERSION.leaves, VERSION.about().replace('"version": 3', '"version": 4')),
+        (VERSION.leaves, VERSION.about().replace('"version": 3', '"version": Infinity')),
         (VERSION.leaves, "{}"),
     ):
         with pytest.raises(ProtocolError, match=r"is not what its hash says|does not say what it is"):
             parsed(about, leaves)
+    (tmp_path / "empty.npz").write_bytes(b"")
+    with pytest.raises(DataError, match="cannot be read as a deployed model"):
+        read_version(tmp_path / "empty.npz")
 
 
 def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock: Any) -> None:

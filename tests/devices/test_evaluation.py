@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 
 from posse.policies.evaluation.offline import Log
 from posse.policies.evaluation.offline import evaluate as whole
-from posse.protocols.fed_contextual.flower import server_app
+from posse.protocols.fed_contextual.flower import evaluation, server_app
 from posse.protocols.fed_contextual.flower.deployment import Versions
 from posse.protocols.fed_contextual.flower.device import model_of, rates_of, task_of
-from posse.protocols.fed_contextual.flower.evaluation import estimate_of
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, RESULT, DeviceSettings
+from posse.protocols.fed_contextual.flower.evaluation import estimate_of, moved_by, words_of
+from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, RESULT, DeviceSettings
+from posse.protocols.fed_contextual.levels import learns
 from posse.protocols.fed_contextual.models import shape_of, tree_of
 
 from .grids import FakeGrid
@@ -31,7 +33,7 @@ def settings(folder: Path, **values: Any) -> DeviceSettings:
     return DeviceSettings.of({**usual, "out": str(folder / "out"), "evaluation_clip": 150.0, **values})
 
 
-def play(made: DeviceSettings, folder: Path) -> tuple[FakeGrid, list[dict[str, Any]]]:
+def play(made: DeviceSettings, folder: Path, run: Path | None = None) -> tuple[FakeGrid, list[dict[str, Any]]]:
     """Run a fleet of devices with logs of their own."""
     grid, rng = FakeGrid(made, NODES, folder), np.random.default_rng(1)
     for at, node in enumerate(grid.nodes):
@@ -42,7 +44,7 @@ def play(made: DeviceSettings, folder: Path) -> tuple[FakeGrid, list[dict[str, A
         )  # fmt: skip
         grid.contexts[node.node_id].node_config["log"] = str(path)
     server_app.run(grid, made, "1")
-    return grid, [json.loads(line) for line in (folder / "out" / EVALUATIONS).read_text().splitlines()]
+    return grid, [json.loads(line) for line in ((run or folder) / "out" / EVALUATIONS).read_text().splitlines()]
 
 
 @pytest.mark.parametrize("method", ["ips", "snips", "dr"])
@@ -79,11 +81,63 @@ def test_a_version_below_the_gate_is_kept_and_not_deployed(tmp_path: Path) -> No
 @pytest.mark.parametrize("secure", [False, True])
 def test_an_evaluation_under_noise_is_paid_for_like_a_round(tmp_path: Path, secure: bool) -> None:
     """Its interval is wider by the noise; a device that cannot estimate sends zeros."""
-    made = settings(tmp_path, noise=1.0, devices=NODES, delta=1e-3, secure=secure, evaluation_clip=0.5)
-    _, (found,) = play(made, tmp_path)
+    made = settings(tmp_path, rounds=3, noise=1.0, devices=NODES, delta=1e-3, secure=secure, evaluation_clip=0.5)
+    _, (found, last) = play(made, tmp_path)
     result = json.loads((tmp_path / "out" / RESULT).read_text())
-    assert result["paid_rounds"] == made.rounds + 1
-    assert found["noise"] == pytest.approx(np.hypot(0.5, 0.25))
+    assert last["version"] == made.rounds, "it is evaluated when all rounds are over"
+    assert result["paid_rounds"] == made.rounds + 2
+    assert found["noise"] == pytest.approx(np.hypot(0.5, 0.25) + secure * np.sqrt(6) / 8192)
+    figures = (tmp_path / "out/metrics.prom").read_text().split("posse_epsilon_spent{")[1].split()
+    assert float(figures[1]) == pytest.approx(result["privacy"][0]["epsilon"])
+    assert any("low-order bits of the sums of an evaluation" in one for one in result["privacy"][0]["not_covered"])
+
+
+@pytest.mark.parametrize("clip", [0.001, 0.01, 0.1, 1.0, 30.0])
+def test_one_device_moves_rounded_sums_by_no_more_than_noise_is_made_for(tmp_path: Path, clip: float) -> None:
+    made = settings(tmp_path, secure=True, evaluation_clip=clip)
+    v = np.abs(np.random.default_rng(1).standard_normal((50_000, 3)))
+    a, b, rows = (v * (clip * (1 - 1e-3) / np.linalg.norm(v, axis=1, keepdims=True))).T
+    words = words_of(np.stack([a, b, rows, a * a, a * b, b * b]))
+    worst = np.linalg.norm(words.astype(np.int32) / MEASURE, axis=0).max()
+    assert worst <= moved_by(made)
+    if clip == 0.01:
+        assert worst > moved_by(made.but(secure=False)), "rounding moves them further than the clip alone"
+
+
+def test_a_run_that_was_stopped_in_an_evaluation_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round before it is not done again: devices would not unmask a second sum of its model."""
+    made, found = settings(tmp_path, gate=-10.0), []
+
+    def stopped(*told: Any) -> Any:
+        found.append(told[2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server_app, "evaluate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        play(made, tmp_path)
+    monkeypatch.undo()
+    again = tmp_path / "again"
+    again.mkdir()
+    grid, (line,) = play(made, again, tmp_path)
+    assert found == [line["version"]] == [2]
+    assert {one.metadata.message_type for one in grid.sent} == {"evaluate"}
+    wanted = Versions(tmp_path / "out").wanted
+    assert wanted is not None
+    assert wanted.version == 2
+
+
+def test_lines_of_evaluations_are_json_and_levels_say_what_leaves_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = {"value": 0.5, "low": -np.inf, "high": np.inf, "devices": 1, "noise": 0.0}
+    monkeypatch.setattr(evaluation, "_estimated", lambda *told: endless)
+    passed, _ = evaluation.evaluate(SimpleNamespace(settings=settings(tmp_path)), None, 2, "1", None, tmp_path)  # type: ignore[arg-type]
+    line = json.loads((tmp_path / EVALUATIONS).read_text(), parse_constant=pytest.fail)
+    assert (passed, line["passed"], line["low"], line["high"]) == (False, False, None, None)
+    said = [learns({"masked": False, "evaluate": method})[0] for method in ("", "snips")]
+    assert ["six clipped sums" in one for one in said] == [False, True]
 
 
 def test_noise_widens_the_interval() -> None:

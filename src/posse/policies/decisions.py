@@ -21,7 +21,7 @@ class Decision:
     """
 
     id: int
-    """Counts from 0; a reward names the decision that it is for."""
+    """Counts up; a reward names the decision that it is for."""
     arm: int
     """Number of the arm, from 0."""
     name: str

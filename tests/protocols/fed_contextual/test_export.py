@@ -14,6 +14,7 @@ import posse
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, draw
 from posse.protocols.fed_contextual.export import ExportSettings, Read, export, graph_of
+from posse.protocols.fed_contextual.flower.deployment import Version, write_version
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.models import bag_of_words, cnn, linear, write_model
@@ -151,3 +152,44 @@ def test_an_application_with_images(tmp_path: Path) -> None:
         assert app.decide(image).arm == scores.argmax()
     with pytest.raises(ConfigError, match="whole numbers from 0 to 255"):
         app.decide(images[0] + 0.5)
+
+
+def deployed(path: Path, **changes: Any) -> Path:
+    """A file as devices get it: two arrays, with what they are."""
+    about: dict[str, Any] = {"policy": "falcon", "explore": 50.0, "model": "linear", **changes}
+    leaves = [np.zeros(3, np.float32), np.ones((2, 3), np.float32)]
+    write_version(path, Version(run="run", version=3, features=2, arms=3, bounds=None, leaves=leaves, **about))
+    return path
+
+
+def test_a_deployed_model_is_what_it_says(tmp_path: Path) -> None:
+    path, log = tmp_path / "model.npz", tmp_path / "log.npz"
+    app = posse.OnDevice(deployed(path), log)
+    app.decide([0.1, 0.2])
+    assert app.policy == Falcon(gamma=50.0)
+    assert posse.OnDevice(path, log, policy="falcon", gamma=50.0).decide([0.1, 0.2]).probability
+    for given in ({"policy": "falcon"}, {"policy": "softmax"}, {"beta": 0.2}):
+        with pytest.raises(DataError, match="was deployed for Falcon"):
+            posse.OnDevice(path, log, **given).decide([0.1, 0.2])
+    assert (Read(path).kind, Read(deployed(path, model="bag")).kind) == ("linear", "bag")
+    with pytest.raises(DataError, match="bag of words"):
+        posse.OnDevice(path, log).decide([0.1, 0.2])
+    with pytest.raises(ConfigError, match="holds a bag model"):
+        Read(path, "linear")
+    for changes, words in (
+        ({"model": "mine.py:Dense"}, "a model of your own, mine.py:Dense"), ({"policy": "mine:policy"}, "mine:policy"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=words):
+            Read(deployed(path, **changes))
+
+
+def test_a_late_reward_goes_to_no_decision_of_another_process(tmp_path: Path) -> None:
+    path, log = written("linear", tmp_path)[0], tmp_path / "log.npz"
+    late = posse.OnDevice(path, log).decide(np.zeros(20))
+    again = posse.OnDevice(path, log)
+    new = again.decide(np.ones(20))
+    assert not again.log(late, 1.0)
+    assert again.log(new, 1.0)
+    log.write_bytes(log.read_bytes()[:-30])
+    with pytest.raises(DataError, match="cannot be read"):
+        posse.OnDevice(path, log)

@@ -14,6 +14,7 @@ ONNX operators; it acts, and does not train. The package `onnx` alone is needed.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -29,7 +30,8 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 from posse.core.settings import Settings
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax
-from posse.policies.contextual.registry import ExplorationSettings
+from posse.policies.contextual.registry import ExplorationSettings, exploration, parameters_of
+from posse.policies.own import is_own
 from posse.results.sections import Section
 from posse.version import __version__
 
@@ -47,7 +49,7 @@ class ExportSettings(ExplorationSettings, Settings):
     out: Path = Path("model.onnx")
     """File to write."""
     kind: Literal["auto", "linear", "bag", "cnn"] = "auto"
-    """What the model is; auto goes by its arrays, and takes two of them for a linear model."""
+    """What the model is; auto: as a deployed model says, else by its arrays (two of them are a linear model)."""
     scale: float = 0.0
     """What contexts are divided by; 0: as the file says, else 255 for a cnn and 1."""
 
@@ -64,7 +66,10 @@ class Read:
             raise DataError(f"the model {path} cannot be read ({why}). Take a file of --model-out.") from None
         named = [name for name in parts if name.startswith("leaf")]
         leaves = [parts[f"leaf{at}"] for at in range(len(named)) if f"leaf{at}" in parts]
-        self.kind = _kind(leaves, kind, path)
+        said, self.policy = _deployed(parts, path)
+        if said and kind not in ("auto", said):
+            raise ConfigError(f"kind is {kind}, and {path} holds a {said} model. Leave it out.")
+        self.kind = _kind(leaves, said or kind, path)
         self.leaves = [np.ascontiguousarray(leaf, np.float32) for leaf in leaves]
         if not all(np.isfinite(leaf).all() for leaf in self.leaves):
             raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
@@ -83,6 +88,25 @@ class Read:
             left = math.isqrt(len(self.leaves[5]) // self.leaves[3].shape[1])
             return (2 * left + 4,) * 2
         return (len(self.leaves[1]),)
+
+
+def _deployed(parts: Mapping[str, NDArray[Any]], path: Path) -> tuple[str, Exploration | None]:
+    """Return what a deployed model says that it is, and its policy; nothing for other files."""
+    if "about" not in parts:
+        return "", None
+    try:
+        about = json.loads(str(parts["about"]))
+        kind, policy, explore = str(about["schema"]["model"]), str(about["policy"]), float(about["explore"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"the model {path} does not say what it is ({error!r}). Take one that was deployed.") from None
+    if is_own(kind):
+        raise DataError(
+            f"{path} holds a model of your own, {kind}: arrays are read of built-in models alone (linear, bag of "
+            "words, cnn). Compute its scores with that function."
+        )
+    if is_own(policy):
+        raise DataError(f"{path} names the policy {policy}, which is not imported from there.")
+    return kind, exploration(policy, dict.fromkeys(parameters_of(policy)[-1:] if explore else (), explore))
 
 
 def _kind(leaves: Arrays, asked: str, path: Path) -> str:

@@ -59,9 +59,11 @@ def learns(config: Mapping[str, Any]) -> tuple[str, ...]:
             "(posse.privacy.aggregation, posse devices --secure); in this simulation they are rounded, not masked."
         )
     counts = " This record also counts the decisions for each arm, over all devices, which a fleet does not."
+    evaluated = " For every evaluation it takes part in six clipped sums of its log leave it too."
+    more = (evaluated if config.get("evaluate") else "") if fleet else counts
     return (
         "A device keeps its contexts, arms, rewards and probabilities; what leaves it is one clipped update for every "
-        f"round it takes part in, and sums of its rewards, probabilities and samples.{'' if fleet else counts}",
+        f"round it takes part in, and sums of its rewards, probabilities and samples.{more}",
         server,
         "Whoever is given the model sees it after every deployment"
         + (", under the noise of every round." if config.get("noise") else "."),

@@ -12,6 +12,7 @@ import secrets
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,21 +43,24 @@ class OnDevice:
     """
 
     def __init__(
-        self, model: str | Path, log: str | Path, policy: Any = "softmax", *, keep: int = 1000, scale: float = 0.0,
+        self, model: str | Path, log: str | Path, policy: Any = None, *, keep: int = 1000, scale: float = 0.0,
         **parameters: float,
     ) -> None:  # fmt: skip
         """Decide by the model in a file, which may be replaced at any time, and log to another.
 
-        `policy` and its parameters are those of the run; the log keeps the last `keep` actions. `scale` is what
-        contexts are divided by where the file does not say it: 255 for bytes of images.
+        `policy` and its parameters are those of the run. A deployed model says them: without `policy` they are taken
+        from it (softmax where it is silent), and others than the model's are refused. The log keeps the last `keep`
+        actions. `scale` is what contexts are divided by where the file does not say it: 255 for bytes of images.
         """
         check.at_least(1, keep=keep)
-        self.policy, self._keep, self._scale = exploration(policy, parameters), keep, scale
+        self._given = policy is not None or bool(parameters)
+        self.policy = exploration("softmax" if policy is None else policy, parameters)
+        self._keep, self._scale = keep, scale
         self._model, self._log = Path(model).expanduser(), Path(log).expanduser()
         self._stamp: tuple[int, int] | None = None
         self._read: Read | None = None
         self._open: OrderedDict[int, tuple[NDArray[Any], int, float]] = OrderedDict()
-        self._made = 0
+        self._made = secrets.randbits(52)  # no number of another process, whose rewards may still come
         self._rows = self._past()
 
     @property
@@ -69,7 +73,14 @@ class OnDevice:
             raise DataError(f"no model was deployed to {self._model} yet ({why}). Wait for a round.") from None
         stamp = (now.st_mtime_ns, now.st_ino)
         if self._read is None or stamp != self._stamp:
-            self._read, self._stamp = Read(self._model, scale=self._scale), stamp
+            read = Read(self._model, scale=self._scale)
+            if read.kind == "bag":
+                raise DataError(
+                    f"{self._model} holds a bag of words; an application decides by linear models and cnns."
+                )
+            if read.policy is not None and self._given and read.policy != self.policy:
+                raise DataError(f"{self._model} was deployed for {read.policy}, and the application has {self.policy}.")
+            self.policy, self._read, self._stamp = read.policy or self.policy, read, stamp
         return self._read
 
     def scores(self, context: Any) -> NDArray[np.float32]:
@@ -131,8 +142,8 @@ class OnDevice:
         if not self._log.exists():
             return []
         try:
-            with np.load(self._log, allow_pickle=False) as found:
+            with self._log.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 columns = [found[name] for name in LOGGED]
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise DataError(f"the log {self._log} cannot be read ({error}). Move it away to begin anew.") from None
         return [(x, int(arm), float(reward), float(p)) for x, arm, reward, p in zip(*columns, strict=True)]

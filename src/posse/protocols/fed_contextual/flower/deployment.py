@@ -34,6 +34,7 @@ import numpy as np
 from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import make_folder, write_whole
 from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
     HELD,
     VERSIONS,
     WANTED,
@@ -103,7 +104,7 @@ def parsed(about: Any, leaves: Leaves) -> Version:
             int(schema["features"]), int(schema["arms"]), None if bounds is None else (bounds[0], bounds[1]), leaves,
         )  # fmt: skip
         right = told["sha256"] == made.hash
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise ProtocolError(f"a version does not say what it is: {error!r}.") from None
     if not right:
         raise ProtocolError(f"version {made.version} is not what its hash says: it was altered on its way.")
@@ -126,7 +127,7 @@ def read_version(path: Path) -> Version:
             return parsed(str(found["about"]), [found[f"leaf{at}"] for at in range(count)])
     except FileNotFoundError:
         raise DataError(f"there is no version {path}.") from None
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DataError(f"{path} cannot be read as a deployed model: {error}.") from None
 
 
@@ -175,6 +176,16 @@ class Wanted:
         place = int.from_bytes(hashlib.sha256(b"posse canary\x00" + device.encode()).digest()[:8], "big") / 2.0**64
         return self.version if not 0 < self.canary < 1 or place < self.canary else self.before
 
+    def said(self, version: int) -> str:
+        """Say what this means for a version that was made.
+
+        >>> Wanted(4, 0.25, 2).said(4), Wanted(2, pinned=True).said(4)
+        ('it is deployed to 25% of the devices', 'it is not deployed: version 2 stays until another one is named')
+        """
+        if self.version != version:
+            return f"it is not deployed: version {self.version} stays" + " until another one is named" * self.pinned
+        return "it is deployed" + f" to {self.canary:.0%} of the devices" * (0 < self.canary < 1)
+
 
 class Versions:
     """The versions of a run, in its folder."""
@@ -205,18 +216,24 @@ class Versions:
         """What each device said it has: version, hash, when; and why it refused another one."""
         return _json(self.out / HELD)
 
-    def add(self, version: Version, canary: float, *, want: bool = True) -> None:
-        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a pinned one stays."""
+    def add(self, version: Version, canary: float, *, want: bool = True) -> Wanted:
+        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a pinned one stays.
+
+        Returns what is wanted then. Devices that have another model of the same number are asked again.
+        """
         make_folder(self.out / VERSIONS)
         write_version(self.path(version.version), version)
-        now = self.wanted
-        if not want:
-            return
-        if now is None:
-            self.want(Wanted(version.version))
-        elif not now.pinned and now.version != version.version:
-            partly = 0 < now.canary < 1
-            self.want(Wanted(version.version, canary, now.before if partly else now.version))
+        now, number, held = self.wanted, version.version, self.held
+        other = {one for one, has in held.items() if has["version"] == number and has.get("sha256") != version.hash}
+        if other:
+            kept = {device: has for device, has in held.items() if device not in other}
+            write_whole(self.out / HELD, json.dumps(kept).encode())
+        if not want or (now and (now.pinned or now.version == number)):
+            return now or Wanted(-1)
+        partly = now and 0 < now.canary < 1
+        wanted = Wanted(number, canary, now.before if partly else now.version) if now else Wanted(number)
+        self.want(wanted)
+        return wanted
 
     def want(self, wanted: Wanted) -> None:
         """Note which version devices shall have."""
@@ -301,7 +318,9 @@ def rollback(settings: DeploySettings) -> Iterator[Section]:
 def _named(settings: DeploySettings, *, pinned: bool) -> Iterator[Section]:
     versions = _versions(settings.folder)
     known, now = versions.known(), versions.wanted
-    version = known[-1] if settings.version < 0 and not pinned else settings.version
+    passed = {line["version"]: line["passed"] for line in lines_of(versions.out, EVALUATIONS)}
+    newest = max((one for one in known if passed.get(one, True)), default=-1)
+    version = newest if settings.version < 0 and not pinned else settings.version
     if version < 0:
         raise ConfigError(f"a rollback needs --version. Name one of {', '.join(map(str, known))}.")
     if version not in known:

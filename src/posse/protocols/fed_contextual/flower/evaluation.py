@@ -3,10 +3,10 @@
 Devices of a cohort estimate the candidate (the new model under the run's policy) on their own logs: `ips`, `snips` or
 `dr` with the candidate's own scores, single weights cut at `most_weight`. Each gives the clipped sums of
 `policies.evaluation.federated` (A, B, rows, and the squares for the interval) and nothing else: to the server, or under
-masks as whole numbers of 1/4096. A device clips to a thousandth below `evaluation_clip`, which leaves room for that
-rounding, so one device moves all six sums by at most `sensitivity`.
+masks as whole numbers of 1/4096. A device clips to a thousandth below `evaluation_clip`, so one device moves all six
+sums by at most `sensitivity`, to which masks add half a step a sum for the rounding (`moved_by`).
 
-Under noise the cohort is drawn by the coins of a round, and every sum gets normal noise of noise x sensitivity: the
+Under noise the cohort is drawn by the coins of a round, and every sum gets normal noise of noise x `moved_by`: the
 same sampled Gaussian as a round of training, and paid for as one. The interval then counts the noise of A and B, and
 adds two standard deviations of the noise in its spread.
 
@@ -92,7 +92,11 @@ def evaluate(
     passed = math.isfinite(low) and low >= fleet.settings.gate
     line = {"version": version, "method": fleet.settings.evaluate, "gate": fleet.settings.gate, "passed": passed}
     with (out / EVALUATIONS).open("a") as file:
-        file.write(json.dumps({**line, **found}) + "\n")
+        whole = {**line, **found}  # JSON has no word for what is not finite
+        shown = {
+            name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in whole.items()
+        }
+        file.write(json.dumps(shown, allow_nan=False) + "\n")
     if "value" not in found:
         return passed, f"version {version} could not be evaluated: {found['why']}"
     return passed, (
@@ -108,10 +112,16 @@ def _estimated(fleet: Fleet, state: State, version: int, run_id: str) -> dict[st
     count, sums = (_masked if settings.secure else _plain)(fleet, nodes, state, order, number, run_id)
     if count < settings.enough:
         raise ProtocolError(f"an evaluation needs {settings.enough} devices, got {count}.")
-    sigma = settings.noise * ClientSums(0, 0, 0, settings.evaluation_clip).sensitivity
+    sigma = settings.noise * moved_by(settings)
     if sigma:
         sums = sums + sigma * _normals(settings, number)
     return estimate_of(sums, count, settings.evaluate, sigma)
+
+
+def moved_by(settings: DeviceSettings) -> float:
+    """Return the L2 norm by which one device moves the six sums at most, as the server gets them."""
+    rounding = math.sqrt(SUMS) / (2 * MEASURE) if settings.secure else 0.0
+    return ClientSums(0, 0, 0, settings.evaluation_clip).sensitivity + rounding
 
 
 def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float) -> dict[str, Any]:

@@ -56,8 +56,8 @@ EVERY = 60.0
 """Seconds between two deployments to devices at least."""
 REST = 5
 """Rounds for which a silent node is left out."""
-
-
+MODELS = 4
+"""Models of which it is noted who helped to unmask a sum: that of a round, a candidate's, and those before."""
 MOST = 1e30
 """Rewards of a device, added up, are smaller."""
 
@@ -152,13 +152,10 @@ class Fleet:
 
     def _free(self, nodes: Sequence[Node], state: State) -> list[Node]:
         """Leave out devices that were asked to unmask a sum of this very model: they do so once."""
-        found: dict[str, Any] = {}
-        if self.settings.secure:
-            with suppress(OSError, ValueError):
-                found = json.loads((Path(self.settings.out).expanduser() / UNMASKED).read_text())
-        if not found or found["model"] != wire.model_digest(wire.order_of(state, int(state.round))).hex():
+        model = wire.model_digest(wire.order_of(state, int(state.round))).hex() if self.settings.secure else ""
+        if not (helped := self._helped().get(model)):
             return list(nodes)
-        free = [node for node in nodes if fingerprint(wire.identity_of(node.public)) not in found["devices"]]
+        free = [node for node in nodes if fingerprint(wire.identity_of(node.public)) not in helped]
         if len(free) < self.settings.enough and not self.settings.noise:
             raise ProtocolError(
                 f"round {int(state.round) + 1} needs {self.settings.enough} devices, and {len(nodes) - len(free)} of "
@@ -169,12 +166,15 @@ class Fleet:
 
     def note_unmasked(self, order: RecordDict, names: Sequence[str]) -> None:
         """Note who is asked to help with the sum of a model, before anyone is."""
-        path, model = Path(self.settings.out).expanduser() / UNMASKED, wire.model_digest(order).hex()
-        found: dict[str, Any] = {}
+        found, model = self._helped(), wire.model_digest(order).hex()
+        found[model] = sorted({*found.pop(model, ()), *names})
+        last = json.dumps(dict([*found.items()][-MODELS:]))
+        write_whole(Path(self.settings.out).expanduser() / UNMASKED, last.encode())
+
+    def _helped(self) -> dict[str, list[str]]:
         with suppress(OSError, ValueError):
-            found = json.loads(path.read_text())
-        before = found["devices"] if found.get("model") == model else []
-        write_whole(path, json.dumps({"model": model, "devices": sorted({*before, *names})}).encode())
+            return dict(json.loads((Path(self.settings.out).expanduser() / UNMASKED).read_text()))
+        return {}
 
     def _so_many(self, nodes: Sequence[Node], round_: int) -> list[Node]:
         """Draw a cohort without replacement, of those who answered lately if they are enough."""

@@ -138,6 +138,7 @@ def not_covered(settings: DeviceSettings) -> list[str]:
     """Return what the figures of a run leave out."""
     more = {
         "low-order bits of sums of floating-point numbers: give levels for whole numbers": not settings.rounded_to,
+        "low-order bits of the sums of an evaluation: their noise is floating-point numbers": bool(settings.evaluate),
         "the data that the first model was made of": bool(settings.start),
         "the other devices of a round, which know who is in it": settings.secure,
         "whoever knows the seed: with it all noise can be taken off": settings.seed >= 0,

@@ -106,15 +106,15 @@ def _moved(lines: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
     return sum(one[0] for one in counted), sum(one[1] for one in counted)
 
 
-def write_metrics(out: Path) -> None:
-    """Write the figures of a run after a round."""
-    made = list(metrics(out))
+def write_metrics(out: Path, epsilon: float | None = None) -> None:
+    """Write the figures of a run after a round; `epsilon` is what was spent so far, under noise."""
+    made = list(metrics(out, epsilon))
     write_whole(out / METRICS, write(made, run=record_id(out)).encode())
     with (out / METRIC_LINES).open("a") as file:
         file.write(line(made, time.time()))
 
 
-def metrics(out: Path) -> Iterator[Metric]:
+def metrics(out: Path, epsilon: float | None) -> Iterator[Metric]:
     """Give the figures of a run: rounds, devices, what was clipped and spent, the reward, versions held."""
     lines, versions = lines_of(out), Versions(out)
     yield Metric("posse_rounds_total", "counter", "Rounds done.", (({}, len(lines)),))
@@ -128,7 +128,7 @@ def metrics(out: Path) -> Iterator[Metric]:
         yield from gauge("posse_updates_clipped", "Updates of the last round beyond the norm.", round(clipped))
         yield from gauge("posse_reward_mean", "Average reward of an action in the last round.", last["reward"])
         yield from gauge("posse_round_seconds", "Seconds that the last round took.", last["seconds"])
-        yield from gauge("posse_epsilon_spent", "Epsilon spent on a device so far.", last.get("epsilon"))
+        yield from gauge("posse_epsilon_spent", "Epsilon spent on a device so far.", epsilon)
     wanted, held = versions.wanted, Counter(str(one["version"]) for one in versions.held.values())
     if wanted:
         yield from gauge("posse_version_wanted", "Version that devices shall have.", wanted.version)

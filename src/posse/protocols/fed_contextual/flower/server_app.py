@@ -29,7 +29,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from posse.core.errors import BudgetError, PosseError, ProtocolError
 from posse.core.files import write_whole
-from posse.protocols.fed_contextual.flower.deployment import Versions, version_of, write_version
+from posse.protocols.fed_contextual.flower.deployment import Version, Versions, version_of, write_version
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.evaluation import evaluate
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
@@ -89,17 +89,24 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     versions = Versions(out)
 
     def keep(version: int, now: State) -> State:
-        """Keep a version and deploy it: the first one, and others if their estimate passes the gate."""
-        made, passed = version_of(settings, record_id(out), version, leaves_of(now.params)), True
-        if settings.evaluate and versions.known():
-            passed, found = evaluate(fleet, now, version, run_id, account, out)
-            log(INFO if passed else WARNING, "%s: it is %s", found, "deployed" if passed else "not deployed")
-        versions.add(made, settings.canary, want=passed)
-        return deploy(now) if passed else now
+        """Keep a version and deploy it, if its estimate passes the gate where there is one."""
+        passed, found = evaluate(fleet, now, version, run_id, account, out) if settings.evaluate else (True, "")
+        now = deploy(now) if passed else now
+        if version % settings.deploy_every == 0:
+            save(out / STATE, now, joined(seen))
+        wanted = versions.add(made_of(version, now.params), settings.canary, want=passed)
+        if found:
+            log(INFO if wanted.version == version else WARNING, "%s: %s", found, wanted.said(version))
+        return now
 
-    if not versions.known():
-        keep(int(state.round), state._replace(params=state.deployed))
+    def made_of(version: int, params: Tree) -> Version:
+        return version_of(settings, record_id(out), version, leaves_of(params))
+
+    if not seen or not versions.known():  # a run that was stopped in its first round may begin with another model
+        versions.add(made_of(int(state.round), state.deployed), settings.canary)
     with listed(settings, out) as beat:
+        if versions.known()[-1] < int(state.round) and int(state.round) % settings.deploy_every == 0:
+            state = keep(int(state.round), state)  # it was stopped while this version was evaluated
         while int(state.round) < settings.rounds and not (account and account.over):
             began, number = time.monotonic(), int(state.round)
             fleet.spread(versions)
@@ -108,18 +115,18 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
             added = (_once if account else _until_enough)(fleet, state, run_id)
             sums = jnp.asarray(added.sums, jnp.float32)
             state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
+            seen.append(jax.tree.map(np.atleast_1d, measured))
+            save(out / STATE, state, joined(seen))  # before an evaluation: devices give one vector for a model
             if (number + 1) % settings.deploy_every == 0:
                 state = keep(number + 1, state)
-            seen.append(jax.tree.map(np.atleast_1d, measured))
-            save(out / STATE, state, joined(seen))
             spent = {"epsilon": account.epsilon} if account else {}
             _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
-            write_metrics(out)
+            write_metrics(out, account.epsilon if account else None)
             beat(int(state.round), settings.rounds)
         if versions.known()[-1] < int(state.round):
             keep(int(state.round), state)
         fleet.spread(versions, wait=True)
-        write_metrics(out)
+        write_metrics(out, account.epsilon if account else None)
         _finish(out, settings, state, joined(seen), account)
     return state
 

@@ -42,10 +42,10 @@ FAR = 9.0
 """Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
 
-def lines_of(out: Path) -> list[dict[str, Any]]:
-    """Return the lines of all rounds that are whole."""
+def lines_of(out: Path, name: str = PROGRESS) -> list[dict[str, Any]]:
+    """Return the lines of all rounds that are whole, or those of another file."""
     try:
-        text = (out / PROGRESS).read_text()
+        text = (out / name).read_text()
     except OSError:
         return []
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
@@ -340,6 +340,6 @@ class DeploySettings(StatusSettings):
     """Which version of the model devices shall have."""
 
     version: int = -1
-    """Version to deploy, by its number; left out: the newest. A rollback must name one."""
+    """Version to deploy, by its number; left out: the newest that did not fail its gate. A rollback must name one."""
     canary: Share = 0.0
     """Share of devices that get it, those whose names hash lowest; 0: all."""
