@@ -127,8 +127,8 @@ def moved_by(settings: DeviceSettings) -> float:
 def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float) -> dict[str, Any]:
     """Give value and interval from the sums of devices, that carry noise of `sigma` each.
 
-    >>> made = estimate_of(np.array([30.0, 60, 60, 15, 30, 60]), 15, "snips", 0.0)
-    >>> made["value"], made["low"] < 0.5 < estimate_of(np.array([30.0, 60, 60, 15, 30, 60]), 15, "snips", 1.0)["high"]
+    >>> made = estimate_of(np.array([30.0, 60, 60, 20, 30, 60]), 15, "snips", 0.0)
+    >>> made["value"], made["low"] < 0.5 < estimate_of(np.array([30.0, 60, 60, 20, 30, 60]), 15, "snips", 1.0)["high"]
     (0.5, True)
     """
     a, b, rows, aa, ab, bb = (float(one) for one in sums)
