@@ -65,6 +65,7 @@ def test_a_fork_computes_on_as_many_threads_as_it_is_told(process: Start, monkey
         "blas = [one['num_threads'] for one in threadpoolctl.threadpool_info()]\n"
         "raise ValueError(f'{numba.config.NUMBA_NUM_THREADS} thread of {max(blas)}')\n"
     )
+    process("--version").communicate(timeout=SECONDS)  # what forks has begun, without these variables
     for name in forks.THREADS:
         monkeypatch.setenv(name, "1")
     assert "1 thread of 1" in process("policies", "--check", "own.py:Mine").communicate(timeout=SECONDS)[1]
