@@ -124,7 +124,8 @@ def _exactly(line: socket.socket, size: int) -> bytes:
 
 def begin() -> None:
     """Let this process, and those that it starts, begin others as forks."""
-    if hasattr(os, "pidfd_open") and PLACE not in os.environ:  # Linux alone
+    later = os.environ.get(PLACE, "later") == "later"  # also where it was said before: workers inherit it
+    if hasattr(os, "pidfd_open") and later:  # Linux alone
         os.environ[PLACE], subprocess.Popen = "later", Popen  # type: ignore[misc]
 
 
