@@ -27,6 +27,7 @@ from posse.core.errors import ConfigError
 from posse.version import __version__
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
+PLURAL = {HOLDS: "hold", FAILS: "do not hold"}
 UNMEASURED = "not measured"
 VERDICTS = (HOLDS, FAILS, UNKNOWN)
 DOCUMENTS = ("samba", "samba-demo", "mpc-contextual", "dp-combinatorial", "fed-contextual")
@@ -258,7 +259,8 @@ def counted(every: Sequence[Row]) -> str:
     True
     """
     parts = [(word, sum(row.verdict == word for row in every)) for word in (*VERDICTS, UNMEASURED)]
-    return f"{len(every)} claims: " + ", ".join(f"{number} {word}" for word, number in parts if number)
+    words = [f"{number} {word if number == 1 else PLURAL.get(word, word)}" for word, number in parts if number]
+    return f"{len(every)} claims: " + ", ".join(words)
 
 
 # The page.
