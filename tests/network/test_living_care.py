@@ -150,7 +150,7 @@ def test_a_backup_of_a_run_that_went_on_is_refused_by_its_peers(tmp_path: Path) 
         await asyncio.to_thread(care.backup, file, out)
         before = (await ask(together.laid.runs("controller") / "march" / "journal", "status"))["step"]
         await together.resume("march")
-        await together.held("march", before + 1)
+        await together.held("march", before + 5)  # comp may have been a step ahead of the controller
         await together.stop("comp")
         with pytest.raises(JournalError, match="as new as the backup"):
             backup.check_older(_of_run(out, "march"), together.laid.runs("comp") / "march" / "journal")
