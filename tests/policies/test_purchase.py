@@ -58,11 +58,11 @@ def compare(count, seed):
     return bound, worst
 
 
-@pytest.mark.parametrize("instances", [1_500, pytest.param(10_000, marks=pytest.mark.long)])
-def test_close_to_the_best_on_many_instances(instances):
+@pytest.mark.parametrize(("instances", "rounded"), [(1_500, 0.3), pytest.param(10_000, 0.5, marks=pytest.mark.long)])
+def test_close_to_the_best_on_many_instances(instances, rounded):
     bound, worst = compare(instances, seed=1)
     assert bound > instances / 5  # else the threshold was not tried
-    assert 0.3 < worst <= 1  # and rounding was
+    assert rounded < worst <= 1  # and rounding was
 
 
 def test_takes_all_that_pays_where_that_is_good_enough():

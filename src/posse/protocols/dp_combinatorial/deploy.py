@@ -27,7 +27,7 @@ from posse.problems.datasets.files import read_document
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
-from posse.protocols.dp_combinatorial.settings import DpCombinatorial, Setup
+from posse.protocols.dp_combinatorial.settings import TALK, DpCombinatorial, Setup
 from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
@@ -133,20 +133,7 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
 
 def _used(options: AgentOptions, agents: int) -> dict[str, Any]:
     """Return the public settings that have an effect; delta as the number it is, however it is written."""
-    names = (
-        "policy",
-        "horizon",
-        "noise",
-        "epsilon",
-        "delta",
-        "unit",
-        "start",
-        "stop",
-        "reports",
-        "rule",
-        "width",
-        "weight",
-    )
+    names = ("policy", "horizon", *TALK)
     used = {name: getattr(options, name) for name in names if name not in options.unused}
     return {**used, "delta": options.asked(agents).delta} if "delta" in used else used
 

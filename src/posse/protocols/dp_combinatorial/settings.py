@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""
-_TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "reports", "rule", "width", "weight")
+TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "reports", "rule", "width", "weight")
+"""Settings that say what agents tell each other, and what they make of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +131,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
     def unused(self) -> tuple[str, ...]:
         """Settings that have no effect with this policy; a record leaves them out."""
         if not self.talks:
-            return _TALK
+            return TALK
         without = () if self.noisy else ("epsilon", "delta", "unit")
         without = (*without, *(("reports",) if self.reports is None else ("start", "stop")))
         return (*without, "width", "weight") if self.rule == "fuse" else without

@@ -26,6 +26,7 @@ from posse.policies.decisions import Decision
 from posse.protocols.fed_contextual.export import Read
 
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
+"""What a log holds, one row a decision."""
 OPEN = 10_000
 """Decisions that wait for a reward; the oldest are given up."""
 

@@ -90,10 +90,8 @@ class Party:
         """Peers that have left because their part is over."""
         self.paused_peers: set[str] = set()
         """Peers that their operators hold."""
-        self.source_seconds, self.source_answers = 0.0, 0
-        """How long this party's own source took, over all its answers."""
-        self.source_trouble = (0, "")
-        """How often its source has failed in a row, and why the last time."""
+        self.source_seconds, self.source_answers, self.source_trouble = 0.0, 0, (0, "")
+        """How long its own source took, over all answers; how often it has failed in a row, and why the last time."""
         self.relay = Relay(wiring.peers, admit) if wiring.relays else None
         self.port = 0
 

@@ -18,11 +18,11 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.protocols.fed_contextual.on_device import LOGGED
 from posse.protocols.fed_contextual.remarks import input_size
 
 DATA = "POSSE_DEVICE_DATA"
 """Variable of the environment that names the data of all nodes of this machine, where they are simulated."""
-LOGGED = ("contexts", "arms", "rewards", "probabilities")
 
 
 class Samples(NamedTuple):
