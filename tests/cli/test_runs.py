@@ -253,6 +253,8 @@ def test_a_list_is_filtered_sorted_and_grouped(posse: Call) -> None:
     assert "4 rows" in shown.err
     assert "Did you mean 'horizon'" in one_line(posse("runs", "list", "--sort", "horizn"))
     assert "must be like policy=ucb" in one_line(posse("runs", "list", "--where", "policy"))
+    for twice in ("horizon>>3", "horizon=>3", "policy===ucb"):
+        assert "must be like policy=ucb" in one_line(posse("runs", "list", "--where", twice))
     assert "Give a number" in one_line(posse("runs", "list", "--where", "horizon>many"))
     assert "Give a number" in one_line(posse("runs", "list", "--where", "tau=0,5"))
 

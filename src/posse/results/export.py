@@ -160,7 +160,7 @@ def aligned(rows: Sequence[Row]) -> list[Row]:
     return [{name: value(row, name) for name in names} for row in rows]
 
 
-_CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|==?|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|==?|<|>|~)\s*(?![=<>!~])(.*?)\s*", re.DOTALL)
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
     "=": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,  # type: ignore[operator]
