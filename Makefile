@@ -44,7 +44,7 @@ test: $(READY)  ## the tests that run in minutes
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
-	@$(BIN)/python -m pytest -n 2 -m long -s
+	@$(BIN)/python -m pytest -n 2 -m long -s --timeout 0
 
 docs: $(READY)  ## the documentation as a site, in site/ (every link is checked)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "the site: site/index.html"
@@ -79,7 +79,7 @@ bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a 
 	@$(BIN)/python -m benchmarks.devices
 
 mutants: $(READY)  ## small faults in the code, and whether the tests find them (hours; goes on where it was stopped)
-	@$(BIN)/python -m benchmarks.mutants
+	@nice $(BIN)/python -m benchmarks.mutants
 
 release: $(TOOLS)  ## build wheel and sdist into dist/, install and try them, with an SBOM and checksums; nothing is uploaded
 	@rm -rf dist $(BARE) && $(BIN)/python -m build --no-isolation && $(BIN)/twine check --strict dist/*
@@ -93,9 +93,10 @@ release: $(TOOLS)  ## build wheel and sdist into dist/, install and try them, wi
 	@cd dist && sha256sum * >SHA256SUMS && cat SHA256SUMS
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
-	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d samba/theorems \
+	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d samba/theorems samba/setting samba/means samba-demo/interface \
 		dp-combinatorial/fig2 dp-combinatorial/exp1 dp-combinatorial/exp2 dp-combinatorial/exp3 \
-		dp-combinatorial/order dp-combinatorial/overlap \
+		dp-combinatorial/order dp-combinatorial/overlap dp-combinatorial/theorem1 dp-combinatorial/naive \
+		dp-combinatorial/when dp-combinatorial/weights \
 		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/algorithm3 mpc-contextual/fig2 mpc-contextual/fig3 \
 		mpc-contextual/fig6 mpc-contextual/fig7 mpc-contextual/fig8 mpc-contextual/fig9
 

@@ -1,8 +1,9 @@
 """Federated rounds of one reward model on many devices: seconds a round, and memory. `make bench-devices`.
 
-    python -m benchmarks.devices [linear] [memory] [cnn] [gpu]
+    python -m benchmarks.devices [linear] [memory] [cnn] [cores] [gpu]
 
-Times on a CPU are CPU seconds of the process over all its threads, so that they are those of one core on any machine.
+Times on a CPU are CPU seconds of the process over all its threads, so that they are those of one core on any machine;
+those of several cores are by the clock on the wall, one core and several in turns.
 The linear round is timed beside the same round as a loop over clients and batches in numpy, in the same run; a loop in
 PyTorch beside the network, where PyTorch is installed. Ratios are of such pairs alone.
 """
@@ -18,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,15 @@ import numpy as np
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual import tasks
+from posse.protocols.fed_contextual.computing import tasks
+from posse.protocols.fed_contextual.computing.cohorts import Schedule
+from posse.protocols.fed_contextual.computing.models import bag_of_words, cnn
+from posse.protocols.fed_contextual.computing.rounds import Cohort, bandit_round
+from posse.protocols.fed_contextual.computing.server import Clipping, State, adam, begin, sgd
+from posse.protocols.fed_contextual.computing.tasks import Rates, Task
+from posse.protocols.fed_contextual.computing.training import Plan, train
 from posse.protocols.fed_contextual.jobs import Job
-from posse.protocols.fed_contextual.models import bag_of_words, cnn
-from posse.protocols.fed_contextual.rounds import Cohort, bandit_round
-from posse.protocols.fed_contextual.server import Clipping, State, adam, begin, sgd
-from posse.protocols.fed_contextual.study import Bench
-from posse.protocols.fed_contextual.tasks import Rates, Task
+from posse.protocols.fed_contextual.study import Bench, cores_here
 
 WORDS, TAGS, WIDTH = 10_000, 50, 32
 STACKOVERFLOW = 342_477
@@ -55,7 +59,8 @@ def one_round(task: Task, rates: Rates, cohort: Cohort, repeat: int) -> float:
     return best
 
 
-def linear() -> None:
+def texts_round() -> tuple[Task, Rates, Cohort, tuple[Any, Any, Any]]:
+    """A round of the linear model with texts, and these as they are in numpy."""
     rng = np.random.default_rng(0)
     clients, samples = 64, 256
     words = rng.integers(0, WORDS, (clients, samples, WIDTH)).astype(np.int32)
@@ -64,10 +69,16 @@ def linear() -> None:
     contexts = jnp.asarray(words), jnp.asarray(weights)
     cohort = Cohort(contexts, jnp.asarray(tags), jnp.ones((clients, samples)), jnp.arange(clients), jnp.ones(clients))
     task = Task(bag_of_words(WORDS, TAGS), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16)
-    took = one_round(task, Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)), cohort, 5)
+    return task, Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)), cohort, (words, weights, tags)
+
+
+def linear() -> None:
+    task, rates, cohort, arrays = texts_round()
+    took = one_round(task, rates, cohort, 5)
+    clients, samples = cohort.mask.shape
     print(f"\nLinear, {clients} clients x {samples} texts of {WIDTH} words, {WORDS} words x {TAGS} tags")
     began = time.process_time()
-    numpy_round(words, weights, tags)
+    numpy_round(*arrays)
     loop = time.process_time() - began
     print(f"  {took:.3f} s a round (inference included)")
     print(f"  a loop in numpy, dense: {loop:.2f} s, {loop / took:.0f} times as long")
@@ -214,6 +225,49 @@ def timed(work: Callable[[], object], repeat: int = 3) -> float:
     return best
 
 
+@contextmanager
+def bound_to(count: int) -> Iterator[None]:
+    """Keep all threads of this process on so many of its cores, where the system can."""
+    here = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+
+    def bind(some: list[int]) -> None:
+        for thread in os.listdir("/proc/self/task") if some else ():
+            with suppress(OSError):  # it has ended
+                os.sched_setaffinity(int(thread), some)
+
+    bind(here[:count])
+    try:
+        yield
+    finally:
+        bind(here)
+
+
+def cores(pairs: int = 7) -> None:
+    """A round in one piece on one core and over all cores, in turns; the ratio of every pair of rounds."""
+    most = cores_here()
+    print(f"\nDevices of a round over {most} cores, {pairs} pairs of rounds on the wall; load {os.getloadavg()[0]:.1f}")
+    for name, (task, rates, cohort) in {"texts": texts_round()[:3], "network": images_round(16)}.items():
+        clients, samples = cohort.mask.shape
+        cohort = jax.tree.map(np.asarray, cohort)  # as `rounds.host` gathers it
+        plan = Plan(task, rates, Schedule(1, clients, clients, samples=samples))
+        first = begin(task, 0)
+
+        def once(count: int) -> tuple[float, State]:
+            with bound_to(count or 1):
+                began = time.perf_counter()
+                state, _ = next(train(plan, first, lambda *_: cohort, 0, together=1, cores=count))  # noqa: B023
+                jax.block_until_ready(state)
+                return time.perf_counter() - began, state
+
+        same = all(map(np.array_equal, jax.tree.leaves(once(1)[1]), jax.tree.leaves(once(most)[1])))
+        once(0)  # compiles the round in one piece, which is the faster one on one core
+        took = np.array([(once(0)[0], once(most)[0]) for _ in range(pairs)])
+        ratios, (one, all_) = took[:, 0] / took[:, 1], np.median(took, axis=0)
+        print(f"  {name}, {clients} clients: {one:.3f} s on one core, {all_:.3f} s on {most}", end=": ")
+        print(f"{np.median(ratios):.2f} times as fast ({ratios.min():.2f} to {ratios.max():.2f})", end="; ")
+        print(f"the bits of --cores 1: {same}")
+
+
 def gpu() -> None:
     try:
         name = jax.devices("gpu")[0].device_kind
@@ -266,7 +320,7 @@ def agreement(device: str = "gpu") -> None:
         print(f"rewards {reward:g} and {earned:g}")
 
 
-PARTS = {"linear": linear, "memory": memory, "cnn": network, "gpu": gpu}
+PARTS = {"linear": linear, "memory": memory, "cnn": network, "cores": cores, "gpu": gpu}
 
 
 def main() -> None:

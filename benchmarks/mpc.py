@@ -34,7 +34,8 @@ from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime.memory import MemoryRun
 from posse.runtime.network.connection import Connection
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
+from posse.runtime.place import open_place
 
 FEATURES, ARMS = 20, 10
 TARGET_MS, TARGET_ROUNDS, TARGET_BYTES = 30.0, 15, 150e3

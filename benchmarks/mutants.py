@@ -1,13 +1,14 @@
 """Small faults in the code, one at a time, each against the tests that run through it: which are found?
 
-    python -m benchmarks.mutants [--sample 200] [--seed 1] [--minutes 60] [--work build/mutants]
+    python -m benchmarks.mutants [--sample 200] [--seed 1] [--minutes 60] [--work build/mutants] [--without FILE]
 
 A seeded sample of comparisons flipped, calls dropped, constants changed and conditions never true in `protocols`,
-`privacy` and `runtime`. All faults of the sample stand in one copy of the source, each behind a switch that is off and
-notes that it was passed. The tests run once with all switches off: which tests pass which fault, and how long each
-takes. Then a fault is switched on, and the tests that pass it run, fastest first, until one fails. Everything is
-imported once; each run is a fork of that process. A fault in what numba compiles, or in what runs at import, is written
-into the copy instead and met by the test files that import its module.
+`privacy` and `runtime`. A place is drawn by its own hash, so a change elsewhere leaves the others in the sample. All
+faults of the sample stand in one copy of the source, each behind a switch that is off and notes that it was passed. The
+tests run once with all switches off: which tests pass which fault, and how long each takes. Then a fault is switched
+on, and the tests that pass it run, fastest first, until one fails. Everything is imported and collected once; each run
+is a fork of that process. A fault in what numba compiles, or in what runs at import, is written into the copy instead
+and met by the test files that import its module.
 
 Results are kept after each step, so a run that was stopped goes on where it was. `REASONS` keeps the survivors that
 were read and change nothing that a test could see.
@@ -16,12 +17,11 @@ were read and change nothing that a test could see.
 from __future__ import annotations
 
 import argparse
-import ast
+import gc
 import importlib
 import json
 import os
 import pkgutil
-import random
 import re
 import runpy
 import shutil
@@ -29,113 +29,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults import PROBE, compiled, sample, switched
+
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("protocols", "privacy", "runtime")
-LEFT_OUT = re.compile(r"/(attacks|scene|leakage|flower)/|/(attacks|scene|scenes)\.py$")
-"""Pictures and attacks explain what is there; what they say has tests of its own kind."""
-TESTS = ("privacy", "src", "protocols", "runtime", "equivalence", "network", "cli", "devices", "leakage")
+TESTS = (
+    "runtime", "privacy", "src", "network", "protocols/samba", "protocols/mpc_contextual", "protocols/dp_combinatorial",
+    "protocols", "cli", "devices", "leakage", "equivalence",
+)  # fmt: skip
 """Folders of tests that a fault meets, in this order; src: the examples in the modules themselves."""
-BUDGETS = 10.0, 90.0
+BUDGETS = 10.0, 60.0
 """Seconds of tests (as the first pass measured them) that a fault meets, after each folder and at the end."""
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds beyond ten times its own after which a test counts as hanging."""
 REASONS = ROOT / "benchmarks" / "mutants.txt"
-_FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
-_PROBE = """
-import os
-PASSED, ON, WHERE = set(), int(os.environ.get("POSSE_FAULT", -1)), os.environ.get("POSSE_PASSED", "")
-def fault(number):
-    if number not in PASSED:
-        PASSED.add(number)
-        if WHERE:
-            try:
-                open(os.path.join(WHERE, str(number)), "w").close()
-            except OSError:
-                pass
-    return number == ON
-"""
-Place = tuple[str, int, str, int]
-
-
-def faults(tree: ast.Module) -> Iterator[tuple[str, int, ast.AST]]:
-    """Give every place where a fault can be made: its kind, its line and its node."""
-    quiet = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Raise | ast.Assert) for node in ast.walk(each)}
-    for parent in ast.walk(tree):
-        if isinstance(parent, ast.If) and isinstance(parent.test, ast.Name) and parent.test.id == "TYPE_CHECKING":
-            quiet |= {id(node) for node in ast.walk(parent)}
-    for node in ast.walk(tree):
-        if id(node) in quiet:
-            continue
-        if isinstance(node, ast.Compare) and type(node.ops[0]) in _FLIPPED:
-            yield "flipped comparison", node.lineno, node
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield "dropped call", node.lineno, node
-        elif isinstance(node, ast.If | ast.While | ast.IfExp):
-            yield "condition never true", node.lineno, node
-        elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and type(node.right.value) is int:
-            yield "changed constant", node.lineno, node
-
-
-def sample(count: int, seed: int, root: Path = ROOT) -> list[Place]:
-    """Draw faults, every place equally likely: file, number, kind and line."""
-    places = []
-    for path in sorted((root / "src" / "posse").rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        if name.split("/")[2] in ROOMS and not LEFT_OUT.search(name):
-            found = faults(ast.parse(path.read_text()))
-            places += [(name, number, kind, line) for number, (kind, line, _) in enumerate(found)]
-    return random.Random(seed).sample(places, count)
-
-
-class _Switches(ast.NodeTransformer):
-    """Put switches around some nodes; a switch of None is always on."""
-
-    def __init__(self, numbers: dict[int, int | None]) -> None:
-        self._numbers = numbers
-
-    def visit(self, node: ast.AST) -> Any:
-        self.generic_visit(node)
-        if id(node) not in self._numbers:
-            return node
-        number = self._numbers[id(node)]
-        on: ast.expr = ast.Constant(True) if number is None else ast.parse(f"_posse_fault({number})", mode="eval").body
-        if isinstance(node, ast.Compare):
-            flipped = ast.Compare(node.left, [_FLIPPED[type(node.ops[0])](), *node.ops[1:]], node.comparators)
-            return flipped if number is None else ast.IfExp(on, flipped, node)
-        if isinstance(node, ast.Expr):
-            return ast.If(on, [ast.Pass()], [node])
-        if isinstance(node, ast.If | ast.While | ast.IfExp):
-            node.test = ast.Constant(False) if number is None else ast.IfExp(on, ast.Constant(False), node.test)
-        elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
-            more = ast.Constant(node.right.value + 1)
-            node.right = more if number is None else ast.IfExp(on, more, node.right)
-        return node
-
-
-def switched(source: str, numbers: dict[int, int | None]) -> str:
-    """Return a source with a switch around each of these faults (fault -> number of its switch, None: always on)."""
-    tree = ast.parse(source)
-    places = list(faults(tree))
-    tree = _Switches({id(places[fault][2]): number for fault, number in numbers.items()}).visit(tree)
-    first = next(at for at, node in enumerate(tree.body) if not (isinstance(node, ast.Expr) or _of_future(node)))
-    tree.body[first:first] = ast.parse("from posse._faults import fault as _posse_fault").body
-    return ast.unparse(ast.fix_missing_locations(tree))
-
-
-def _of_future(node: ast.AST) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
-
-
-def _compiled(source: str) -> bool:
-    """Whether numba compiles functions of a module: what they call must be compiled too, and a switch is not."""
-    return "posse.core.compiled" in source
 
 
 class Bench:
@@ -143,17 +54,21 @@ class Bench:
 
     def __init__(self, work: Path, count: int, seed: int) -> None:
         self.work, self.state = work, work / "state.json"
+        self.items: dict[str, Any] = {}
+        self.slow: frozenset[str] = frozenset()
+        """Tests that are not run."""
+        self._screen = os.fdopen(os.dup(1), "w")
         if not self.state.exists():
             _copied(work)
             drawn = sample(count, seed, work)
-            compiled = [number for number, each in enumerate(drawn) if _compiled((work / each[0]).read_text())]
+            fixed = [number for number, each in enumerate(drawn) if compiled((work / each[0]).read_text())]
             self.known: dict[str, Any] = {
-                "drawn": drawn, "written": compiled, "tests": {}, "files": {}, "judged": {},
+                "drawn": drawn, "written": fixed, "tests": {}, "files": {}, "judged": {},
                 "plain": {each[0]: (work / each[0]).read_text() for each in drawn},
             }  # fmt: skip
             for name in self.known["plain"]:
                 self._write(name, None)
-            (work / "src" / "posse" / "_faults.py").write_text(_PROBE)
+            (work / "src" / "posse" / "_faults.py").write_text(PROBE)
             self.save()
         self.known = json.loads(self.state.read_text())
         for name in self.known["plain"]:
@@ -189,47 +104,86 @@ class Bench:
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
         importlib.import_module("pytest")
+        engine: Any = importlib.import_module("hypothesis.internal.conjecture.engine")
+        engine.ConjectureRunner.shrink_interesting_examples = lambda runner: None  # that it is found is enough
         passed = set(sys.modules["posse._faults"].PASSED) - set(self.known["written"])  # type: ignore[attr-defined]
         if passed:
             self.known["written"] += sorted(passed)
             self.save()
+            os.chdir(ROOT)
+            os.environ["PYTHONPATH"] = str(ROOT / "src")
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    def collect(self, end: float) -> None:
+        """Collect the tests in this process and, from inside pytest, work through folders and faults until `end`."""
+        import pytest
+
+        with open(self.work / "output.txt", "w") as out:
+            for stream in (1, 2):
+                os.dup2(out.fileno(), stream)
+        folders = sorted({f"tests/{room.split('/')[0]}" for room in TESTS if room != "src"})
+        pytest.main([*self._flags(), *folders, *sorted(self.known["plain"])], [_Loop(self, end)])
+
+    def go(self, items: list[Any], end: float) -> None:
+        """Learn folder after folder, and let each fault meet the tests that are known by then."""
+        from jax._src import xla_bridge
+
+        assert not xla_bridge.backends_are_initialized(), "a test module computes with JAX when it is imported"
+        self.items = {item.nodeid: item for item in items if item.nodeid not in self.slow}
+        gc.freeze()  # forks share what is here
+        for room in (*TESTS, ""):
+            self.learn(room, end)
+            for number in range(len(self.known["drawn"])):
+                late = number in self.known["written"] and room not in ("protocols", "")  # each run imports everything
+                if time.monotonic() < end and not late:
+                    self.judge(number, BUDGETS[not room])
+
+    def say(self, line: str) -> None:
+        """Print a line, past what pytest catches."""
+        print(line, file=self._screen, flush=True)
 
     def learn(self, room: str, end: float) -> None:
         """Run the tests of a folder once with all switches off: which faults each passes, and its time."""
-        for file in self._files(room):
+        files: dict[str, list[str]] = {}
+        for test in self.items:
+            file = test.split("::")[0]
+            if file.startswith(f"tests/{room}/" if room != "src" else "src/") and file not in self.known["files"]:
+                files.setdefault(file, []).append(test)
+        for file, tests in files.items():
             if time.monotonic() > end:
                 return
-            if file not in self.known["files"]:
-                results = self.run([file], -1, stop=False)
-                self.known["files"][file] = sorted({each for result in results for each in result["setup"]})
-                self.known["tests"] |= {
-                    each["test"]: [file, each["seconds"], each["call"]] for each in results if each["passed"]
-                }
-                self.save()
-                bad = [each["test"] for each in results if not each["passed"]]
-                print(f"learnt {file}: {len(results)} tests{f', not usable: {bad}' if bad else ''}", flush=True)
-
-    def _files(self, room: str) -> list[str]:
-        if room == "src":
-            return sorted(self.known["plain"])
-        tests = sorted((self.work / "tests" / room).rglob("test_*.py"))
-        return [path.relative_to(self.work).as_posix() for path in tests]
+            results = self.run(tests, -1, stop=False)
+            self.known["files"][file] = sorted({each for result in results for each in result["setup"]})
+            self.known["tests"] |= {
+                each["test"]: [file, each["seconds"], each["call"]] for each in results if each["passed"]
+            }
+            self.save()
+            bad = [each["test"] for each in results if not each["passed"]]
+            took = sum(each["seconds"] for each in results)
+            self.say(f"learnt {file}: {len(results)} tests ({took:.0f} s){f', not usable: {bad}' if bad else ''}")
 
     def tests_for(self, number: int, budget: float) -> list[str]:
         """Tests that pass a fault, fastest first; then the others of files whose set-up passes it."""
         if number in self.known["written"]:
             return self._importing(self.known["drawn"][number][0], budget)
         tests, files = self.known["tests"], self.known["files"]
-        direct = sorted((each for each in tests if number in tests[each][2]), key=lambda each: tests[each][1])
+        direct = self._fastest([each for each in tests if number in tests[each][2]])
         near = [each for each in tests if number in files[tests[each][0]] and number not in tests[each][2]]
         chosen, spent = [], 0.0
-        for each in direct + sorted(near, key=lambda each: tests[each][1]):
+        for each in direct + self._fastest(near):
             spent += tests[each][1]
             if spent > budget and chosen:
                 break
             chosen.append(each)
         return chosen
+
+    def _fastest(self, tests: list[str]) -> list[str]:
+        """Fastest first, and every test once before another of its forms."""
+        forms, order = Counter[str](), []
+        for each in sorted(tests, key=lambda each: self.known["tests"][each][1]):
+            forms[each.split("[")[0]] += 1
+            order.append((forms[each.split("[")[0]], each))
+        return [each for _, each in sorted(order, key=lambda each: each[0])]
 
     def _importing(self, name: str, budget: float) -> list[str]:
         """Tests of files that import a module, or a module that does, quickest files first."""
@@ -260,8 +214,8 @@ class Bench:
         entry["found"], entry["tests"] = self._finder(number, tests), entry["tests"] + tests
         self.save()
         name, _, kind, line = self.known["drawn"][number]
-        print(f"{'found' if entry['found'] else 'not yet':10}{kind:21}{name}:{line}  {entry['found']} "
-              f"({time.monotonic() - began:.0f} s)", flush=True)  # fmt: skip
+        self.say(f"{'found' if entry['found'] else 'not yet':10}{kind:21}{name}:{line}  {entry['found']} "
+                  f"({len(tests)} tests, {time.monotonic() - began:.0f} s)")  # fmt: skip
 
     def _finder(self, number: int, tests: list[str]) -> str:
         """Return the test that finds a fault; empty if none does."""
@@ -277,35 +231,33 @@ class Bench:
             tests = tests[tests.index(bad) + 1 :] if bad in tests else [each for each in tests if each != file]
         return ""
 
+    def _flags(self) -> list[str]:
+        # A look for a GPU starts threads, which forks do not have.
+        quiet = ["-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--ignore-glob=*/test_gpu.py"]
+        return [*quiet, "-m", "not long", f"--basetemp={self.work / 't'}"]
+
     def run(self, tests: list[str], number: int, *, stop: bool) -> list[dict[str, Any]]:
         """Run tests with one fault switched on (-1: none) in a fork, or afresh where it is written into the copy."""
         passed, log = self.work / "passed", self.work / "log.jsonl"
         shutil.rmtree(passed, ignore_errors=True)
         passed.mkdir()
         log.write_text("")
-        os.environ |= {"POSSE_FAULT": str(number), "POSSE_PASSED": str(passed)}
-        flags = ["-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-q", "-m", "not long"]
-        flags += ["-x"] if stop else []
         written = number in self.known["written"]
+        afresh = written or not all(each in self.items for each in tests)
         if written:
             self._write(self.known["drawn"][number][0], number)
         child = os.fork()
         if child == 0:
             os.setsid()
-            out = os.open(self.work / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            if written:
+            os.environ |= {"POSSE_FAULT": str(number), "POSSE_PASSED": str(passed)}
+            if afresh:
                 program = (
-                    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pytest; "
-                    f"from benchmarks.mutants import Notes; pytest.main({[*flags, *tests]!r}, [Notes({str(log)!r})])"
+                    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pytest; from benchmarks.mutants import "
+                    f"Notes; pytest.main({[*self._flags(), '-x', *tests]!r}, [Notes({str(log)!r})])"
                 )
                 os.execv(sys.executable, [sys.executable, "-c", program])
-            probe: Any = sys.modules["posse._faults"]
-            probe.ON, probe.WHERE = number, str(passed)
-            import pytest
-
-            pytest.main([*flags, *tests], [Notes(str(log))])
+            with suppress(BaseException):
+                self._run_here([self.items[each] for each in tests], number, str(passed), Notes(str(log)), stop)
             os._exit(0)
         try:
             self._wait(child, log, passed)
@@ -316,9 +268,20 @@ class Bench:
         ended = [each for each in lines if "seconds" in each]
         begun = {each["test"] for each in lines} - {each["test"] for each in ended}
         broken = [{"test": each, "passed": False, "seconds": 0.0, "setup": [], "call": []} for each in begun]
-        if not lines and stop:  # not even collected
+        if not lines and afresh:  # not even collected
             broken = [{"test": tests[0], "passed": False, "seconds": 0.0, "setup": [], "call": []}]
         return ended + broken
+
+    def _run_here(self, items: list[Any], number: int, passed: str, notes: Notes, stop: bool) -> None:
+        """Run collected tests in this process, a fork, up to the first that fails where `stop` says so."""
+        probe: Any = sys.modules["posse._faults"]
+        probe.ON, probe.WHERE = number, passed
+        probe.PASSED.clear()
+        items[0].config.pluginmanager.register(notes)
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
+            if stop and notes.failed:
+                return
 
     def _wait(self, child: int, log: Path, passed: Path) -> None:
         """Wait for a child; end it, and what it started, when one of its tests hangs."""
@@ -333,12 +296,12 @@ class Bench:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 break
+        with suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
         for each in Path("/proc").iterdir():
-            try:
+            with suppress(OSError):
                 if each.name.isdigit() and f"POSSE_PASSED={passed}".encode() in (each / "environ").read_bytes():
                     os.kill(int(each.name), signal.SIGKILL)
-            except OSError:
-                continue
 
 
 class Notes:
@@ -348,6 +311,7 @@ class Notes:
         self._log = log
         self._passed = os.environ["POSSE_PASSED"]
         self._now: dict[str, Any] = {}
+        self.failed = False
 
     def _line(self, line: dict[str, Any]) -> None:
         with open(self._log, "a") as file:
@@ -371,6 +335,7 @@ class Notes:
         """Add what a part of a test came to, and write the line after the last."""
         self._now["seconds"] += report.duration
         self._now["passed"] &= not report.failed
+        self.failed |= report.failed
         if report.skipped:
             self._now["call"] = []
         numbers = self._take()
@@ -382,6 +347,17 @@ class Notes:
         """Note a file that cannot be read."""
         if report.failed:
             self._line({"test": report.nodeid, "passed": False, "setup": [], "call": [], "seconds": 0.0})
+
+
+class _Loop:
+    """Hands what pytest collected to a bench, which runs it in forks."""
+
+    def __init__(self, bench: Bench, end: float) -> None:
+        self._bench, self._end = bench, end
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self._bench.go(session.items, self._end)
+        return True
 
 
 def _imports(module: str) -> str:
@@ -410,34 +386,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=240.0, help="stop after these; 0 prints what is known")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="the copy, and what is known")
+    parser.add_argument("--without", type=Path, help="file with tests that take too long, one a line")
     given = parser.parse_args()
-    os.nice(max(0, 10 - os.nice(0)))
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     bench = Bench(given.work, given.sample, given.seed)
-    end = time.monotonic() + 60 * given.minutes
+    if given.without is not None:
+        bench.slow = frozenset(given.without.read_text().splitlines())
     if given.minutes > 0:
         bench.warm()
-    for room in (*TESTS, ""):
-        if room:
-            bench.learn(room, end)
-        for number in range(len(bench.known["drawn"])):
-            if time.monotonic() < end:
-                bench.judge(number, BUDGETS[not room])
+        bench.collect(time.monotonic() + 60 * given.minutes)
     report(bench)
 
 
 def report(bench: Bench) -> None:
-    """Print how many were found, and the others with the tests that they met and their reasons."""
+    """Say how many were found, and the others with the tests that they met and their reasons."""
     drawn, judged, read = bench.known["drawn"], bench.known["judged"], reasons()
     found = sum(bool(each["found"]) for each in judged.values())
     met = sum(bool(each["tests"]) for each in judged.values())
-    print(f"\nfound {found} of {met} that met a test, of a sample of {len(drawn)}")
+    bench.say(f"\nfound {found} of {met} that met a test, of a sample of {len(drawn)}")
     for number in sorted((int(each) for each in judged if not judged[each]["found"]), key=lambda each: drawn[each]):
         name, _, kind, line = drawn[number]
         code = bench.known["plain"][name].splitlines()[line - 1].strip()
         what = f"{name} | {kind} | {code}"
-        print(f"  not found by {len(judged[str(number)]['tests'])} tests: {what}  (line {line}) {read.get(what, '')}")
+        bench.say(
+            f"  not found by {len(judged[str(number)]['tests'])} tests: {what}  (line {line}) {read.get(what, '')}"
+        )
 
 
 if __name__ == "__main__":

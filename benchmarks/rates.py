@@ -2,11 +2,13 @@
 
     python -m benchmarks.rates prepare FOLDER          populations and jobs, a file each
     python -m benchmarks.rates run FOLDER [gpu]        the jobs that have no result there yet
+    python -m benchmarks.rates again FOLDER            jobs of other seeds for the lines that missed; then run once more
     python -m benchmarks.rates table FOLDER            the page docs/rates.md, on standard output
 
 Everything but the server's rate is as a user gets it who names nothing but the data, the policy and the model. The
 score of a rate is the average reward of all 200 rounds, the mean of five seeds. The rule for the default was chosen by
-the results of `DATA`; `HELD_OUT` were chosen after it.
+the results of `DATA`; `HELD_OUT` were chosen after it. The best of a grid is the largest of thirteen noisy means and
+looks better than it is: where the default missed, both rates earn once more, with seeds that chose neither.
 """
 
 from __future__ import annotations
@@ -16,18 +18,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, population
 
+Floats = NDArray[np.float64]
+ENOUGH = 0.95
+"""Share of the best that the default should earn."""
 GRID = tuple(float(f"{10 ** (k / 2):.3g}") for k in range(-10, 3))
 """Rates of the server: two a decade from 0.00001 to 10."""
 CNN_GRID = tuple(rate for rate in GRID if 1e-4 <= rate <= 0.1)
 POLICIES = ("greedy", "epsilon-greedy", "softmax", "falcon")
 SEEDS = (0, 1, 2, 3, 4)
+FRESH = tuple(range(100, 120))
+"""Seeds by which no rate was chosen."""
 SPLIT_SEED = 0
 
 
@@ -101,8 +110,9 @@ EVERY = {**DATA, **HELD_OUT}
 def jobs(name: str, found: Population) -> list[dict[str, Any]]:
     """The jobs of a data set: two a policy, over the grid and by default, with the defaults of a run for the rest."""
     from posse.protocols.fed_contextual.jobs import Job
+    from posse.protocols.fed_contextual.learning import QUANTILE
     from posse.protocols.fed_contextual.remarks import default_client_rate, default_server_rate, input_size
-    from posse.protocols.fed_contextual.settings import QUANTILE, FedContextual
+    from posse.protocols.fed_contextual.settings import FedContextual
 
     usual, model = FedContextual(), EVERY[name][0]
     default = default_server_rate(input_size(found, model), model, usual.optimiser)
@@ -117,6 +127,18 @@ def jobs(name: str, found: Population) -> list[dict[str, Any]]:
         for kind, rates in kinds
     ]  # fmt: skip
     return [json.loads(job.to_json()) for job in made]
+
+
+def again(folder: Path) -> None:
+    """Write jobs of the best rate and the default with other seeds, for the lines that missed."""
+    for name in EVERY:
+        missed = [one for policy in POLICIES if (one := _line(folder, name, policy)).share < ENOUGH]
+        made = [
+            {**line.job, "name": f"{line.job['name']}.fresh", "server_rate": line.rates, "seeds": FRESH}
+            for line in missed
+        ]
+        if made:
+            (folder / f"{name}.fresh.json").write_text(json.dumps(made))
 
 
 def prepare(folder: Path) -> None:
@@ -139,32 +161,88 @@ def run(folder: Path, device: str = "cpu") -> None:
     for name, (model, _) in EVERY.items():
         side = ["--side", "8" if model == "cnn" else "65"] if device == "gpu" else []
         population_of = folder / f"{name.removesuffix('-cnn')}.npz"
-        subprocess.run(
-            [sys.executable, "-m", "posse.protocols.fed_contextual.study", "--data", str(population_of), "--jobs",
-             str(folder / f"{name}.json"), "--out", str(folder / "results"), "--device", device, *side], check=True,
-        )  # fmt: skip
+        for jobs_of in sorted(folder.glob(f"{name}.json")) + sorted(folder.glob(f"{name}.fresh.json")):
+            subprocess.run(
+                [sys.executable, "-m", "posse.protocols.fed_contextual.study", "--data", str(population_of), "--jobs",
+                 str(jobs_of), "--out", str(folder / "results"), "--device", device, *side], check=True,
+            )  # fmt: skip
+
+
+class Line(NamedTuple):
+    """The best rate of the grid and the default, and what both earn with every seed."""
+
+    job: dict[str, Any]
+    rates: tuple[float, float]
+    best: Floats
+    default: Floats
+
+    @property
+    def share(self) -> float:
+        """What the default earns of the best."""
+        return float(self.default.mean() / self.best.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the share over seeds, which both rates have in common (delta method, Student's t)."""
+        apart = self.default - self.share * self.best
+        error = float(apart.std(ddof=1)) / len(apart) ** 0.5 / float(self.best.mean())
+        half = float(student_t.ppf(0.975, len(apart) - 1)) * error
+        return self.share - half, self.share + half
+
+    def shown(self) -> str:
+        """The share with its interval, in the form of a table."""
+        low, high = self.interval
+        share = f"**{self.share:.1%}**" if self.share < ENOUGH else f"{self.share:.1%}"
+        return f"{share} | {low:.0%} to {high:.0%}"
+
+
+def _line(folder: Path, name: str, policy: str, fresh: bool = False) -> Line:
+    from posse.protocols.fed_contextual.jobs import read
+
+    if fresh:
+        found = read(folder / "results" / f"{name}.{policy}.fresh.npz")
+        best, own = found.averages[..., -1]
+        return Line(found.job, (found.job["server_rate"][0], found.job["server_rate"][1]), best, own)
+    grid, usual = (read(folder / "results" / f"{name}.{policy}{kind}.npz") for kind in ("", ".default"))
+    scores = grid.averages[..., -1]
+    at = int(scores.mean(axis=1).argmax())
+    rates = grid.job["server_rate"][at], usual.job["server_rate"][0]
+    return Line(grid.job, rates, scores[at], usual.averages[0, :, -1])
 
 
 def table(folder: Path) -> None:
     """Print the page: per data set and policy the best rate of the grid and the default, and what both earn."""
-    from posse.protocols.fed_contextual.jobs import read
-
     print(_HEAD)
-    reached = {}
+    missed = []
     for title, some in (("Data sets by which the rule was chosen", DATA), ("Data sets that it had not seen", HELD_OUT)):
-        print(f"\n## {title}\n\n| data | policy | best rate | earns | default rate | earns | share |")
-        print("|---|---|---:|---:|---:|---:|---:|")
+        print(f"\n## {title}\n\n{_COLUMNS}")
         for name in some:
             for policy in POLICIES:
-                grid, usual = (read(folder / "results" / f"{name}.{policy}{kind}.npz") for kind in ("", ".default"))
-                means, own = (one.averages[..., -1].mean(axis=1) for one in (grid, usual))
-                at = int(means.argmax())
-                share = reached[name, policy] = float(own[0] / means[at])
-                shown = f"**{share:.0%}**" if share < 0.95 else f"{share:.0%}"
-                rates = grid.job["server_rate"][at], usual.job["server_rate"][0]
-                print(f"| {name} | {policy} | {rates[0]:g} | {means[at]:.3f} | {rates[1]:g} | {own[0]:.3f} | {shown} |")
-    missed = [f"{name} with {policy} ({share:.0%})" for (name, policy), share in reached.items() if share < 0.95]
-    print(f"\n{len(reached) - len(missed)} of {len(reached)} lines reach 95 %. Missed: {', '.join(missed) or 'none'}.")
+                line = _line(folder, name, policy)
+                print(_row(name, policy, line))
+                missed += [(name, policy)] if line.share < ENOUGH else []
+    print(f"\n{len(EVERY) * len(POLICIES) - len(missed)} of {len(EVERY) * len(POLICIES)} lines reach 95 %.")
+    print(f"\n## The lines that missed, with {len(FRESH)} seeds by which no rate was chosen\n\n{_COLUMNS}")
+    beyond = []
+    for name, policy in missed:
+        if not (folder / "results" / f"{name}.{policy}.fresh.npz").exists():
+            print(f"| {name} | {policy} | not run again | | | | | |")
+            continue
+        line = _line(folder, name, policy, fresh=True)
+        fewer = f" ({len(line.best)} seeds)" if len(line.best) != len(FRESH) else ""
+        print(_row(name, policy + fewer, line))
+        if line.interval[1] < ENOUGH:
+            beyond.append(f"{name} with {policy}")
+    print(f"\nBelow 95 % beyond chance (the whole interval is below): {', '.join(beyond) or 'none'}.")
+
+
+_COLUMNS = """| data | policy | best rate | earns | default rate | earns | share | 95 % interval |
+|---|---|---:|---:|---:|---:|---:|---|"""
+
+
+def _row(name: str, policy: str, line: Line) -> str:
+    (best, own), earns = line.rates, (float(line.best.mean()), float(line.default.mean()))
+    return f"| {name} | {policy} | {best:g} | {earns[0]:.3f} | {own:g} | {earns[1]:.3f} | {line.shown()} |"
 
 
 _HEAD = """# Default rates against the best of a grid
@@ -176,10 +254,16 @@ share above 100 % means that the default lies between two rates of the grid and 
 The rule: 0.6 / size of the contexts, where the size of dense contexts is mean |x|_1 / (0.2 + |mean x|^2 / mean |x|^2)
 and that of bags of words 7.5 times the mean sum of their weights; 0.002 for the network; 1 for plain steps (`sgd`).
 Clips follow the updates and there is no noise: under noise smaller rates may be better, and nothing was checked there.
-breast-cancer with greedy: the best of the grid are rates so large that the model never learns and all devices keep the
-arm that happens to pay most."""
+
+The best of a grid is the largest of thirteen noisy means and looks better than it is; and greedy, which never explores,
+earns what its first choices happen to lead to. So lines that missed were run again with other seeds, both rates with
+the same ones. What is left is greedy, on two data sets: there it earns more with larger steps (wine 1.4 times the
+default, stackexchange 2.6 times). No factor for greedy follows: over thirteen data sets its best rate is 0.37 to 2.6
+times the default, below it on six of fourteen, with a median of 1.07, and one chosen for these two would be fitted to
+them. The fourteenth is breast-cancer: there the best of the grid for greedy are rates so large that the model never
+learns and all devices keep the arm that happens to pay most."""
 
 
 if __name__ == "__main__":
     do, place = sys.argv[1], Path(sys.argv[2])
-    {"prepare": prepare, "run": run, "table": table}[do](place, *sys.argv[3:])
+    {"prepare": prepare, "run": run, "again": again, "table": table}[do](place, *sys.argv[3:])

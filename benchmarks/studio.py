@@ -184,12 +184,15 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
             frames += drawn
             heaps.append(end[0]["JSHeapUsedSize"] / 1e6)
         took, used = time.monotonic() - began, cpu(pid) - spent
-        presses = [_press(tab, PRESSED) for _ in range(20)]
-        steps = []
+        presses, steps = [], []
+        for _ in range(20):
+            presses.append(_press(tab, PRESSED))
+            tab.wait_for_timeout(300)
         for _ in range(10):  # the run plays: it is paused, and then played until the next step is shown
             _press(tab, PRESSED)
             tab.wait_for_timeout(300)
             steps.append(_press(tab, STEPPED))
+            tab.wait_for_timeout(300)
     ninth = statistics.quantiles(samples, n=20)[-1]
     print(f"K = {owners:3}, page: main thread {statistics.median(samples):.1f} ms a frame, p95 {ninth:.1f} ms; "
           f"{frames / took:.0f} frames/s; heap {min(heaps[:8]):.1f} -> {min(heaps[-8:]):.1f} MB; press to shown "
@@ -206,13 +209,14 @@ PRESSED, STEPPED = "button.getAttribute('aria-label')", "document.querySelector(
 
 
 def _press(tab: Any, shown: str) -> float:
-    """Milliseconds from a press of play or pause until the page shows something else."""
+    """Milliseconds from a press of play or pause until the page shows something else; 30 seconds where it does not."""
     return float(
         tab.evaluate(
             """() => new Promise(done => {
         const button = document.querySelector("button[aria-label='Play'], button[aria-label='Pause']");
         const was = SHOWN, began = performance.now();
-        const look = () => SHOWN !== was ? done(performance.now() - began) : requestAnimationFrame(look);
+        const since = () => performance.now() - began;
+        const look = () => SHOWN !== was || since() > 30000 ? done(since()) : requestAnimationFrame(look);
         button.click();
         look();
     })""".replace("SHOWN", shown)

@@ -1,4 +1,4 @@
-"""Processes of `python -m posse ...` that begin as forks of one that has imported everything.
+"""Processes of `python -m posse ...` and `python script.py` that begin as forks of one that has imported everything.
 
 Importing is most of what a short process costs. A fork is a process like any other: its own memory, sockets, signals
 and exit code; it can be killed with kill -9. What it does not test is the start of the interpreter, so tests that use
@@ -6,6 +6,9 @@ the fixture `fresh` begin processes in the usual way, and so do all that ask for
 
 `Popen` here stands in for `subprocess.Popen`, in the tests and in what they start. It sends words, folder, environment
 and streams to the process below, over a socket that stays open and brings back the number and the exit status.
+
+Processes that `multiprocessing` spawns in tests are forks likewise, of its own fork server, which has imported what
+they need; each gets the environment of whoever starts it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import array
 import atexit
 import inspect
 import json
+import multiprocessing.context
+import multiprocessing.spawn
 import os
 import runpy
 import select
@@ -44,6 +49,9 @@ MODULES = (
     "posse.protocols.samba.layout", "posse.protocols.mpc_contextual.layout",
 )  # fmt: skip
 
+SPAWNED = (*MODULES, "numba", "posse.experiments.sweeps", "posse.studio.jobs")
+"""What spawned processes import."""
+
 _SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-defined]
 
 
@@ -67,12 +75,15 @@ class Popen(USUAL):  # type: ignore[type-arg]
         usual = {"preexec_fn": None, "pass_fds": (), "executable": None, "shell": False, "umask": -1, "uid": None}
         plain = all(how.get(name, value) in (value, words and words[0]) for name, value in usual.items())
         same = _interpreter(environment) == _BEGUN
-        if not (plain and same and os.environ.get(PLACE) and words[:3] == [sys.executable, "-m", "posse"]):
+        known = words[:3] == [sys.executable, "-m", "posse"] or (words[:1], words[1:2]) == (
+            [sys.executable], [word for word in words[1:2] if word.endswith(".py")]
+        )  # fmt: skip
+        if not (plain and same and os.environ.get(PLACE) and known and len(words) > 1):
             return super()._execute_child(*given, **named)  # type: ignore[misc,no-any-return]
         streams = [how["p2cread"], how["c2pwrite"], how["errwrite"]]
         fds = array.array("i", [fd if fd != -1 else own for own, fd in enumerate(streams)])
         asked = {
-            "words": words[3:], "folder": os.fspath(how["cwd"] or os.getcwd()), "environment": environment,
+            "words": words[1:], "folder": os.fspath(how["cwd"] or os.getcwd()), "environment": environment,
             "session": how["start_new_session"],
         }  # fmt: skip
         if os.environ[PLACE] == "later":
@@ -112,6 +123,30 @@ class Popen(USUAL):  # type: ignore[type-arg]
         return self.returncode
 
 
+COMMAND = """#!{python} -IS
+import array, json, os, socket, struct, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(os.environ["{place}"])
+asked = {{"words": ["-m", "posse", *sys.argv[1:]], "folder": os.getcwd(), "environment": dict(os.environ)}}
+data = json.dumps({{**asked, "session": False}}).encode()
+line.sendmsg([struct.pack("!q", len(data))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))])
+line.sendall(data)
+line.recv(8, socket.MSG_WAITALL)
+os._exit(os.waitstatus_to_exitcode(struct.unpack("!q", line.recv(8, socket.MSG_WAITALL))[0]) & 255)
+"""
+
+
+def command(folder: Path) -> Path:
+    """Return a folder for PATH whose `posse` begins a fork; where there are no forks, that of the usual one."""
+    if not os.environ.get(PLACE):
+        return Path(sys.executable).parent
+    if os.environ[PLACE] == "later":
+        _start()
+    (folder / "posse").write_text(COMMAND.format(python=sys.executable, place=PLACE), encoding="utf-8")
+    (folder / "posse").chmod(0o700)
+    return folder
+
+
 def _exactly(line: socket.socket, size: int) -> bytes:
     found = b""
     while len(found) < size:
@@ -127,6 +162,18 @@ def begin() -> None:
     later = os.environ.get(PLACE, "later") == "later"  # also where it was said before: workers inherit it
     if hasattr(os, "pidfd_open") and later:  # Linux alone
         os.environ[PLACE], subprocess.Popen = "later", Popen  # type: ignore[misc]
+        server = multiprocessing.get_context("forkserver")
+        server.set_forkserver_preload(list(SPAWNED))
+        multiprocessing.context._concrete_contexts["spawn"] = server  # type: ignore[attr-defined]
+        usual = multiprocessing.spawn.get_preparation_data
+        multiprocessing.spawn.get_preparation_data = lambda name: {**usual(name), "environment": _Environment()}
+
+
+class _Environment:
+    """The variables of this process; where it is unpickled they become those of that one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (f"import os; os.environ.clear(); os.environ.update({dict(os.environ)!r})",)
 
 
 def _start() -> None:
@@ -214,8 +261,9 @@ def _become(asked: dict[str, Any]) -> None:
     if threads := os.environ.get("OMP_NUM_THREADS"):
         threadpool_limits(int(threads))
     import_module("numba").config.reload_config()  # reads NUMBA_NUM_THREADS
-    sys.path[0] = asked["folder"]
-    sys.argv = ["posse", *asked["words"]]
+    script = asked["words"][0] != "-m"
+    sys.argv = asked["words"] if script else ["posse", *asked["words"][2:]]
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent) if script else asked["folder"]
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         before = getattr(sys, name)
         line = {"buffering": 1} if fd == 2 or os.isatty(fd) else {}
@@ -240,4 +288,7 @@ if __name__ == "__main__":
     gc.freeze()
     request = _serve(*(socket.socket(fileno=int(fd)) for fd in sys.argv[1:]))
     _become(request)
-    runpy.run_module("posse", run_name="__main__", alter_sys=True)
+    if request["words"][0] == "-m":
+        runpy.run_module("posse", run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")

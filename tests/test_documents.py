@@ -25,8 +25,9 @@ from posse.protocols.samba.deploy import SambaOptions
 from posse.protocols.samba.layout import FederationFile
 from posse.runtime.federation.consent import ServiceFile
 from posse.runtime.federation.talk import Proposal
-from posse.runtime.network.deployment import PartyFile
+from posse.runtime.place import PartyFile
 from posse.runtime.sources import SourceSettings
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")])
@@ -63,7 +64,7 @@ def test_the_live_bandit_of_the_guide_runs(tmp_path: Path) -> None:
 def test_the_examples_of_the_systems_pages_run(tmp_path: Path) -> None:
     """All in one process, one behind the other: starting one takes longer than most of them."""
     codes = [code for path in PAGES for code in blocks(path)]
-    assert len(codes) == len(PAGES)
+    assert all(blocks(path) for path in PAGES)
     run_script("\n".join(f"exec({code!r}, {{}})" for code in codes), tmp_path)
 
 
@@ -116,9 +117,10 @@ def test_the_files_of_the_tutorial_are_read() -> None:
     [("samba", FederationFile), ("mpc-contextual", ContextualFederation), ("dp-combinatorial", MarketFederation)],
 )
 def test_the_file_of_each_page_on_deploying_is_read(page: str, kind: type[Settings]) -> None:
-    (table,) = blocks(ROOT / f"docs/deploy-{page}.md", "toml")
-    made = kind.make(tomllib.loads(table))
-    assert made.protocol == page  # type: ignore[attr-defined]
+    tables = blocks(ROOT / f"docs/deploy-{page}.md", "toml")
+    assert tables
+    for table in tables:
+        assert kind.make(tomllib.loads(table)).protocol == page  # type: ignore[attr-defined]
 
 
 def test_pages_on_deploying_have_one_outline() -> None:
@@ -177,7 +179,7 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
     for page in ("README.md", "docs/start.md"):
         assert "\n".join(lines_of(script)) + "\n```" in (ROOT / page).read_text(encoding="utf-8"), page
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    here = f"{forks.command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": here, "POSSE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
     done = subprocess.run(
         ["sh", f"examples/{script.name}"], capture_output=True, text=True, timeout=1800, check=False, cwd=tmp_path,
@@ -207,3 +209,20 @@ def test_pages_of_the_systems_have_one_outline() -> None:
     for path in pages:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert [head for head in heads if head in outline] == outline, path.parent.name
+
+
+def test_every_file_of_a_system_is_in_its_walk_through_the_code() -> None:
+    for path in sorted(ROOT.glob("src/posse/protocols/*/README.md")):
+        _, _, walk = path.read_text(encoding="utf-8").partition("## Walk through the code")
+        named = set(re.findall(r"`([\w/]+\.py)`", walk.partition("\n## ")[0]))
+        files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.py")}
+        assert named == {name for name in files if not name.endswith("__init__.py")}, path.parent.name
+
+
+def test_every_table_of_figures_has_its_date_and_its_command() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    tables = re.split(r"\n\n(?=\|)", text)
+    assert len(tables) > 6
+    for before in tables[:-1]:
+        said = before.rstrip().splitlines()[-1]
+        assert re.fullmatch(r"\*Measured \d{4}-\d\d-\d\d with `make bench[\w-]*`.*\*", said), said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -81,12 +83,36 @@ def test_the_demo_the_studio_and_a_report_work_from_the_wheel(built: tuple[Path,
     assert outside(posse, "--version", folder=tmp_path) == f"posse {__version__}\n"
     where = outside(python, "-c", "import posse; print(posse.__file__)", folder=tmp_path)
     assert where.startswith(str(tmp_path))
+    for kept in PACKAGE.rglob("posse-compiled"):  # files are named by digests of the sources: the same code there
+        there = Path(where).parent / kept.relative_to(PACKAGE)
+        shutil.copytree(kept, there, ignore=shutil.ignore_patterns("*.*"))  # such are being written
     said = outside(posse, "demo", "--horizon", "60", folder=tmp_path)
     assert "Identical" in said
     page = (tmp_path / "posse-demo" / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
-    assert (PACKAGE / "results" / "page.css").read_text(encoding="utf-8").splitlines()[0] in page
+    assert (PACKAGE / "results" / "reports" / "page.css").read_text(encoding="utf-8").splitlines()[0] in page
     assert "--behind-proxy" in outside(posse, "studio", "--help", folder=tmp_path)
+
+
+def test_the_command_of_a_hint_installs_this_project(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """In a checkout and from a wheel, pip takes the printed command and finds Posse there."""
+    script = "from posse.core.check import require; require('no_such_module', extra='plot')"
+    here = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False)
+    python = bare(tmp_path / "env", beside=True)
+    pip = (sys.executable, "-m", "pip", "--python", str(python))
+    offline = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    outside(*pip, "install", "--quiet", "--no-deps", "--no-index", built[0], folder=tmp_path)
+    wheel = subprocess.run(
+        [python, "-c", script], capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    for said, begins, place in ((here.stderr, "pip install -e", ROOT), (wheel.stderr, "pip install", built[0])):
+        (hint,) = re.findall(r"Install it with: (pip install .*)", said)
+        *begin, what = shlex.split(hint)
+        assert (" ".join(begin), what) == (begins, f"{place}[plot]")
+        # Without -e, which needs a package that pip fetches for it.
+        told = outside(*pip, "install", what, "--dry-run", "--ignore-installed", *offline, folder=tmp_path)
+        assert f"Would install posse-bandits-{__version__}" in told
 
 
 def test_the_version_stands_in_one_place() -> None:
@@ -102,7 +128,8 @@ def test_an_empty_environment_installs_what_a_hint_says(built: tuple[Path, Path]
     posse = python.with_name("posse")
     outside(python, "-m", "pip", "install", "--quiet", built[0], folder=tmp_path)
     said = outside(posse, "demo", folder=tmp_path)
-    (hint,) = re.findall(r"pip install '(posse-bandits\[\w+\])'", " ".join(said.split()))
-    outside(python, "-m", "pip", "install", "--quiet", hint, folder=tmp_path)
+    (hint,) = re.findall(r"(pip install \S*\[\w+\]')", said)
+    assert shlex.split(hint)[-1] == f"{built[0]}[plot]"
+    outside(python, "-m", *shlex.split(hint), "--quiet", folder=tmp_path)
     outside(posse, "demo", folder=tmp_path)
     assert "<svg" in (tmp_path / "posse-demo" / "report.html").read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from posse.results.bar import Bar as Bar
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
-    from posse.results.report import report as report
+    from posse.results.reports.report import report as report
     from posse.results.store import Store as Store
 
 _HOMES = {
@@ -51,7 +51,7 @@ _HOMES = {
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
     "live": "posse.protocols.live",
-    "report": "posse.results.report",
+    "report": "posse.results.reports.report",
     "run": "posse.protocols.registry",
     "start": "posse.protocols.registry",
     "sweep": "posse.experiments.sweeps",

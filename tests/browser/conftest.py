@@ -1,4 +1,4 @@
-"""One server and one browser a module; a page on which anything goes wrong fails its test."""
+"""One browser, one server a module; a page on which anything goes wrong fails its test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from posse.protocols.registry import systems
 from tests.browser.studio import ARGS, CHROMIUM, SIZES, Studio, Visit, Visits
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chrome() -> Iterator[Any]:
     """Debian's Chromium."""
     if CHROMIUM is None:

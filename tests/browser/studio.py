@@ -20,7 +20,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
+    "--disable-features=InitialWebUI,WebUIReloadButton,WebUIToolbar,WebUIOmniboxPopup,TabSearchPreload,WebUITabStrip,"
+    "PreloadTopChromeWebUI,OptimizationGuideOnDeviceModel,OnDeviceModelService,OptimizationGuideModelExecution,"
+    "Translate,MediaRouter,PaintHolding,BackForwardCache",
 )  # fmt: skip
+"""The last ones are pages of the browser's own, which it would draw anew in every window, and models of language."""
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 FOUR = "system=samba&policy=ucb&means=0.38,0.55,0.47,0.71&names=Mill,Harbour,Green,Station&seed=7"
 """Four shops, as an address has them."""

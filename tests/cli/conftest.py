@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,12 @@ Call = Callable[..., "Outcome"]
 SECONDS = 240
 """No wait is longer; on a quiet machine none takes five."""
 SMALL = ("--owners", "3", "--budget", "60", "--paillier-bits", "2048")
+
+
+@cache
+def help_text(*command: str) -> str:
+    """The help of a command on a wide terminal; many tests look for a line of it."""
+    return str(CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--help"]).stdout)
 
 
 class Outcome:
@@ -53,8 +61,10 @@ def posse() -> Call:
 
 
 @pytest.fixture
-def process(home: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Start the command line as a process of its own."""
+def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start the command line as a process of its own, for some minutes; what a test leaves running is stopped."""
+    begun: list[subprocess.Popen[str]] = []
+    ends: list[threading.Timer] = []
 
     def start(*args: str, **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "POSSE_HOME": str(home)}
@@ -64,9 +74,18 @@ def process(home: Path) -> Callable[..., subprocess.Popen[str]]:
             "stdin": subprocess.DEVNULL,
             **options,
         }
-        return subprocess.Popen([sys.executable, "-m", "posse", *args], text=True, env=environment, **pipes)
+        begun.append(subprocess.Popen([sys.executable, "-m", "posse", *args], text=True, env=environment, **pipes))
+        ends.append(threading.Timer(SECONDS, begun[-1].kill))  # whoever reads its lines then reads their end
+        ends[-1].start()
+        return begun[-1]
 
-    return start
+    yield start
+    for end in ends:
+        end.cancel()
+    for one in begun:
+        if one.poll() is None:
+            one.kill()
+            one.communicate()
 
 
 def one_line(outcome: Outcome) -> str:

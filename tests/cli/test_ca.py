@@ -95,7 +95,7 @@ def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
 def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
     token_of(ready)
     server = process(
-        "ca", "serve", "--port", "0", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+        "ca", "serve", "--port", "0"
     )  # fmt: skip
     assert server.stderr is not None
     while "waiting for owner 'clinic-b'" not in (line := server.stderr.readline()):
@@ -169,6 +169,8 @@ WRONG = [
     (["ca", "init", "--run", "r", "--passphrase-file", "none"], "cannot read the passphrase file none"),
     (["ca", "init"], "Missing option '--run'"),
     (["ca", "token", "--role", "owner", "--name", "a"], "[P700] there is no authority in posse-ca. Make one with"),
+    (["found", "f", "--called", "acme"], "the customer of a run is called 'customer', got 'acme'. Leave --called out."),
+    (["found", "f", "--role", "agent"], "an agent needs a name. Pass --called, such as --called clinic-b."),
     (["ca", "list"], "there is no authority in posse-ca"),
     (["ca", "serve"], "there is no authority in posse-ca"),
     (["ca", "sgin"], "No such command 'sgin'"),

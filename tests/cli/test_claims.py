@@ -12,7 +12,8 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.experiments import EXPERIMENTS, claims
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, UNMEASURED, Finding, combined
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding, combined
+from posse.experiments.claims.__main__ import keep
 from posse.experiments.kit import Mean, enough, growth, judged, of_family
 from tests.cli.conftest import Call
 
@@ -75,6 +76,14 @@ def test_the_page_is_what_the_rows_say() -> None:
     assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == claims.page(), "run: make claims"
 
 
+def test_tables_of_full_forms_are_of_record_and_have_their_pictures() -> None:
+    full, folder = {name for name, made in claims.measured().items() if not made.small}, ROOT / "docs" / "reproduced"
+    pages = {path for path in folder.glob("*.md") if path.name != "index.md"}
+    assert {path.stem for path in pages} <= {name.replace("/", "-") for name in full}
+    shown = {name for path in pages for name in re.findall(r"]\((.*?\.svg)\)", path.read_text(encoding="utf-8"))}
+    assert shown == {path.name for path in folder.glob("*.svg")}
+
+
 def test_verdicts_follow_intervals() -> None:
     assert judged("a", Mean(-0.02, 0.01, 5)).verdict == FAILS
     told = judged("a", Mean(0.01, 0.02, 5))
@@ -123,5 +132,24 @@ def test_what_a_user_measures_takes_its_place(tmp_path: Path, posse: Call) -> No
 
 def test_claims_on_screen(posse: Call) -> None:
     shown = posse("reproduce", "--claims", "samba-demo/*").out
-    assert UNMEASURED in shown
+    assert HOLDS in shown
     assert "5 claims" in shown
+
+
+def test_tables_and_pictures_of_full_forms_are_kept(tmp_path: Path) -> None:
+    findings = [Finding(claim.name, "seen", HOLDS) for claim in claims.claims_of("samba/theorems")]
+    for small, name in ((True, "small"), (False, "full")):
+        out = tmp_path / name
+        out.mkdir()
+        claims.measurement("samba/theorems", small, findings, "a machine").write(out / "claims.json")
+        (out / "analysis.md").write_text(f"# Theorems, {name}\n\n**So.**\n\nFiles: `x.csv`\n")
+        (out / "x.svg").write_text('<svg><path transform="scale(0.015625)" d="M 1.2345 2.0"/></svg>')
+    kept = tmp_path / "reproduced"
+    keep(tmp_path, kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["index.md", "samba-theorems.md", "samba-theorems.svg"]
+    page = (kept / "samba-theorems.md").read_text()
+    assert page.startswith("# Theorems, full\n\n`posse reproduce samba/theorems`, 20")
+    assert ", a machine.\n\n![Theorems, full](samba-theorems.svg)\n\n**So.**\n" in page
+    assert "Files" not in page
+    assert (kept / "samba-theorems.svg").read_text() == '<svg><path transform="scale(0.015625)" d="M1.2 2"/></svg>'
+    assert "- [Theorems, full](samba-theorems.md)" in (kept / "index.md").read_text()

@@ -17,7 +17,7 @@ from posse.cli.app import CLOSED
 from posse.cli.flags import INTERRUPTED, help_of
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.results import Store
-from tests.cli.conftest import SECONDS, Call, one_line
+from tests.cli.conftest import SECONDS, Call, help_text, one_line
 from tests.results.test_report import Page
 
 RUN = ("run", "mpc-contextual")
@@ -88,6 +88,7 @@ def test_without_the_twins_and_a_twin_alone(posse: Call) -> None:
 
 def test_bounds_of_everything_without_a_run(posse: Call, home: Path) -> None:
     out = posse("ranges").out
+    assert "rewards are in [0, 1]" in out
     for wanted in ("scores", "reciprocal", "weights", "bits of 62", "sqrt(steps) / 2 + 1", "Closest to the limit"):
         assert wanted in out, wanted
     found = json.loads(posse("ranges", "--bits", "20", "--json").out)
@@ -144,9 +145,9 @@ def test_it_fits_the_terminal(posse: Call, columns: int) -> None:
 
 
 @pytest.mark.parametrize("name", list(MpcContextual.model_fields))
-def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
+def test_every_setting_is_a_flag_with_help(name: str) -> None:
     assert help_of(MpcContextual, name)
-    assert f"--{name.replace('_', '-')}" in posse(*RUN, "--help", COLUMNS="200").out
+    assert f"--{name.replace('_', '-')}" in help_text(*RUN)
 
 
 def test_exploration_is_listed_as_choosing_and_privacy_as_protection() -> None:
@@ -213,7 +214,7 @@ def test_a_missing_extra_names_its_command(
     # None in sys.modules is how Python remembers that a module is not to be found.
     monkeypatch.setitem(sys.modules, module, None)
     flags = ("--components", "7") if extra == "data" else SMALL  # digits of 7 components are in no cache
-    assert f"pip install 'posse-bandits[{extra}]'" in one_line(posse(*RUN, *flags))
+    assert f"[{extra}]'" in one_line(posse(*RUN, *flags))
 
 
 def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +237,7 @@ def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monke
 
 def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]]) -> None:
     started = process(
-        *RUN, "--steps", "100000", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        *RUN, "--steps", "100000",
     )  # fmt: skip
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):

@@ -126,7 +126,7 @@ def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        (("--noise", "1", "--quantile", "0.5"), "Fix the clip with quantile 0"),
+        (("--clip", "auto", "--quantile", "0"), "Leave one of them out"),
         (("--noise", "1", "--centralised"), "unweighted mean"),
         (("--policy", "greedy", "--evaluate", "softmax"), "Explore, or leave it out"),
         (("--device", "gpu"), "Use --device cpu"),

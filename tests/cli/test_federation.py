@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from posse.cli.watch import Pace, Watch, state_of
+from posse.cli.operators.watch import Pace, Watch, state_of
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
@@ -240,6 +240,15 @@ def test_the_doctor_finds_nothing_in_a_good_set_up(tmp_path: Path, posse: Call) 
     controller = laid_out(tmp_path)[0]
     assert all(fine for _, fine in findings(posse, controller))
     assert "is free" in posse("doctor", str(controller)).out
+
+
+def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(tmp_path: Path, posse: Call) -> None:
+    file = tmp_path / "federation.toml"
+    file.write_text('run = "trial"\nbudget = 9\n[[owner]]\nname = "a"\n')
+    for command in ("status", "party", "pause", "end"):
+        assert "a federation's file, with [[owner]], and not a party's" in one_line(posse(command, str(file)))
+    assert "a federation's file" in posse("doctor", str(file), "--json").out
+    assert "it is a folder. Give a TOML file" in one_line(posse("status", str(tmp_path)))
 
 
 @pytest.mark.parametrize(

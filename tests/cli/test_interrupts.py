@@ -8,14 +8,16 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from posse.cli import systems
 from posse.cli.flags import INTERRUPTED
+from posse.cli.keep import Keeper
 from posse.core import interrupts
 from posse.policies import UCB
 from posse.problems import BernoulliArms
@@ -47,7 +49,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", [*LONG][:2] + [pytest.param(name, marks=pytest.mark.long) for name in [*LONG][2:]])
 def test_ctrl_c_at_a_random_moment_keeps_what_was_done(name: str, process: Start) -> None:
-    started = process(*LONG[name], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    started = process(*LONG[name])
     assert started.stderr is not None
     said = ""
     for _ in range(random.choice((1, 2))):  # lines with a percentage, some seconds apart
@@ -92,39 +94,96 @@ def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 STUCK = """
 import sys, time
-from posse.core.interrupts import held, soon
-with soon() as something_done:
-    if sys.argv[1] == "kept":
-        something_done()
-    with held():  # as a compiler's work is
+from posse.core.interrupts import held, keeping, soon
+
+def stuck(seconds):  # as a compiler's work is
+    deadline = time.monotonic() + seconds
+    with held():
         print("ready", flush=True)
-        deadline = time.monotonic() + float(sys.argv[2])
         while time.monotonic() < deadline:
             time.sleep(0.05)
-print("ended by itself", flush=True)
+
+with soon():
+    if sys.argv[1] == "kept":
+        with keeping(lambda: "what was done is saved"), keeping(lambda: 1 / 0):
+            stuck(3600)
+    elif sys.argv[1] == "torn":  # what a step leaves half done is not kept, so it is waited for
+        with keeping(lambda: "torn", lambda: False):
+            stuck(4)
+    stuck(3600)
 """
+
+
+@pytest.mark.parametrize("kind", ["nothing", "terminal", "kept", "torn"])
+def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind: str) -> None:
+    screen, end = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-c", STUCK, kind], stdout=subprocess.PIPE, text=True,
+        stderr=end if kind == "terminal" else subprocess.PIPE,
+    )  # fmt: skip
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    said = ended(started)
+    os.close(end)
+    if kind == "terminal":  # what hid the cursor cannot show it again
+        assert os.read(screen, 1000) == b"\r\x1b[?25hinterrupted; nothing was saved.\r\n"
+    os.close(screen)
+    if kind == "torn":  # kept back to the end of the block, and raised then
+        assert "KeyboardInterrupt" in said
+        return
+    assert started.returncode == INTERRUPTED
+    if kind != "terminal":
+        assert said == f"interrupted; {'what was done is' if kind == 'kept' else 'nothing was'} saved.\n"
+
+
+def ended(started: subprocess.Popen[str], said: str = "") -> str:
+    """Press Ctrl-C, wait until the process has ended by itself, print how long that took, and give what it said."""
+    began = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    said += started.communicate(timeout=SECONDS)[1] or ""
+    print(f"ended {time.monotonic() - began:.2f} s after Ctrl-C: {said}")
+    assert "Traceback" not in said or "posse" not in str(started.args[1])  # type: ignore[index]
+    return said
+
+
+def shown(started: subprocess.Popen[str], state: str) -> str:
+    """Wait until a process has said that it is in a state."""
+    assert started.stderr is not None
+    said = ""
+    while state not in said:
+        line = started.stderr.readline()
+        assert line, f"ended before it was interrupted: {said}"
+        said += line
+    return said
+
+
+def test_ctrl_c_while_a_report_is_drawn_says_what_is_saved(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(self: Keeper, records: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Keeper, "draw", draw)
+    outcome = posse("run", "samba", *SMALL)
+    rows = Store().list()
+    assert (outcome.code, {row.status for row in rows}) == (INTERRUPTED, {"finished"})
+    said = outcome.err.splitlines()[-1]
+    assert said.startswith("interrupted; what was done is saved as ")
+    assert all(row.id in said for row in rows)
 
 
 def test_what_was_finished_is_kept_when_ctrl_c_comes_while_the_next_is_prepared(
     posse: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, may_exit = registry.start, [False]
-
-    @contextmanager
-    def soon() -> Iterator[Callable[[], None]]:
-        may_exit[0] = True
-        yield lambda: may_exit.__setitem__(0, False)
-        may_exit[0] = False
+    whole, calls = registry.start, [0]
 
     def start(settings: Any, **options: Any) -> Any:
-        if not may_exit[0]:
+        calls[0] += 1
+        if calls[0] % 2 == 0:
             raise KeyboardInterrupt
         return whole(settings, **options)
 
-    monkeypatch.setattr(systems, "soon", soon)
     monkeypatch.setattr(registry, "start", start)
     two = ("--runs", "2", "--policy", "ucb", "--policy", "thompson")
-    for words in (("run", "samba", *SMALL, "--beside"), ("compare", *SMALL, *two)):
+    for words in (("run", "samba", *SMALL, "--beside"), ("compare", *SMALL, *two), ("demo", "--horizon", "60")):
         outcome = posse(*words)
         assert outcome.code == INTERRUPTED
         (row,) = Store().list()
@@ -133,37 +192,40 @@ def test_what_was_finished_is_kept_when_ctrl_c_comes_while_the_next_is_prepared(
         Store().delete(row.id)
 
 
-@pytest.mark.parametrize(("kind", "seconds"), [("nothing", "3600"), ("terminal", "3600"), ("kept", "4")])
-def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind: str, seconds: str) -> None:
-    screen, end = pty.openpty()
-    started = subprocess.Popen(
-        [sys.executable, "-c", STUCK, kind, seconds], stdout=subprocess.PIPE, text=True,
-        stderr=end if kind == "terminal" else subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    assert started.stdout is not None
-    assert started.stdout.readline() == "ready\n"
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=SECONDS)
-    os.close(end)
-    if kind == "terminal":  # what hid the cursor cannot show it again
-        assert os.read(screen, 1000) == b"\r\x1b[?25hinterrupted; nothing was saved.\r\n"
-    os.close(screen)
-    if kind == "terminal":
-        assert started.returncode == INTERRUPTED
-    elif kind == "nothing":
-        assert (started.returncode, said) == (INTERRUPTED, "interrupted; nothing was saved.\n")
-    else:  # kept back to the end of the block, and raised then
-        assert "KeyboardInterrupt" in said
+LONGER = ("--owners", "40", "--runs", "400", "--path", "plain")
+PHASES = {
+    "compiling": (("run", "fed-contextual", "--horizon", "100000"), "jit(_rounds)", "there is nothing of it to save"),
+    "a sweep": (("sweep", *LONGER, "--over", "horizon=40,500000", "--workers", "2"), "1 of 2", "1 of 2 settings are"),
+    "a demo": (("demo", "--horizon", "400000"), "2. ", "what was finished before is saved as"),
+    "a figure": (("reproduce", "samba/fig8a"), "K = 10", "0 of 1 experiments are done"),
+}  # fmt: skip
 
 
-def test_ctrl_c_while_it_prepares_ends_it(process: Start) -> None:
-    default = signal.SIG_DFL
-    started = process("run", "fed-contextual", "--horizon", "100000", preexec_fn=lambda: signal.signal(2, default))
-    assert started.stderr is not None
-    line = started.stderr.readline()  # compiling takes seconds, and says so from the third one on
-    started.send_signal(signal.SIGINT)
-    said = line + started.communicate(timeout=SECONDS)[1]
+@pytest.mark.parametrize("name", PHASES)
+def test_ctrl_c_ends_it_in_every_phase(name: str, process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, state, kept = PHASES[name]
+    monkeypatch.setenv("JAX_LOG_COMPILES", "1")  # says when compiling begins
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")  # and nothing is taken from another run
+    started = process(*words, start_new_session=True)
+    said = ended(started, shown(started, state))
     assert started.returncode == INTERRUPTED
-    assert "interrupted" in said
-    assert "Traceback" not in said
+    assert kept in said
+    rows = Store().list()
+    if name in ("a sweep", "a demo"):
+        assert "finished" in [row.status for row in rows]
+    assert not [row for row in rows if row.status in ("running", "lost")]
+    deadline = time.monotonic() + SECONDS
+    while (left := _session(started.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)  # processes that it began are on their way out
+    assert not left
+
+
+def _session(number: int) -> list[str]:
+    """Processes of a session that go on."""
+    found = []
+    for place in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            if place.name.isdigit() and int(fields[3]) == number and fields[0] not in "ZX":
+                found.append(place.name)
+    return found

@@ -12,8 +12,9 @@ import pytest
 import posse as package
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, draw
-from posse.protocols.mpc_contextual.outside import write_share
+from posse.problems.populations.prepared import load, save
 from posse.protocols.mpc_contextual.program import Layout
+from posse.protocols.mpc_contextual.roles.outside import write_share
 from posse.protocols.mpc_contextual.terms import Terms
 from posse.results.logs import evaluate_logs, read_logs
 from tests.cli.conftest import Call
@@ -208,14 +209,79 @@ def test_shares_that_are_brought_together_decide(posse: Call, tmp_path: Path) ->
     model[:, -4:] += np.round(weights * 2**terms.bits).astype(np.int64).view(np.uint64)
     mask = np.random.default_rng(1).integers(0, 2**63, model.shape, np.uint64)
     for party, share in zip(terms.parties, (model - mask, mask), strict=True):
-        (tmp_path / "shares" / party).mkdir(parents=True)
+        for folder in ("shares", "named"):
+            (tmp_path / folder / party).mkdir(parents=True)
+        columns = ("age", "dose") if party == "a" else ("age", "town=Bern")
         write_share(tmp_path / "shares" / party, terms, party, 100, share.tobytes())
+        write_share(tmp_path / "named" / party, terms, party, 100, share.tobytes(), columns=columns)
     rows = np.random.default_rng(2).normal(size=(50, 4))
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f1,f2,f3,f4", comments="")
     made = posse("predict", "shares", "rows.csv", "--json")
     assert made.code == 0, made.err
     assert [one["arm"] for one in json.loads(made.out)] == (rows @ weights.T).argmax(axis=1).tolist()
+    # Parties that read tables: by their names in any order, and by party where two have one of a name.
+    table = np.column_stack([rows[:, 3], rows[:, 0], rows[:, 1], rows[:, 2]])
+    np.savetxt(tmp_path / "named.csv", table, delimiter=",", header="town=Bern,a:age,dose,b:age", comments="")
+    named = posse("predict", "named", "named.csv", "--json")
+    assert [one["arm"] for one in json.loads(named.out)] == [one["arm"] for one in json.loads(made.out)]
+    assert "column 'f1' is no feature of the model" in posse("predict", "named", "rows.csv").err
     (tmp_path / "shares" / "b" / "model-100.share").unlink()
     alone = posse("predict", "shares", "rows.csv")
     assert alone.code == 2
     assert alone.err.count("\n") == 1
+
+
+def test_bad_rows_are_dropped_where_that_is_asked_for_and_told(posse: Call, tmp_path: Path) -> None:
+    write_log(tmp_path / "logs.csv", rows=400)
+    lines = (tmp_path / "logs.csv").read_text().splitlines()
+    bad = {
+        3: "phone-1,1,0.5,red,1,0",
+        5: "phone-1,1,n/a,red,1,0.5",
+        7: "phone-1,1,0.5,red,1",
+        9: "phone-1,1,2,red,1,1.5",
+    }
+    for at, line in bad.items():
+        lines.insert(at - 1, line)
+    (tmp_path / "bad.csv").write_text("\n".join(lines))
+    refused = posse("evaluate", "bad.csv")
+    assert refused.code == 2
+    assert "2 of 404 rows are bad" in refused.err
+    found = json.loads(posse("evaluate", "bad.csv", "--skip-bad", "--json").out)
+    clean = json.loads(posse("evaluate", "logs.csv", "--json").out)
+    assert found.pop("dropped")
+    assert not clean.pop("dropped")
+    assert found == clean
+    shown = " ".join(posse("evaluate", "bad.csv", "--skip-bad", COLUMNS="200").out.split())
+    assert "2 of 404 rows were dropped as bad. Row 5" in shown
+    assert "2 of 402 rows were dropped as bad. Row 3, column 'probability': must be above 0" in shown
+
+
+def test_predictions_tell_rows_by_their_line_where_some_are_dropped(posse: Call, tmp_path: Path) -> None:
+    weights = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
+    np.savez(tmp_path / "model.npz", leaf0=np.zeros(2), leaf1=weights.T.astype(np.float32), arms=["tea", "coffee"],
+             features=["town=Bern", "town=Chur", "age"])  # fmt: skip
+    (tmp_path / "rows.csv").write_text("town,age\nBern,0.5\nBasel,0.5\nChur,old\nChur,0.25\n")
+    refused = posse("predict", "model.npz", "rows.csv")
+    assert (refused.code, refused.out) == (2, "")
+    made = posse("predict", "model.npz", "rows.csv", "--skip-bad")
+    assert made.out == "row,line,arm,name,predicted\n1,2,0,tea,1.25\n2,5,1,coffee,1.125\n"
+    assert "Row 4, column 'age': 'old' is not a number" in made.err
+    assert "Row 3, column 'town': the model never learnt 'Basel'" in made.err
+    document = json.loads(posse("predict", "model.npz", "rows.csv", "--skip-bad", "--json").out)
+    assert [one["line"] for one in document["decisions"]] == [2, 5]
+    assert len(document["dropped"]) == 2
+
+
+def test_a_prepared_population_keeps_the_names_of_its_features(posse: Call, tmp_path: Path) -> None:
+    lines = [f"c{at % 4},{('Bern', 'Chur')[at % 2]},{at % 5},{('a', 'b')[at % 2]}" for at in range(60)]
+    (tmp_path / "visits.csv").write_text("\n".join(["client,town,age,label", *lines]))
+    population = package.FedContextual(data="visits.csv").population()
+    for place in ("folder", "visits.npz"):
+        save(population, place)
+        assert load(place).features == population.features == ("town=Bern", "town=Chur", "age")
+    done = posse(
+        "run", "fed-contextual", "--data", "visits.npz", "--cohort", "4", "--rounds", "3", "--model-out", "m.npz"
+    )
+    assert done.code == 0, done.err
+    (tmp_path / "rows.csv").write_text("age,town\n1,Bern\n2,Chur\n")
+    assert posse("predict", "m.npz", "rows.csv").code == 0

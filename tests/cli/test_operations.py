@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from posse.cli.app import app
-from posse.cli.operations import unit
+from posse.cli.operators.operations import unit
 from posse.core.settings import read_toml
 from posse.runtime.local import write_party
 from tests.network.federations import laid_out
@@ -67,6 +67,17 @@ def test_a_port_below_1024_gets_the_one_right_it_needs(party):
     write_party(party, {**read_toml(party), "listen": "*:443"})
     service = sections(unit(party, "posse", "party", Path("/opt/posse/bin/posse"), Path("/var/lib/posse")))["Service"]
     assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == ["CAP_NET_BIND_SERVICE"]
+
+
+def test_a_file_that_would_not_start_gets_no_unit(party, tmp_path):
+    federation = tmp_path / "federation.toml"
+    federation.write_text('protocol = "samba"\n[[owners]]\nname = "clinic-1"\n', encoding="utf-8")
+    said = CliRunner().invoke(app, ["units", str(federation)])
+    assert said.exit_code == 2
+    assert "this is a federation's file" in " ".join(said.stderr.split())
+    service = tmp_path / "service.toml"
+    service.write_text('home = "home"\nidentity = "clinic-1"\n', encoding="utf-8")
+    assert " serve " in CliRunner().invoke(app, ["units", str(service)]).stdout
 
 
 def test_a_unit_is_not_written_over_another(party, tmp_path):

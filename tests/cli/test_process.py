@@ -99,8 +99,6 @@ def test_a_full_disk_behind_stdout(process: Start) -> None:
 def test_ctrl_c_keeps_what_was_done(process: Start) -> None:
     started = process(
         "run", "samba", "--owners", "3", "--budget", "5000000", "--paillier-bits", "2048",
-        # A shell that runs tests in the background may have told its children to ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):
@@ -150,7 +148,6 @@ def test_a_closed_pipe_loses_no_run(process: Start) -> None:
 def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
     started = process(
         "simulate", "--budget", "1000000", "--runs", "5000",
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):

@@ -123,3 +123,21 @@ def test_what_leaks_does_not_contradict_itself() -> None:
     assert "explor" not in both_off
     assert "masked scores" in " ".join(leaks("paper", Switches(aes=False), 5, UCB()))
     assert "exploring step" in " ".join(leaks("paper", Switches(), 5, EpsilonGreedy()))
+
+
+def test_brief_is_the_answer_alone(posse: Call) -> None:
+    plain = ("--owners", "3", "--budget", "60", "--runs", "2")
+    for words in (
+        ("compare", *plain, "--policy", "ucb", "--policy", "softmax"),
+        ("sweep", *plain, "--path", "plain", "--over", "policy=ucb,softmax", "--workers", "1"),
+    ):
+        whole, brief = posse(*words), posse(*words, "--brief")
+        assert (whole.code, brief.code) == (0, 0)
+        assert "Difference and ratio: to the first line" in " ".join(whole.out.split())
+        assert "on how to read it: leave --brief out." in " ".join(brief.out.split())
+        assert "Difference and ratio" not in brief.out
+    demo = posse("demo", "--horizon", "60", "--brief")
+    assert demo.code == 0
+    assert "caveats (posse runs show" in " ".join(demo.out.split())
+    assert "What an attack finds" not in demo.out
+    assert "Identical" in demo.out

@@ -22,7 +22,8 @@ from posse.problems.arms import rewards
 from posse.problems.contexts import contexts
 from posse.problems.markets import instances, supply
 from posse.protocols.dp_combinatorial import learning, twin
-from posse.protocols.samba import draws, kernels
+from posse.protocols.samba import kernels
+from posse.protocols.samba.roles import draws
 from posse.protocols.samba.twin import selections
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -94,7 +95,8 @@ def market(units: Callable[..., Any]) -> list[Case]:
     found: list[Case] = [
         (oracle.rate, (12, 0.5)), (oracle._sum, (units(11),)), (oracle.meets, (-1e-12, 3.0)),
         (oracle.quality_bounds, (reach, good, bought, told_good, told, np.zeros(6))),
-        (learning.remember, (bought, good, told, told_good)), (learning.draw_noise, (7, 3, sigma, np.zeros((2, 6)))),
+        (learning.explore, (capacity, np.zeros(6))), (learning.remember, (bought, good, told, told_good)),
+        (learning.draw_noise, (7, 3, sigma, np.zeros((2, 6)))),
         (learning.release, (bought, good, told, told_good, message, sigma, np.zeros((2, 6)))),
     ]  # fmt: skip
     for alpha in (0.0, 0.4, 0.9):

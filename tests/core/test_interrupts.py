@@ -85,3 +85,27 @@ except KeyboardInterrupt:
 def test_one_that_came_in_a_callback_is_sent_again() -> None:
     done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=240)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted 1\n", "", 0)
+
+
+HANGS = """
+import hashlib, os, signal, threading
+from posse.core import interrupts
+
+interrupts.PATIENCE = interrupts.LAST = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)
+lock = threading.Lock()
+
+def keep():
+    with lock:
+        return "kept"
+
+with interrupts.soon(), interrupts.keeping(keep), lock:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # does not look up, and holds what `keep` waits for
+    print("went on")
+"""
+
+
+def test_a_keeper_that_waits_for_the_main_thread_does_not_hang_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGINT, "")

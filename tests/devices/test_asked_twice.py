@@ -33,12 +33,12 @@ from posse.privacy.aggregation.masks import RoundKeys, add_streams
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
+from posse.protocols.fed_contextual.computing.server import begin
 from posse.protocols.fed_contextual.flower import fleet, server_app, wire
 from posse.protocols.fed_contextual.flower.device import task_of
 from posse.protocols.fed_contextual.flower.secure import Seat, Work
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
 from posse.protocols.fed_contextual.flower.wire import STAGE, decode, encode
-from posse.protocols.fed_contextual.server import begin
 
 from .grids import FakeGrid
 from .test_deviating import Evil
@@ -282,6 +282,7 @@ class AskingTwice(RuleBasedStateMachine):
         self.name = fingerprint(self.me.public)
         self.seat = Seat(self.path, self.me)
         self.games: list[Game] = []
+        self.last = ("1", 0, "A", 1)
         self.sent: list[tuple[Any, ...]] = []
         self.replies: dict[bytes, set[bytes]] = {}
         self.shown: dict[Any, set[bytes]] = {}
@@ -293,8 +294,13 @@ class AskingTwice(RuleBasedStateMachine):
     @rule(
         run=st.sampled_from("12"), number=st.integers(0, 1), model=st.sampled_from("AB"), norm=st.integers(1, 2),
         others=st.sampled_from([(1, 2), (3, 4)]), stop=st.sampled_from(["", "", "", "before", "after"]),
+        same=st.booleans(), steps=st.sampled_from([0, 0, 2, 4, 4]),
     )  # fmt: skip
-    def begin(self, run: str, number: int, model: str, norm: int, others: tuple[int, int], stop: str) -> None:
+    def begin(
+        self, run: str, number: int, model: str, norm: int, others: tuple[int, int], stop: str, same: bool, steps: int
+    ) -> None:
+        """Begin a round of some run, number, model and norm, or of those of the newest game, and play some steps."""
+        run, number, model, norm = self.last = self.last if same and self.games else (run, number, model, norm)
         cohort = {fingerprint(one.public): one for one in (self.me, *(self.identities[at] for at in others))}
         names = tuple(sorted(cohort))
         subject = hashlib.sha256(f"{model} {number} {norm}".encode()).digest()
@@ -307,7 +313,8 @@ class AskingTwice(RuleBasedStateMachine):
         for name, client in own.items():
             game.server.receive(name, client.start()[0][2])  # type: ignore[index]
         self.games.append(game)
-        self._send(game, None, stop)
+        self._send(game, None, "" if steps else stop)
+        self._steps(game, steps, stop)
 
     @rule(data=st.data(), steps=st.integers(1, 4), stop=st.sampled_from(["", "", "", "before", "after"]))
     def go_on(self, data: st.DataObject, steps: int, stop: str) -> None:
@@ -315,9 +322,12 @@ class AskingTwice(RuleBasedStateMachine):
         ready = [game for game in self.games if game.told]
         if ready:
             game = data.draw(st.sampled_from([*ready, *[self.games[-1]] * 8]))
-            for left in range(steps, 0, -1):
-                if game.told:
-                    self._send(game, game.told[self.name], stop if left == 1 else "")
+            self._steps(game, steps, stop)
+
+    def _steps(self, game: Game, steps: int, stop: str) -> None:
+        for left in range(steps, 0, -1):
+            if game.told:
+                self._send(game, game.told[self.name], stop if left == 1 else "")
 
     @rule(data=st.data(), stop=st.sampled_from(["", "after"]))
     def again(self, data: st.DataObject, stop: str) -> None:
@@ -396,6 +406,6 @@ class AskingTwice(RuleBasedStateMachine):
 
 
 AskingTwice.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 test_two_answers_are_impossible = AskingTwice.TestCase

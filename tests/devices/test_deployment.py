@@ -18,6 +18,7 @@ import jax
 from flwr.app import Message
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
+from posse.protocols.fed_contextual.computing.models import shape_of
 from posse.protocols.fed_contextual.flower import fleet, server_app, wire
 from posse.protocols.fed_contextual.flower.client_app import model_file
 from posse.protocols.fed_contextual.flower.deployment import (
@@ -32,7 +33,6 @@ from posse.protocols.fed_contextual.flower.deployment import (
 )
 from posse.protocols.fed_contextual.flower.device import model_of
 from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, PROGRESS, DeviceSettings
-from posse.protocols.fed_contextual.models import shape_of
 
 from .grids import FakeGrid
 from .test_commands import posse
@@ -278,19 +278,21 @@ def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock
 
 
 def test_a_device_that_is_gone_is_not_waited_for_in_every_round(tmp_path: Path, clock: Any) -> None:
-    """Three of four are connected after the first round, and three are enough."""
-    made = settings(tmp_path, rounds=3, cohort=4, least=3, timeout=3600.0, grace=5.0)
+    """Three of four are connected after the first round, and three are enough; when it is back all take part again."""
+    made = settings(tmp_path, rounds=6, cohort=4, least=3, timeout=3600.0, grace=5.0)
     grid = FakeGrid(made, 4, tmp_path)
+    all_, asked = grid.nodes, []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
-        grid.nodes = grid.nodes[:3]
+        asked.append(node)
+        grid.nodes = all_[:3] if len(asked) < 4 + 3 * 3 else all_  # gone in the first round, back in the fourth
         return reply
 
     grid.meddle = meddle
     server_app.run(grid, made, "1")
     lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS).read_text().splitlines()]
-    assert [len(line["clients"]) for line in lines] == [4, 3, 3]
-    assert 10.0 <= clock.now < 30.0
+    assert [len(line["clients"]) for line in lines] == [4, 3, 3, 3, 4, 4]
+    assert 5.0 <= clock.now < 10.0, "it was waited for once"
 
 
 def test_devices_that_do_not_answer_a_deployment_end_no_run(tmp_path: Path, clock: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +14,21 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
+from flwr.app import Message
+
 from posse.policies.evaluation.offline import Log
 from posse.policies.evaluation.offline import evaluate as whole
-from posse.protocols.fed_contextual.flower import evaluation, server_app
-from posse.protocols.fed_contextual.flower.deployment import Versions
+from posse.privacy.aggregation.messages import Unmask
+from posse.protocols.fed_contextual.computing.models import shape_of, tree_of
+from posse.protocols.fed_contextual.flower import deployment, evaluation, server_app
+from posse.protocols.fed_contextual.flower.deployment import Version, Versions, write_version
 from posse.protocols.fed_contextual.flower.device import model_of, rates_of, task_of
 from posse.protocols.fed_contextual.flower.evaluation import estimate_of, moved_by, words_of
 from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, RESULT, DeviceSettings
+from posse.protocols.fed_contextual.flower.wire import STAGE, decode
 from posse.protocols.fed_contextual.levels import learns
-from posse.protocols.fed_contextual.models import shape_of, tree_of
 
-from .grids import FakeGrid
+from .grids import FakeGrid, leaves
 
 NODES = 14
 
@@ -33,9 +38,9 @@ def settings(folder: Path, **values: Any) -> DeviceSettings:
     return DeviceSettings.of({**usual, "out": str(folder / "out"), "evaluation_clip": 150.0, **values})
 
 
-def play(made: DeviceSettings, folder: Path, run: Path | None = None) -> tuple[FakeGrid, list[dict[str, Any]]]:
-    """Run a fleet of devices with logs of their own."""
-    grid, rng = FakeGrid(made, NODES, folder), np.random.default_rng(1)
+def logging(made: DeviceSettings, folder: Path, meddle: Any = None) -> FakeGrid:
+    """A fleet of devices with logs of their own."""
+    grid, rng = FakeGrid(made, NODES, folder, meddle), np.random.default_rng(1)
     for at, node in enumerate(grid.nodes):
         path, arms = folder / f"log-{at}.npz", rng.integers(0, 10, 40)
         np.savez(
@@ -43,6 +48,11 @@ def play(made: DeviceSettings, folder: Path, run: Path | None = None) -> tuple[F
             probabilities=np.full(40, 0.1),
         )  # fmt: skip
         grid.contexts[node.node_id].node_config["log"] = str(path)
+    return grid
+
+
+def play(made: DeviceSettings, folder: Path, run: Path | None = None) -> tuple[FakeGrid, list[dict[str, Any]]]:
+    grid = logging(made, folder)
     server_app.run(grid, made, "1")
     return grid, [json.loads(line) for line in ((run or folder) / "out" / EVALUATIONS).read_text().splitlines()]
 
@@ -114,10 +124,10 @@ def test_a_run_that_was_stopped_in_an_evaluation_goes_on_with_it(
         found.append(told[2])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(server_app, "evaluate", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        play(made, tmp_path)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(server_app, "evaluate", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            play(made, tmp_path)
     again = tmp_path / "again"
     again.mkdir()
     grid, (line,) = play(made, again, tmp_path)
@@ -128,12 +138,102 @@ def test_a_run_that_was_stopped_in_an_evaluation_goes_on_with_it(
     assert wanted.version == 2
 
 
+def test_a_secure_run_that_was_stopped_anywhere_behind_its_masks_is_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While two devices have unmasked, in a round and in the evaluation; before its version is kept, and after."""
+    stopped: list[Any] = []
+
+    def made_in(folder: Path) -> DeviceSettings:
+        folder.mkdir()
+        return settings(folder, secure=True, gate=-10.0, rounds=1, deploy_every=1)
+
+    def stop_once(why: Any) -> None:
+        if why not in stopped:
+            stopped.append(why)
+            raise KeyboardInterrupt
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        message = decode(sent.content[STAGE]["message"]) if "message" in sent.content[STAGE] else None
+        if isinstance(message, Unmask):
+            asked.setdefault(message.terms, set()).add(node)
+            if len(asked[message.terms]) == 2:
+                stop_once(message.terms)
+        return reply
+
+    def deploy(state: Any) -> Any:
+        stop_once("before it is deployed")
+        return state._replace(deployed=state.params)
+
+    def write(path: Path, version: Version) -> None:
+        if version.version:
+            stop_once("before its file is written")
+        write_version(path, version)
+
+    whole, parts = made_in(tmp_path / "whole"), made_in(tmp_path / "parts")
+    server_app.run(logging(whole, tmp_path / "whole"), whole, "1")
+    monkeypatch.setattr(server_app, "deploy", deploy)
+    monkeypatch.setattr(deployment, "write_version", write)
+    asked: dict[bytes, set[int]] = {}
+    grid = logging(parts, tmp_path / "parts", meddle)
+    for run in range(1, 6):
+        for context in grid.contexts.values():
+            context.run_id = run
+        with suppress(KeyboardInterrupt):
+            server_app.run(grid, parts, str(run))
+            break
+    assert (run, len(stopped), len(asked)) == (5, 4, 2), "a round and an evaluation, each unmasked under one terms"
+    for one, other in zip(leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True):
+        np.testing.assert_array_equal(one, other)
+    lines = [(tmp_path / one / "out" / EVALUATIONS).read_text() for one in ("whole", "parts")]
+    assert lines[0] == lines[1]
+    assert {one["version"] for one in Versions(tmp_path / "parts/out").held.values()} == {1}
+
+
+def state_of(number: float) -> Any:
+    model = {"w": np.full((64, 10), number, np.float32)}
+    return SimpleNamespace(params=model, deployed=model)
+
+
+def test_an_estimate_is_taken_up_for_the_same_candidate_and_settings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another model of the same number, another estimator and other limits are estimated anew; another gate is not."""
+    made, calls = settings(tmp_path), []
+
+    def estimated(*_: Any) -> dict[str, Any]:
+        calls.append(0.1 * len(calls))
+        return {"value": calls[-1], "low": calls[-1], "high": 1.0, "devices": NODES, "noise": 0.0}
+
+    def asked(with_: DeviceSettings, number: float = 0.0, version: int = 2) -> tuple[int, bool]:
+        before = len(calls)
+        fleet: Any = SimpleNamespace(settings=with_)
+        passed, _ = evaluation.evaluate(fleet, state_of(number), version, "1", None, tmp_path)
+        return len(calls) - before, passed
+
+    monkeypatch.setattr(evaluation, "_estimated", estimated)
+    assert asked(made) == (1, True)
+    assert asked(made) == asked(made.but(canary=0.5)) == (0, True)
+    assert asked(made.but(gate=0.5)) == (0, False), "the gate is held against the old estimate"
+    assert [asked(made, 1.0)[0], asked(made, 1.0, 3)[0]] == [1, 1]
+    others: list[dict[str, Any]] = [
+        {"evaluate": "ips"},
+        {"most_weight": 5.0},
+        {"evaluation_clip": 2.0},
+        {"policy": "greedy"},
+        {"explore": 0.2},
+    ]
+    assert [asked(made.but(**other))[0] for other in others] == [1] * len(others)
+    assert asked(made) == (0, True), "the first estimate is still known"
+    assert evaluation.lines_of(tmp_path, EVALUATIONS)[-1]["value"] == 0.0
+
+
 def test_lines_of_evaluations_are_json_and_levels_say_what_leaves_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = {"value": 0.5, "low": -np.inf, "high": np.inf, "devices": 1, "noise": 0.0}
     monkeypatch.setattr(evaluation, "_estimated", lambda *told: endless)
-    passed, _ = evaluation.evaluate(SimpleNamespace(settings=settings(tmp_path)), None, 2, "1", None, tmp_path)  # type: ignore[arg-type]
+    passed, _ = evaluation.evaluate(SimpleNamespace(settings=settings(tmp_path)), state_of(0.0), 2, "1", None, tmp_path)  # type: ignore[arg-type]
     line = json.loads((tmp_path / EVALUATIONS).read_text(), parse_constant=pytest.fail)
     assert (passed, line["passed"], line["low"], line["high"]) == (False, False, None, None)
     said = [learns({"masked": False, "evaluate": method})[0] for method in ("", "snips")]

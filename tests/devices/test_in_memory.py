@@ -16,6 +16,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
+from posse.protocols.fed_contextual.computing.rounds import host
 from posse.protocols.fed_contextual.flower import fleet, server_app, trial
 from posse.protocols.fed_contextual.flower.samples import DATA, samples_of
 from posse.protocols.fed_contextual.flower.settings import (
@@ -28,8 +29,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     check_begun,
     note_begun,
 )
-from posse.protocols.fed_contextual.rounds import host
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 from .grids import FakeGrid, leaves
 from .simulator import SIZES, population_of, simulated, uneven
@@ -56,8 +56,9 @@ def rounds_told(folder: Path) -> list[dict[str, Any]]:
         ({"quantile": 0.5, "clip": 0.05}, 1e-7),
         ({"policy": "falcon", "explore": 10.0, "deploy_every": 2, "optimiser": "sgd", "server_rate": 1.0}, 1e-7),
         ({"policy": "epsilon-greedy", "loss": "importance", "levels": 1000}, 1e-3),
+        ({"keep_log": True, "deploy_every": 3, "rounds": 5}, 1e-7),
     ],
-    ids=["adaptive clipping", "falcon, deployed every 2", "importance, whole numbers"],
+    ids=["adaptive clipping", "falcon, deployed every 2", "importance, whole numbers", "logs kept"],
 )
 def test_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], apart: float) -> None:
     """To rounding: compiled alone or in a loop over clients, a sum may differ in its last bit."""
@@ -87,7 +88,7 @@ def test_devices_take_the_simulators_samples_and_model_whatever_their_size(tmp_p
     play(made, tmp_path, nodes=5, meddle=meddle)
     cohorts = [line["clients"] for line in rounds_told(tmp_path)]
     assert [len(one) for one in cohorts] != [4] * 4
-    for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 5, cohorts), strict=True):
+    for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 5, cohorts, rounds_told(tmp_path)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 

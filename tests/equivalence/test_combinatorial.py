@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,6 +23,8 @@ TALK = {
     "noiseless": {"reports": REPORTS, "multipliers": (0.0,) * 5},
     "fused": {"reports": REPORTS, "multipliers": (1.0,) * 5, "rule": "fuse"},
     "placebo": {"method": "placebo", "reports": REPORTS, "multipliers": (2.0,) * 5},
+    "naive": {"method": "naive", "multipliers": (2.5,)},
+    "exploring": {"reports": REPORTS, "multipliers": (1.0,) * 5, "explore": 60},
 }
 
 
@@ -46,7 +49,7 @@ def both(market, terms, seed, **how):
     """Run both ways and return what each gave."""
     truth = truth_of(market)
     known, curves = run_once(market, terms, seed, truth=truth, trace=True, **how)
-    world = SimulatedMarket(market, seed, terms.rounds, truth=truth)
+    world = SimulatedMarket(market, seed, terms.rounds, truth=truth, opening=terms.opening)
     roles = federation(market, terms, seed=seed, **how)
     run = MemoryRun(roles, Recorder(world, market, terms.rounds))
     run.finish()
@@ -77,11 +80,44 @@ def test_agents_and_simulation_are_the_same_run(name, talk, seed):
     for j, agent in enumerate(agents):
         for field in known._fields:
             assert getattr(agent.knowledge, field).tobytes() == getattr(known, field)[j].tobytes(), field
-    for field in ("revenue", "regret", "earned", "lost", "missed"):
+    for field in ("revenue", "regret", "earned", "lost", "missed", "below", "first"):
         assert getattr(world.curves, field).tobytes() == getattr(curves, field).tobytes(), field
     assert [agent.taken for agent in agents] == curves.taken.tolist()
-    if talk in ("fcb", "fused", "noiseless"):
+    if talk in ("fcb", "fused", "noiseless", "naive"):
         assert curves.taken.sum() > 0  # else learning was not tried
+    dealt = np.minimum(market.capacity, 1)
+    assert ((curves.trace[: terms.explore] == dealt).all(axis=(1, 2))).sum() == terms.explore
+    assert (curves.below[-1] == curves.missed).all()
+
+
+def test_exploring_is_one_unit_of_each_producer_for_so_many_rounds_whatever_the_method():
+    market = MARKETS["overlap"]
+    plain = Terms(market.agents, market.producers, ROUNDS, method="fcb")
+    _, curves = run_once(market, plain, 3, trace=True)
+    explored = msgspec.structs.replace(plain, explore=30)
+    assert explored.digest != plain.digest
+    _, other = run_once(market, explored, 3, trace=True)
+    assert (other.trace[:30] == np.minimum(market.capacity, 1)).all()
+    assert (other.trace[30] != np.minimum(market.capacity, 1)).any()
+    assert (curves.trace[0] != other.trace[0]).any()
+    # Algorithm 1 pools what is explored: after the phase everyone has one unit a round of every agent that deals.
+    short = msgspec.structs.replace(plain, rounds=30, explore=30)
+    pooled = run_once(market, short, 3)[0]
+    assert (pooled.units + pooled.told_units == 30 * np.minimum(market.capacity, 1).sum(axis=0)).all()
+
+
+def test_naive_is_fcb_with_noise_and_without_it_fcb():
+    market = MARKETS["uniform"]
+    noisy, none, fcb = (
+        run_once(market, Terms(market.agents, market.producers, ROUNDS, **talk), 4, trace=True)[1].trace
+        for talk in (
+            {"method": "naive", "multipliers": (2.5,)},
+            {"method": "naive", "multipliers": (0.0,)},
+            TALK["fcb"],
+        )
+    )
+    assert (none == fcb).all()
+    assert (noisy != fcb).any()
 
 
 def test_optimism_and_margin_are_followed_by_both():

@@ -12,7 +12,10 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from posse.privacy.crypto import keys
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
@@ -43,6 +46,8 @@ def _stream(request: pytest.FixtureRequest) -> Iterator[_Stream]:
         patch.setattr(os, "urandom", made)
         patch.setattr(random, "_urandom", made)
         patch.setattr(ec, "generate_private_key", made.identity)
+        # The length of a signature in DER depends on its randomness, which is OpenSSL's own unless told otherwise.
+        patch.setattr(keys, "_ECDSA", ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
         yield made
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Entry, Message
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, Dealt, PartyCoins, together
-from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole, dealer_of
+from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, Dealt, PartyCoins, common_key, part_of, together
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.party import Party, common_key, part_of
 from posse.protocols.mpc_contextual.program import Layout
+from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole, dealer_of
+from posse.protocols.mpc_contextual.roles.party import Party
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import seeded
+from posse.protocols.mpc_contextual.twins.twin import seeded
 from posse.runtime.memory import MemoryRun
 
 SEED = 7

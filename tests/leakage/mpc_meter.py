@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posse.privacy.sharing.dealing import Plan, Supply
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.tape import TRACKS, Shape, Tape
-from posse.protocols.mpc_contextual.dealer import DealerKeys
+from posse.protocols.mpc_contextual.roles.dealer import DealerKeys
 from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
 
 _MPC = "posse.protocols.mpc_contextual"
@@ -35,7 +35,7 @@ class Meter:
         """Key, counter and bytes of every AES stream that anyone expanded, the dealer included."""
         self._tapes(patch)
         for module in ("party", "puller_and_payee"):
-            self._inputs(patch, f"{_MPC}.{module}")
+            self._inputs(patch, f"{_MPC}.roles.{module}")
         for module in _STREAMS:
             self._streams(patch, module)
 

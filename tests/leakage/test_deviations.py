@@ -57,8 +57,13 @@ def test_roles_that_deviate_falsify_what_is_learnt(name: str, verdict: str | Non
     assert verdict in (None, made.verdict)
 
 
+def test_arms_are_compared_in_the_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpc, "LONG", 12)
+    assert [len(arms) for arms in mpc._arms(PARTIES, 0, lambda run: None)] == [6, 6]
+
+
 def test_a_party_that_takes_a_message_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from posse.protocols.mpc_contextual.puller_and_payee import Payee
+    from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee
 
     receive = Payee.receive
     monkeypatch.setattr(Payee, "receive", lambda self, *given: receive(self, *given) if not self.step else ())

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 import posse
 from posse.core.errors import PosseError
-from posse.core.roles import View
+from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, Evidence, attempt
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.protocols.mpc_contextual.attacks import ATTACKS, Opened, opened_words
-from posse.protocols.mpc_contextual.sockets import Watched
+from posse.protocols.mpc_contextual.roles.messages import Opening
+from posse.protocols.mpc_contextual.sockets import Watched, _number_bytes
 from posse.protocols.runs import Run
 from tests.leakage.mpc_game import Played, drawn, terms_of
 
@@ -143,6 +145,13 @@ def test_rewards_that_take_longer_for_some_arms_name_them_over_sockets() -> None
 
 
 @pytest.mark.long
+def test_with_slots_the_same_delays_name_no_arm() -> None:
+    slotted = SETTINGS.but(slot=0.5)
+    made = attacked(BY_NAME["delays"], list(BY_NAME["delays"].stage(slotted, 0)))
+    assert (made.verdict, made.power) == ("nothing found", 1.0)
+
+
+@pytest.mark.long
 def test_acknowledgements_and_sizes_name_no_arm_over_sockets() -> None:
     made = attacked(BY_NAME["acknowledgements"], list(BY_NAME["acknowledgements"].stage(SETTINGS, 0)))
     assert (made.verdict, made.power) == ("nothing found", 1.0)
@@ -187,3 +196,9 @@ def test_an_audit_keeps_what_attacks_read_and_little_else() -> None:
         sum(len(getattr(entry.message, "data", b"")) for entry in one.tap().entries) for one in (thinned, whole)
     )
     assert kept < all_of_it / 100
+
+
+@pytest.mark.parametrize("step", [0, 127, 128, 255, 256, 65535, 65536])
+def test_sizes_are_less_the_bytes_of_the_number_of_the_step(step: int) -> None:
+    entry = Entry(0, "party-1", "party-2", Opening(step, 0, b""), 9)
+    assert _number_bytes(entry) == len(msgspec.msgpack.encode(step))

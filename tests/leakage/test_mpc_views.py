@@ -23,7 +23,8 @@ from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.values import Masked, Shared
-from posse.protocols.mpc_contextual.messages import (
+from posse.protocols.mpc_contextual.program import plan
+from posse.protocols.mpc_contextual.roles.messages import (
     Acted,
     Choice,
     Dealt,
@@ -36,8 +37,7 @@ from posse.protocols.mpc_contextual.messages import (
     Seed,
     Want,
 )  # fmt: skip
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from tests.leakage.mpc_game import (
     SEED,

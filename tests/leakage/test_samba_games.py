@@ -15,7 +15,7 @@ from posse.protocols.audit import audit
 from posse.protocols.registry import system
 from posse.protocols.samba.attacks import network
 from posse.protocols.samba.attacks.endings import Clocked
-from posse.protocols.samba.customer import Customer
+from posse.protocols.samba.roles.customer import Customer
 from posse.protocols.samba.strict.messages import Shares
 
 ATTACKS = {attack.name: attack for attack in system("samba").attacks}

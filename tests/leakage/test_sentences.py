@@ -22,6 +22,7 @@ SETTINGS: tuple[RunSettings, ...] = (
     posse.DpCombinatorial(**MARKET, rule="fuse"),
     *(posse.FedContextual(**one) for one in ({}, {"levels": 65536}, NOISE, {**NOISE, "levels": 65536})),
     *(posse.FedContextual(scenario="init", **one) for one in ({}, NOISE)),
+    posse.FedContextual(scenario="init", **NOISE, pretraining_privacy="public"),
     posse.FedContextual(centralised=True),
 )
 

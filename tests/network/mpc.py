@@ -15,19 +15,21 @@ import numpy as np
 from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.deploy import build, features_of
+from posse.protocols.mpc_contextual.deploy import build, features_of, start_of
 from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
-from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
-from posse.protocols.mpc_contextual.party import Party as PartyRole
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
+from posse.protocols.mpc_contextual.roles.dealer import DealerRole
+from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.roles.outside import row_order
+from posse.protocols.mpc_contextual.roles.party import Party as PartyRole
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions, World
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime import local
 from posse.runtime.memory import MemoryRun
-from posse.runtime.network.deployment import PartyFile, make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
+from posse.runtime.place import PartyFile, open_place
 from tests.network.federations import QUICK, free_port, journalled_secrets, run_all
 from tests.network.torment import PATIENCE, Torment
 
@@ -56,7 +58,7 @@ def addresses(parties: list[str]) -> dict[str, str]:
     return {name: f"127.0.0.1:{free_port()}" for name in (*parties, PULLER, PAYEE)}
 
 
-def laid_out(folder: Path, parties: int = 2, steps: int = 30, **values: Any) -> list[Path]:
+def laid_out(folder: Path, parties: int = 2, steps: int | None = 30, **values: Any) -> list[Path]:
     """Make identities and files for a simulated world, unless the values say otherwise."""
     world = write_world(folder, parties)
     given = {
@@ -117,9 +119,9 @@ class TestWorld:
 
     __test__ = False
 
-    def __init__(self, world: World, steps: int) -> None:
+    def __init__(self, world: World, terms: Terms) -> None:
         self._contexts, self._seed = world.contexts(), world.seed
-        self._rows = self._contexts.order(world.seed, steps)
+        self._rows = row_order(self._contexts, world.seed, terms)
         self.pulled: dict[int, int] = {}
         self.asked: Counter[str] = Counter()
 
@@ -142,13 +144,16 @@ def twin(paths: list[Path], pays: Callable[[Ask], Message] | None = None) -> Out
     secrets = dict(zip(options, map(journalled_secrets, paths), strict=True))
     planned = plan(terms)
     roles: list[Role] = [
-        PartyRole(name, terms, planned, features_of(options[name], terms, name, paths[0].parent), secrets[name])
+        PartyRole(
+            name, terms, planned, features_of(options[name], terms, name, paths[0].parent)[0], secrets[name],
+            start=start_of(options[name], terms, name, paths[0].parent),
+        )
         for name in terms.parties
-    ]
+    ]  # fmt: skip
     roles += [Puller(terms), Payee(terms), DealerRole(terms, planned, secrets[DEALER])]
     if pays is None:
         assert first.world is not None
-        pays = TestWorld(first.world, terms.steps)
+        pays = TestWorld(first.world, terms)
     MemoryRun(roles, pays).finish()
     return Outcome({role.name: role for role in roles})
 
@@ -174,10 +179,10 @@ def factories(folder: Path, parties: int = 2, steps: int = 8, **more: Any) -> tu
 class MpcTorment(Torment):
     """The same federation as processes that are killed; its progress is read from the arms of the world."""
 
-    def __init__(self, folder: Path, seed: int, *, parties: int = 2, steps: int = 120, **values: Any) -> None:
+    def __init__(self, folder: Path, seed: int, *, parties: int = 2, steps: int | None = 120, **values: Any) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         self.paths = {path.stem: path for path in laid_out(folder, parties, steps, **values)}
-        self.expected_bytes = 2 * steps
+        self.expected_bytes = 2 * (steps or 0)
         self.running: dict[str, local.Process] = {}
         self.kills: Counter[str] = Counter()
         self.early_kills = self.restarts_for_others = 0

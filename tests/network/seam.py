@@ -27,10 +27,11 @@ class Network:
         *,
         snapshot_bytes: int = 2_000,
         sync_answers: bool = True,
+        syncs: float = 0.1,
     ) -> None:
         self.rng = random.Random(seed)
         self._make, self._pairs, self._vocabulary, self._world = make, links, vocabulary, world
-        self._snapshot_bytes, self._sync_answers = snapshot_bytes, sync_answers
+        self._snapshot_bytes, self._sync_answers, self._syncs = snapshot_bytes, sync_answers, syncs
         self.disks = {name: MemoryDisk() for name in make}
         self.engines: dict[str, Engine] = {}
         self.up: set[frozenset[str]] = set()
@@ -116,7 +117,7 @@ class Network:
         kind = self.rng.choices([*faults, "none"], [*faults.values(), max(0.0, 1 - sum(faults.values()))])[0]
         getattr(self, f"_fault_{kind}")()
         for name in self.engines:
-            if self.rng.random() < 0.1:
+            if self.rng.random() < self._syncs:
                 with self.engines[name].syncing() as wait:
                     wait()
         moves: list[Callable[[], None]] = [

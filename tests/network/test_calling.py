@@ -7,6 +7,7 @@ import base64
 import contextlib
 import gc
 import json
+import os
 import socket
 import ssl
 import warnings
@@ -20,8 +21,8 @@ from posse.runtime import local
 from posse.runtime.door import Door
 from posse.runtime.local import write_party
 from posse.runtime.network.calling import Proxy, ProxyError, call, opened
-from posse.runtime.network.deployment import open_place
 from posse.runtime.network.doctor import examine
+from posse.runtime.place import open_place
 from tests.network.federations import laid_out, run, run_all
 from tests.network.federations import opened as party_of
 from tests.network.test_inputs import close
@@ -281,6 +282,24 @@ def test_a_listener_for_all_addresses_is_reached_by_both_families(host):
     came = asyncio.run(go())
     assert came[0] == "127.0.0.1"  # and no address of version 6 that stands for it: limits count by address
     assert came[1:] == (["::1"] if has_six() else [])
+
+
+def test_a_listener_that_cannot_have_all_its_addresses_has_none(monkeypatch):
+    """The second address of the name is no address of this machine (of the block for documentation)."""
+
+    async def go():
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (at, 0)) for at in ("127.0.0.1", "192.0.2.1")]
+
+        async def resolved(*given, **named):
+            return found
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved, raising=False)
+        door, before = Door(lambda one, address: None, lambda address, why: None), len(os.listdir("/proc/self/fd"))
+        with pytest.raises(OSError, match="assign"):
+            await door.open("two.example.org", 0)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(go())
 
 
 def has_six():

@@ -16,7 +16,7 @@ from posse.protocols.samba.messages import Total
 from posse.protocols.samba.strict import sums
 from posse.protocols.samba.strict.messages import Shares
 from posse.runtime.network.connection import Timing
-from posse.runtime.network.deployment import open_place
+from posse.runtime.place import open_place
 from tests.network.federations import QUICK, laid_out, opened, run_all
 from tests.network.test_proxy import Proxy
 

@@ -19,8 +19,9 @@ from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
 from posse.protocols import registry
 from posse.protocols.parties import deployed, parties_of
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
+from posse.runtime.place import open_place
 from tests.network import mpc, test_mesh
 from tests.network.federations import QUICK, free_port, laid_out, run_all, until
 from tests.protocols.toy.system import LISTENER, TELLER, Toy

@@ -11,11 +11,12 @@ from posse.core.roles import OPERATOR
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import Ciphertext
 from posse.problems import BernoulliArms
-from posse.protocols.samba.closing import agree, ask
 from posse.protocols.samba.deploy import VOCABULARY, build
 from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.messages import Agreed, Close, End, Sum, Total
-from posse.runtime.network.deployment import make_party, open_place
+from posse.protocols.samba.roles.closing import agree, ask
+from posse.runtime.network.deployment import make_party
+from posse.runtime.place import open_place
 from tests.network.federations import laid_out, opened, settled
 from tests.network.seam import Network
 from tests.network.test_samba_seam import FAULTS, key  # noqa: F401

@@ -46,6 +46,34 @@ def test_whatever_happens_the_run_is_the_same(faults, seed, snapshot_bytes):
     assert pulls == STEPS  # every pull counted once
 
 
+@pytest.mark.parametrize("who", ["hub", "a"])
+def test_what_was_held_is_taken_without_another_connection(who):
+    """A party forgets much of a run and nothing fails after it: what comes too early is taken as soon as it can be."""
+    most = 0
+    for seed in range(10):
+        world = network(seed, snapshot_bytes=10**9, sync_answers=False, syncs=0.0)
+        for _ in range(300 + 20 * seed):
+            world.step({})
+        world.kill(who, power=True)
+        for _ in range(5_000):
+            held = {peer: len(link.held) for peer, link in world.engines[who].links.items()}
+            most = max(most, sum(held.values()))
+            if not world.step({}):
+                break
+        assert world.engines["hub"].role.history == expected(LEAVES, STEPS), held
+    assert most > 2
+
+
+def test_what_was_held_goes_with_its_connection(tmp_path):
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    engine.links["hub"].connected(0, 0)
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(3)))  # of a hub that forgot what it had sent
+    engine.begin()
+    engine.answer(1, Reward(0, 5))
+    assert msgspec.msgpack.decode(engine.links["hub"].last, type=Done) == Done(3, 5)
+
+
 def test_a_reward_that_was_journalled_is_never_asked_for_again():
     """With answers on disk before anything follows, a machine that dies asks only for what it has not got."""
     for seed in range(30):

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import LinkError, ProtocolError
 from posse.protocols.registry import run
 from posse.protocols.samba.deploy import VOCABULARY, build
 from posse.protocols.samba.settings import Samba
@@ -31,9 +31,9 @@ from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.door import Limits
 from posse.runtime.journal import _MARK, split
 from posse.runtime.network.connection import Connection
-from posse.runtime.network.deployment import open_place
 from posse.runtime.network.operate import SOCKET, Control, ask, party_commands, serve_metrics
 from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
+from posse.runtime.place import open_place
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import journalled_secrets, laid_out, opened, until
 
@@ -284,7 +284,7 @@ def test_a_hundred_thousand_frames_of_an_admitted_peer(tmp_path):
 
 def over_tls(paths, connections, seed):
     """Throw the same over real TLS at a controller that runs, with the others waiting for this peer."""
-    sent, counts = Counter(), {}
+    sent, counts, held = Counter(), {}, []
 
     async def throw():
         parties = {path.stem: opened(path) for path in paths if path.stem != PEER}
@@ -313,6 +313,8 @@ def over_tls(paths, connections, seed):
             writer.transport.abort()
             sent[kind] += 1
             assert link.received == received
+            if number % 1000 == 0:
+                held.append(rss())
         assert not running.done()
         counts.update(controller.counts)
         for party in parties.values():
@@ -322,12 +324,12 @@ def over_tls(paths, connections, seed):
             party.engine._journal.close()
 
     asyncio.run(throw())
-    return sent, counts
+    return sent, counts, held
 
 
 def test_frames_over_tls_while_the_others_wait(tmp_path):
     paths = stopped_midway(tmp_path)
-    sent, counts = over_tls(paths, 160, 3)
+    sent, counts, _ = over_tls(paths, 160, 3)
     assert counts["refused frame"] + counts["refused hello"] >= sum(
         sent[kind] for kind in ("oversize", "cross-run", "gap", "out of turn", "lying")
     )
@@ -336,16 +338,16 @@ def test_frames_over_tls_while_the_others_wait(tmp_path):
 
 
 @pytest.mark.long
-def test_many_frames_over_tls(tmp_path):
+def test_many_frames_over_tls(tmp_path, monkeypatch):
+    for name in ("_ACCEPTS", "_CALM"):  # one comes after the other, and none waits until the door opens again
+        monkeypatch.setattr(f"posse.runtime.door.{name}", 1e6)
     paths = stopped_midway(tmp_path)
     began = time.monotonic()
-    tracemalloc.start()
-    sent, counts = over_tls(paths, 100_000, 4)
-    largest = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    sent, counts, held = over_tls(paths, 100_000, 4)
     rate = 100_000 / (time.monotonic() - began)
-    print(f"\nover TLS: {dict(sent)}, counted {counts}, {rate:,.0f}/s, at most {largest / 2**20:.1f} MiB")
-    assert largest < 64 << 20
+    print(f"\nover TLS: {dict(sent)}, {counts}, {rate:,.0f}/s, memory {held[0] >> 20} to {max(held) >> 20} MiB")
+    assert not counts.get("refused message")
+    assert max(held) - held[len(held) // 3] < 16 << 20  # flat, once the first of them were here
     finish(paths)
 
 
@@ -372,6 +374,24 @@ def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim):
 
     asyncio.run(lie())
     finish(paths)
+
+
+def test_a_peer_that_is_lost_is_not_paused_any_more(tmp_path):
+    """When it comes back it says so again; until then nobody knows."""
+    paths = laid_out(tmp_path, budget=BUDGET)
+
+    async def pause():
+        party = opened(paths[0])
+        party._admit = lambda certificate: ("owner", PEER)
+        connection = Connection(party)
+        connection.connection_made(Nowhere())
+        connection.data_received(pack(hello()) + pack(Kept(0, paused=True)))
+        assert party.paused_peers == {PEER}
+        connection.connection_lost(None)
+        assert party.paused_peers == set()
+        party.engine._journal.close()
+
+    asyncio.run(pause())
 
 
 def test_what_is_held_for_a_peer_is_bounded(tmp_path):
@@ -520,10 +540,15 @@ def test_strangers(tmp_path, times, monkeypatch):
             await asyncio.sleep(0.01)
         failures = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-        held = [rss()]
-        for _ in range(times // 50):
-            await asyncio.gather(*(shout(parties[0].port, noise(rng), rng.random() < 0.7) for _ in range(50)))
-            held.append(rss())
+        held, left = [rss()], iter(range(times))
+
+        async def one_after_another():
+            for number in left:
+                await shout(parties[0].port, noise(rng), rng.random() < 0.7)
+                if number % 50 == 0:
+                    held.append(rss())
+
+        await asyncio.gather(*(one_after_another() for _ in range(50)))
         # A connection that is gone before it is accepted is not seen.
         await until(lambda: sum(parties[0].counts[f"refused {who}"] for who in ("tls", "stranger")) >= 0.9 * times)
         assert not running.done()
@@ -625,6 +650,12 @@ def test_the_control_socket(tmp_path, times):
         return failures
 
     assert not asyncio.run(whisper())
+
+
+def test_where_no_party_runs_that_is_all_that_is_said(tmp_path):
+    with pytest.raises(LinkError) as raised:
+        asyncio.run(ask(tmp_path, "status"))
+    assert raised.value.text == f"no party runs with the journal {tmp_path}. Start it with 'posse party'."
 
 
 @pytest.mark.parametrize("times", [300, pytest.param(100_000, marks=pytest.mark.long)])

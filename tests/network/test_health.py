@@ -24,11 +24,12 @@ from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Timing
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.health import at_rest, not_answering, status, words
 from posse.runtime.network.operate import ask, metrics, serve_metrics
 from posse.runtime.network.wire import Data, Kept, pack
+from posse.runtime.place import open_place
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, opened, run_all, until
 from tests.network.test_inputs import SYSTEMS, close, finish

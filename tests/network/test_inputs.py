@@ -24,10 +24,11 @@ from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.parties import change_stopped, deployed, parties_of
 from posse.protocols.samba.deploy import SambaOptions
 from posse.runtime.local import data_beside, write_party
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import Control, party_commands
-from tests.network import mpc
+from posse.runtime.place import open_place
+from tests.network import mpc, test_mesh
 from tests.network.federations import QUICK, free_port, laid_out, run_all
 
 DELIVERIES = "def good(run, round, units):\n    return dict(units)\n"
@@ -91,8 +92,9 @@ SYSTEMS = {
             "policy": "linucb", "epsilon": "1/4", "limit": 1e6, "rows": "abc", "bits": 24, "newton": 3, "batch": 2,
             "checkpoint_every": 11, "delta": 1e-4, "width": 0.5, "world": {}, "bounds": [0.6, 0.6], "steps": 5,
             "parties": ["clinic-2", "clinic-1"], "columns": [2, 3], "arms": 4, "encoding": "latin-1", "decimal": ",",
+            "start": f"30:{'0' * 32}", "reward_range": [0.0, 2.0], "slot": 0.5, "jitter": 0.5,
         },
-        {"features"},  # where they lie is an address; what they hold is bound (test_mpc_processes)
+        {"features", "start_from"},  # where they lie is an address; what they hold is bound (test_mpc_processes)
     ),
     "dp-combinatorial": (
         lambda folder: market_of_their_own(folder),
@@ -166,7 +168,7 @@ HOPELESS = {
         "beta",
         "slowest_pull",
     },  # of owners, and a world with slots
-    "mpc-contextual": {"without_guarantee"},  # of epsilon 0 only
+    "mpc-contextual": {"without_guarantee", "frozen"},  # of epsilon 0, and of a run that starts from another
     # Of markets that drift, or are normal; rounds of reports stand in place of the start that these files have.
     "dp-combinatorial": {"drift_every", "sd", "reports"},
 }
@@ -333,13 +335,25 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     close(again)
 
 
+def test_a_seed_is_agreed_on_where_the_market_is_simulated(tmp_path):
+    agreed = []
+    for name, make in (("own", market_of_their_own), ("simulated", test_mesh.federation)):
+        (tmp_path / name).mkdir()
+        party = opened(make(tmp_path / name)[0])
+        agreed.append(party.engine.terms.get("seed"))
+        close(party)
+    assert agreed == ["null", str(test_mesh.MARKET["seed"])]
+
+
 def test_a_report_over_a_change_pays_for_the_larger_capacity():
     terms = Terms(("ada", "bob"), ("north",), 6, "placebo", (2, 4, 6), (1.0, 1.0, 1.0), "fuse")
     agent = Agent("ada", terms, Buyer(np.array([0.1]), np.array([10.0]), 0.0, 1.0), None)
     agent.start()
     agent.receive("bob", Hello(VERSION, terms.digest))
+    before = agent._noise.pair(0, 0, 1e6)
     agent.receive(OPERATOR, Offers((0.1,), (4.0,)))
     agent.receive(WORLD, Delivered(1, (10.0,)))
+    assert agent._noise.pair(0, 0, 1e6) != before  # no two lists are hidden by the same noise
     sends = [each for each in agent.receive(WORLD, Delivered(2, (4.0,))) if isinstance(each, Many)]
     assert sends[0].sends[0][2].sigma == (10.0,)  # ten were bought in round 1
     saved = agent.save()

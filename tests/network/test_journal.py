@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import JournalError
-from posse.runtime.journal import Journal
+from posse.runtime.journal import Journal, copy
 from posse.runtime.network import engine
 from posse.runtime.network.engine import Engine
 from posse.version import PROTOCOL_VERSION
@@ -54,6 +54,16 @@ def test_a_snapshot_replaces_what_came_before(tmp_path):
     filled(tmp_path, [], snapshot=b"state 2")
     assert held(tmp_path) == (b"state 2", [])
     assert sorted(os.listdir(tmp_path)) == ["journal-00000002.log", "lock", "snapshot-00000002"]
+    assert copy(tmp_path).first == b"state 2"
+
+
+def test_snapshots_leave_no_file_open(tmp_path):
+    journal = Journal(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(5):
+        journal.checkpoint(b"state %d" % number)
+    assert len(os.listdir("/proc/self/fd")) == before
+    journal.close()
 
 
 def test_what_was_added_and_not_written_is_lost_as_in_a_crash(tmp_path):

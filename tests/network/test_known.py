@@ -8,7 +8,7 @@ import pytest
 
 from posse.core.errors import DisagreementError
 from posse.protocols.samba.layout import layout
-from posse.results.sections import sections
+from posse.results.reports.sections import sections
 from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
 from tests.network import mpc
@@ -17,9 +17,9 @@ from tests.network.test_disagreement import edit
 from tests.network.test_inputs import market_of_their_own
 from tests.network.test_records import run_all
 
-OWN, BOUGHT, ARMS, REWARDS, BROUGHT, ALL = (
-    "Its own arm", "What was bought", "Arms that it pulled", "Rewards that came in", "What it brought",
-    "Privacy spent in all runs",
+OWN, OWED, BOUGHT, ARMS, REWARDS, BROUGHT, ALL = (
+    "Its own arm", "What it is owed", "What was bought", "Arms that it pulled", "Rewards that came in",
+    "What it brought", "Privacy spent in all runs",
 )  # fmt: skip
 
 
@@ -54,22 +54,25 @@ def test_owners_hold_ratings_and_every_record_holds_what_its_role_may_know(tmp_p
     others = [rated(tmp_path, f"clinic-{i}", [(20, 3), (30, 2), (40, 4), (50, 1)]) for i in (2, 3)]
     sources = [{**adults, "where": "age >= 18"}, *others]
     owners = [{"name": f"clinic-{i + 1}", "source": source} for i, source in enumerate(sources)]
-    paths = laid_out(tmp_path, world=None, owner=owners, threshold=3, budget=80)
+    paths = laid_out(tmp_path, world=None, owner=owners, threshold=3, budget=80, price=0.3)
     ends, _ = run_all(paths)
     found = records()
     first = found["clinic-1"]
     pulls = int(first.pulls.sum())
     assert first.total == (pulls,)  # every adult's rating is above 3
     assert values(first, OWN)["pulls"] == (str(pulls),)
+    assert values(first, OWED)["owed"] == (f"{3 * pulls / 10:.15g}",)
     assert (
         sum(record.total[0] for name, record in found.items() if name.startswith("clinic")) == ends["customer"]["total"]
     )
     assert values(found["customer"], BOUGHT)["pulls"] == ("80",)
+    assert values(found["customer"], BOUGHT)["owed to all owners"] == ("24",)
     assert titles(found["controller"]) == titles(found["comp"]) == []
     assert found["controller"].total == found["comp"].total == ()
     for name, record in found.items():
         assert list(record.problem["names"]) == ([name] if name.startswith("clinic") else [])
-        assert titles(record) == {"customer": [BOUGHT], "controller": [], "comp": []}.get(name, [OWN])
+        assert titles(record) == {"customer": [BOUGHT], "controller": [], "comp": []}.get(name, [OWN, OWED])
+        assert ("owed" in record.summary) is name.startswith("clinic")
         rows = json.dumps([section.rows for section in sections(record)])
         assert not [other for other in found if other != name and other in rows]
 
@@ -82,6 +85,17 @@ def test_a_threshold_that_differs_is_named_before_anything_is_pulled(tmp_path):
     ends, _ = run_all(paths)
     assert {type(end) for end in ends.values()} == {DisagreementError}
     assert any("threshold" in str(end) for end in ends.values())
+
+
+def test_a_price_that_an_owner_did_not_agree_to_is_refused(tmp_path):
+    paths = laid_out(tmp_path, budget=20, price=[0.1, 0.2, 0.3])
+    edit(tmp_path / "clinic-2.toml", "price = [0.1, 0.2, 0.3]", "price = [0.1, 0.5, 0.3]")
+    ends, _ = run_all(paths)
+    assert {type(end) for end in ends.values()} == {DisagreementError}
+    assert any("price" in str(end) for end in ends.values())
+    given = {"run": "r", "level": "standard", "budget": 10, "price": [0.1, 0.2], "world": {"owners": 3}}
+    with pytest.raises(Exception, match="one number, or one an owner, got 2 for 3 owners"):
+        layout({**given, "owner": [{"name": f"clinic-{i}"} for i in (1, 2, 3)]}, tmp_path)
 
 
 def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):

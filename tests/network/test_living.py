@@ -18,7 +18,7 @@ from posse.core.roles import Ask, Message
 from posse.problems.contexts.features import read_block
 from posse.protocols import registry
 from posse.protocols.mpc_contextual.deploy import OUTSIDE
-from posse.protocols.mpc_contextual.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates import making

@@ -12,7 +12,8 @@ from posse.core.errors import ConfigError, DataError, UnfinishedError
 from posse.protocols.dp_combinatorial.deploy import MarketFederation, build, lay_out
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.twin import run_once
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
+from posse.runtime.place import open_place
 from tests.network.federations import QUICK, free_port, run_all
 
 MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}
@@ -41,7 +42,14 @@ def check(parties, known, curves):
     assert sum(party.engine.role.taken for party in parties) == curves.taken.sum()
 
 
-@pytest.mark.parametrize("values", [{}, {"rule": "fuse"}, {"noise": "none"}], ids=["accept", "fuse", "no noise"])
+NAIVE = {"policy": "naive", "start": 200, "rounds": 60}
+"""Reports of every round have no start of their own: 200 is the default."""
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"rule": "fuse", "explore": 30}, {"noise": "none"}, NAIVE],
+    ids=["accept", "fuse after exploring", "no noise", "naive"],
+)  # fmt: skip
 def test_a_mesh_is_the_compiled_market(tmp_path, values):
     paths = federation(tmp_path, **values)
 

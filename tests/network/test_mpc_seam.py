@@ -24,7 +24,7 @@ class Seam(Network):
 
     def __init__(self, make, terms, world, seed, **how):
         self.deaths = dict.fromkeys(make, 0)
-        self.world = TestWorld(world, terms.steps)
+        self.world = TestWorld(world, terms)
         how = {"snapshot_bytes": 6_000, **how}
         super().__init__(make, list(itertools.combinations(make, 2)), VOCABULARY, self.world, seed, **how)
 
@@ -39,7 +39,7 @@ class Seam(Network):
 
 def in_memory(make, terms, world):
     roles = {name: each() for name, each in make.items()}
-    MemoryRun(roles.values(), TestWorld(world, terms.steps)).finish()
+    MemoryRun(roles.values(), TestWorld(world, terms)).finish()
     return Outcome(roles)
 
 

@@ -17,6 +17,7 @@ from posse.runtime.network.operate import json_log
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Kept, Refused, pack
 from posse.version import PROTOCOL_VERSION
+from tests.network.federations import until
 from tests.network.test_fuzz_listener import Nowhere
 from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work
 
@@ -162,6 +163,51 @@ def test_a_peer_that_was_set_back_is_refused_and_the_party_goes_on(tmp_path):
         party.stop()
         await running
         party.engine._journal.close()
+
+    asyncio.run(run())
+
+
+def test_a_new_connection_is_sent_what_may_be_lost_and_a_party_that_is_over_says_so(tmp_path):
+    async def run():
+        party = party_of(tmp_path, timing=Timing(heartbeat=1000.0, linger=240, closing=240))
+        running = asyncio.create_task(party.run())
+        await asyncio.sleep(0.01)
+        _, first = greeted(party)
+        await until(lambda: encoded(Work(0)) in first.told)
+        connection, second = greeted(party)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert encoded(Work(0)) in second.told
+        connection.data_received(pack(Data(1, encoded(Done(0, 5)))) + pack(Kept(1)))
+        await asyncio.wait_for(running, 240)
+        assert pack(Kept(1, leaves=True)) in second.told
+        party.engine.close()
+
+    asyncio.run(run())
+
+
+def test_a_paused_party_asks_the_world_nothing(tmp_path):
+    asked = []
+
+    async def world(ask):
+        asked.append(ask)
+        return Reward(0, 5)
+
+    async def run():
+        engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+        party = Party(engine, Wiring("toy", {"hub": "hub"}), lambda certificate: ("hub", "hub"), source=world)
+        engine.begin()
+        engine.receive("hub", 1, encoded(Work(0)))
+        party.pause(True)
+        for _ in range(2):
+            party._commit_and_send()
+            await asyncio.sleep(0.01)
+            assert len(asked) == (not party.paused)
+            party.paused = False
+        for task in list(party._tasks):
+            task.cancel()
+        await asyncio.gather(*party._tasks, return_exceptions=True)
+        engine.close()
 
     asyncio.run(run())
 

@@ -11,7 +11,7 @@ from posse.core.errors import DisagreementError
 from posse.protocols import parties
 from posse.protocols.parties import RECORD, deployed, parties_of, run_and_record, run_id
 from posse.results.store import Store
-from posse.runtime.network.deployment import open_place
+from posse.runtime.place import open_place
 from tests.network.federations import laid_out
 from tests.network.test_disagreement import edit
 
@@ -28,7 +28,9 @@ def run_all(paths):
 
     async def go():
         runs = (run_and_record(open_place(path), lambda place, made: made, remarks.append) for path in paths)
-        return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 240)
+        ends = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 240)
+        assert not [task for task in asyncio.all_tasks() if "Keeper._follow" in repr(task)]
+        return ends
 
     return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks
 

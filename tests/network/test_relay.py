@@ -10,13 +10,16 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.core.settings import read_toml
+from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
 from posse.runtime import local
 from posse.runtime.certificates.identity import PartyIdentity, relay_context
 from posse.runtime.local import write_party
-from posse.runtime.network.deployment import PartyFile, relayed_by
-from posse.runtime.network.relay import Leg
+from posse.runtime.network import leaving
+from posse.runtime.network.relay import Leg, Relay
+from posse.runtime.place import PartyFile, relayed_by
 from tests.network import mpc
 from tests.network.federations import run_all, until
+from tests.network.test_fuzz_listener import Nowhere
 from tests.network.test_inputs import close, finish, market_of_their_own, opened
 
 MESHES = {
@@ -86,6 +89,35 @@ def test_a_mesh_in_which_one_listens_ends_as_the_other(tmp_path, name, monkeypat
         assert path.stem.encode() not in through  # certificates and greetings are inside TLS
 
 
+def test_a_relay_stays_while_others_talk_through_it(tmp_path, monkeypatch):
+    lay, hub = MESHES["mpc-contextual"]
+    paths = lay(tmp_path)
+    only_one_listens(paths, hub)
+    take, lose = Leg.data_received, Leg.connection_lost
+
+    async def go():
+        parties = {party.engine.role.name: party for party in map(opened, paths)}
+
+        def late(do):
+            """What two others say is slow, once the relay has nothing more to do itself."""
+
+            def later(self, given):
+                if {self.name, self.wanted} == {PULLER, PAYEE}:
+                    asyncio.get_running_loop().call_later(0.5, do, self, given)
+                else:
+                    do(self, given)
+
+            return later
+
+        monkeypatch.setattr(Leg, "data_received", late(take))
+        monkeypatch.setattr(Leg, "connection_lost", late(lose))
+        await run_all(parties.values())
+        close(*parties.values())
+        return {name: leaving.unconfirmed(party) & set(party.needed) for name, party in parties.items()}
+
+    assert not any(asyncio.run(asyncio.wait_for(go(), 120)).values())
+
+
 @pytest.mark.parametrize("name", MESHES)
 def test_as_processes(tmp_path, name):
     lay, hub = MESHES[name]
@@ -141,6 +173,17 @@ def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, mon
         close(quiet)
 
     asyncio.run(go())
+
+
+def test_a_relay_that_closes_hangs_up_on_who_waits():
+    async def go():
+        relay, transport = Relay({"a": "agent", "b": "agent"}, lambda certificate: ("agent", "a")), Nowhere()
+        relay.meet(Leg(relay, "a", transport), "b")
+        before = transport.closed
+        relay.close()
+        return before, transport.closed
+
+    assert asyncio.run(go()) == (False, True)
 
 
 def test_a_party_that_does_not_relay_says_so(tmp_path):

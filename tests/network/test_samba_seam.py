@@ -76,7 +76,7 @@ def disturbed(policy, level, key, faults, seed, budget=BUDGET):
 @pytest.mark.parametrize(("policy", "level"), CASES)
 def test_whatever_happens_the_run_is_the_plain_one(policy, level, faults, key):
     plain = simulate(ARMS, policy, BUDGET, [SEED], level=level)
-    for seed in range(2):
+    for seed in range(2 if faults == "everything" else 1):
         total, pulls, _ = disturbed(policy, level, key, FAULTS[faults], seed)
         assert (total,) == plain.total
         assert [pulls] == plain.pulls.tolist()

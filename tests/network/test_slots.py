@@ -23,9 +23,10 @@ from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.strict import clock
 from posse.protocols.samba.strict.clock import Clock
 from posse.protocols.samba.strict.messages import Tick, Tock
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import Data
+from posse.runtime.place import open_place
 from tests.network.federations import QUICK, laid_out, opened, run_all
 
 OWNERS, BUDGET, SLOT, PULL = 4, 130, 0.03, 0.012

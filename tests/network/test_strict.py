@@ -14,7 +14,7 @@ from posse.protocols.samba.deploy import build
 from posse.protocols.samba.layout import layout
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.strict import controller as strict_controller
-from posse.runtime.network.deployment import open_place
+from posse.runtime.place import open_place
 from tests.network.federations import laid_out, opened, run, settled, until
 
 VALUES = {"level": "strict", "sync": True, "budget": 60}

@@ -19,8 +19,9 @@ from posse.protocols.parties import parties_of, read_result
 from posse.results.store import Store
 from posse.runtime import local
 from posse.runtime.journal import framed, split
-from posse.runtime.network.deployment import make_party, open_place
+from posse.runtime.network.deployment import make_party
 from posse.runtime.network.recording import FIRST_STATE, VIEW, Recorded, RecordingEngine, read
+from posse.runtime.place import open_place
 from tests.network import mpc
 from tests.network.federations import QUICK, laid_out, run_all
 from tests.network.torment import Torment
@@ -227,6 +228,7 @@ def test_a_full_view_keeps_its_beginning_and_says_so(tmp_path):
     log: list[dict[str, Any]] = []
     finish(paths, log)
     path = file_of(tmp_path, "comp")
+    opened(comp).engine.close()  # and started again it is full still
     kept = read(path)
     assert kept.full
     assert path.stat().st_size < 60_000

@@ -74,7 +74,7 @@ class Leaf:
         return ()
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        if isinstance(message, Work) and sender == "hub":
+        if isinstance(message, Work) and sender == "hub" and self._step is None:
             self._step = message.step
             return (Pull(self.name, self.pulls),)
         if isinstance(message, Reward) and sender == WORLD and message.number == self.pulls and self._step is not None:

@@ -28,6 +28,7 @@ from posse.policies import (
 )
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, parameters_of
 from posse.policies.arms.shipped import FLOOR
+from posse.protocols.samba.kernels import kernels, select_argmax
 
 KEY = np.uint64(11)
 KNOWN = {"epsilon-greedy", "epsilon-decreasing", "ucb", "thompson", "softmax", "pursuit"}
@@ -47,6 +48,17 @@ def test_ucb_at_step_68_as_the_paper_works_it_out() -> None:
     bounds = scores(UCB(), 68, [24, 10, 2], [33, 24, 10])
     assert [round(bound, 2) for bound in bounds] == [1.23, 1.01, 1.12]
     assert UCB().passes() == (ARGMAX,)
+
+
+def test_epsilon_greedy_as_the_paper_works_it_out() -> None:
+    """Section 4.1.2: with epsilon = .1 the coin .7 exploits (the largest mean wins), .04 explores."""
+    policy = EpsilonGreedy(epsilon=0.1)
+    exploring = kernels(policy).exploring
+    assert [bool(exploring(coin, 68, 3, policy.parameters())) for coin in (0.7, 0.04)] == [False, True]
+    means = scores(policy, 68, [24, 10, 2], [33, 24, 10])
+    assert means == [24 / 33, 10 / 24, 2 / 10]
+    assert [select_argmax(np.array(means), u) for u in (0.0, 0.5, 0.99)] == [0, 0, 0]
+    assert [select_argmax(np.zeros(3), u) for u in (0.0, 0.5, 0.99)] == [0, 1, 2]  # any of K equal numbers
 
 
 def test_ucb_is_mean_plus_width() -> None:

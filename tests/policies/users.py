@@ -11,6 +11,7 @@ import numpy as np
 
 from posse.core.exact import log
 from posse.policies.arms.base import Policy, Selection
+from posse.policies.arms.shipped import EpsilonGreedy, Softmax
 
 Numbers = tuple[float, ...]
 
@@ -31,6 +32,29 @@ class Tuned(Policy):
 
     def parameters(self) -> Numbers:
         return (self.width,)
+
+
+@dataclass(frozen=True)
+class Fading(EpsilonGreedy):
+    """Epsilon-greedy with a schedule of one's own: epsilon / (1 + t / half)."""
+
+    name: ClassVar[str] = "fading"
+    half: float = 20.0
+
+    @staticmethod
+    def explore(t: int, owners: int, parameters: Numbers) -> float:
+        return parameters[0] / (1.0 + t / parameters[1])
+
+
+@dataclass(frozen=True)
+class Mixed(Softmax):
+    """Softmax that explores in a third of the steps."""
+
+    name: ClassVar[str] = "mixed"
+
+    @staticmethod
+    def explore(t: int, owners: int, parameters: Numbers) -> float:
+        return 1.0 / 3.0
 
 
 def second_best(scores: Any, u: float) -> int:

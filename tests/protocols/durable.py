@@ -11,9 +11,6 @@ import msgspec
 from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
-from posse.protocols.samba.comp import Comp
-from posse.protocols.samba.controller import Controller
-from posse.protocols.samba.customer import Customer
 from posse.protocols.samba.messages import (
     Agree,
     Choice,
@@ -30,7 +27,10 @@ from posse.protocols.samba.messages import (
     Sum,
     Total,
 )  # fmt: skip
-from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.roles.comp import Comp
+from posse.protocols.samba.roles.controller import Controller
+from posse.protocols.samba.roles.customer import Customer
+from posse.protocols.samba.roles.owner import Owner
 from posse.protocols.samba.strict.comp import Comp as StrictComp
 from posse.protocols.samba.strict.controller import StrictController
 from posse.protocols.samba.strict.customer import StrictCustomer

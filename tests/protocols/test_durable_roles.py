@@ -29,9 +29,9 @@ from posse.protocols.dp_combinatorial.federation import SimulatedMarket
 from posse.protocols.dp_combinatorial.federation import federation as agents_of_market
 from posse.protocols.dp_combinatorial.messages import Delivered, Report
 from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.samba.closing import ask
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.messages import Batch, Close
+from posse.protocols.samba.roles.closing import ask
 from posse.protocols.samba.strict import controller as strict_controller
 from posse.protocols.samba.strict.messages import Compare, Shuffled
 from tests.protocols.durable import Moved, Recorded, samba_anew, samba_meaning
@@ -86,7 +86,7 @@ def outcome(run: Moved) -> object:
     return run.world.arms, run.world.pulls.tolist(), run.world.units.tolist(), run.notes
 
 
-@pytest.mark.parametrize("every", [1, 3, 10])
+@pytest.mark.parametrize("every", [1, pytest.param(3, marks=pytest.mark.long), 10])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_samba_goes_on_after_restarts(case: Any, every: int) -> None:
     """The receiver restarts before every so-manieth input, and from time to time everybody does."""
@@ -339,7 +339,7 @@ def knowledge(run: Moved) -> object:
     return rows, run.world.curves.earned.tobytes(), run.notes
 
 
-@pytest.mark.parametrize("every", [1, 4, 11])
+@pytest.mark.parametrize("every", [1, pytest.param(4, marks=pytest.mark.long), 11])
 @pytest.mark.parametrize("case", AGENT_CASES, ids=str)
 def test_agents_go_on_after_restarts(case: Any, every: int) -> None:
     run = Moved(*agents(*case))

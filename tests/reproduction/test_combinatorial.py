@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking
-from posse.experiments.dp_combinatorial.exp1 import PUBLISHED, Comparison, agreement, published_table, verdict
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
+from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
+from posse.experiments.dp_combinatorial.exp1 import PUBLISHED, Comparison, agreement, judged, published_table, verdict
 from posse.experiments.dp_combinatorial.markets import FULL, SMALL, Job, Place, Size, known_market, run_markets
 from posse.experiments.dp_combinatorial.ranking import FIRST, Ranking, breaks_of, fresh_instances, in_order
 from posse.experiments.kit import Floats
@@ -18,7 +22,7 @@ from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.results.statistics import Interval
 from tests.reproduction.small_form import Ran, column, ids, once
 
-NAMES = ("fig2", "exp1", "exp2", "exp3", "order", "overlap")
+NAMES = ("setting", "theorem1", "fig2", "naive", "exp1", "exp2", "exp3", "order", "weights", "when", "overlap")
 TINY = Size(agents=3, producers=8, rounds=400, start=50, stop=200, instances=2, runs=2)
 
 
@@ -39,7 +43,7 @@ def test_ids() -> None:
     assert ids("dp-combinatorial") == [f"dp-combinatorial/{name}" for name in NAMES]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES[1:])
 def test_small_form(name: str, run: Ran) -> None:
     analysis, rows = run(name)
     assert {row["distribution"] for row in rows} == {"uniform", "normal"}
@@ -52,6 +56,19 @@ def test_small_form(name: str, run: Ran) -> None:
             assert float(row["epsilon_proved"]) < float(row["epsilon_asked"])
             assert (row["delta"], row["unit"]) == ("0.01", "entry")
     assert all(table.rows for table in analysis.tables)
+
+
+def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
+    analysis, rows = run("setting")
+    assert analysis.findings[0].verdict == HOLDS
+    assert {(row["reports"], row["planned"], row["others"]) for row in rows} == {("60", "60", "0")}
+    one = setting.follow(TINY.places("uniform")[0], markets.TIGHT, TINY, 1)
+    assert one.as_drawn
+    for fault in (
+        {"others": 1}, {"reports": one.reports - 1}, {"alike": False}, {"bought": False}, {"same": False},
+        {"noise": 0 * one.noise}, {"noise": 2 * one.noise},
+    ):  # fmt: skip
+        assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
 def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
@@ -106,6 +123,43 @@ def test_agreement_names_what_disagrees() -> None:
         ("inside", "outside: published is smaller"),
         ("outside: published is larger", "inside"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"), [(2.5, 3.5, HOLDS), (2.0, 3.5, UNKNOWN), (3.4, 4.0, FAILS), (math.nan, math.nan, UNKNOWN)]
+)
+def test_an_interval_that_holds_both_published_numbers_tells_nothing(low: float, high: float, word: str) -> None:
+    found = judged(Comparison("uniform", "alone", 3.33, interval(3.3, low, high), interval(9.0, 8.0, 9.5)), 5)
+    assert found.verdict == word
+    assert ("the published 2.36 of P-FCB, paper noise as well; about 4 instances" in found.because) == (low == 2.0)
+
+
+@pytest.mark.parametrize(
+    ("frr", "word"),
+    [((0.9, 0.6, 0.5), HOLDS), ((0.9, 0.8, 0.1), FAILS), ((0.9, 0.8, 0.7), UNKNOWN), ((0.9, 0.8), UNKNOWN)],
+)
+def test_a_fall_is_sub_linear_where_its_slopes_are_told_apart(frr: tuple[float, ...], word: str) -> None:
+    epsilons = (1.0, 2.0, 3.0)[: len(frr)]
+    regret = {1.0 + k: value for k, value in enumerate(frr)}
+    spread = np.array([[0.01], [-0.01], [0.02], [-0.02], [0.0]])
+
+    class Runs(markets.Runs):
+        def at_end(self, places: Sequence[Place], method: markets.Method) -> Floats:
+            return 100 * (regret[method.epsilon] + (-1) ** method.epsilon * spread if method.noise else np.ones((5, 1)))
+
+    found = exp2.bends_down("uniform", epsilons, Runs(FULL, {}, markets.Cost(1, 1, 1.0, 1.0)))
+    assert found.verdict == word
+    assert found.measured.startswith(f"FRR falls by {frr[0] - frr[1]:.3f} ± ")
+
+
+def test_the_order_is_judged_by_medians_and_by_its_share() -> None:
+    every, most = ranked([5.0] * 60, [4.0] * 60), ranked([5.0] * 58 + [11.0] * 2, [4.0] * 60)
+    assert order.ordered([every]).verdict == HOLDS
+    found = order.ordered([most])
+    assert found.verdict == UNKNOWN
+    assert found.measured.endswith("instances in order: 58 of 60, 97 % [89, 99]")
+    assert found.because.endswith("instances in order: the interval holds 90 %; about 78 instances would tell")
+    assert order.ordered([ranked([11.0] * 60, [4.0] * 60)]).verdict == FAILS
 
 
 def test_published_numbers_are_the_papers_percentages() -> None:

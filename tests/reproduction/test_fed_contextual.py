@@ -15,7 +15,7 @@ pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
 from posse.experiments import EXPERIMENTS
-from posse.experiments.fed_contextual import fig1_2, fig4, prepare, runs, sec5_2
+from posse.experiments.fed_contextual import algorithms, fig1_2, fig4, prepare, runs, sec5_2
 from posse.experiments.fed_contextual.findings import (
     FAILS,
     HOLDS,
@@ -52,16 +52,17 @@ from posse.experiments.fed_contextual.runs import (
     figure_lines,
     line_of,
     private_lines,
+    scaled_lines,
 )
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.populations.prepared import load
+from posse.protocols.fed_contextual.computing.server import Measured
 from posse.protocols.fed_contextual.jobs import Job, Result, read_jobs, write
-from posse.protocols.fed_contextual.server import Measured
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)
-NAMES = (*FIGURES, "fig3", "fig4", "sec5_2")
+NAMES = (*FIGURES, "fig3", "fig4", "noise", "accounting", "algorithms", "sec5_2", "theory")
 ALL = (*FULL.values(), SMALL)
 VERDICTS = {HOLDS, FAILS, UNKNOWN}
 
@@ -117,7 +118,8 @@ def test_spread_over_seeds(ran: Ran) -> None:
 def test_clipping_and_noise(ran: Ran) -> None:
     analysis, rows = ran("fig4")
     assert {row["line"] for row in rows} == {line.name for kind in KINDS for line in private_lines(SMALL, kind)}
-    assert len(table_of(analysis, "What the paper says").rows) == 7
+    assert len(table_of(analysis, "What the paper says").rows) == 9
+    assert {one.claim for one in analysis.findings} == {"clipping", "noise", "annealing", "stage", "rates"}
     for kind in KINDS:
         rates = table_of(analysis, f"{kind}: Hyper-parameters")
         assert column(rates, "paper: client") == ["-", *(f"{one.client:g}" for one in printed()[kind].values())]
@@ -125,6 +127,39 @@ def test_clipping_and_noise(ran: Ran) -> None:
         assert len(table_of(analysis, f"{kind}: probability").rows) == 4
     ends = {row["line"]: float(row["average_reward"]) for row in rows if row["round"] == "40" and row["seed"] == "1"}
     assert ends["fig4-images-noise-1"] < ends["fig4-images-noise-0"] - 0.1
+
+
+def test_noise_and_clients_together(ran: Ran) -> None:
+    analysis, rows = ran("noise")
+    small, loud, both = scaled_lines(SMALL)
+    assert (both.fixed["cohort"], both.fixed["noise"]) == (50, 3.5)
+    assert {row["line"] for row in rows} >= {small.name, loud.name, both.name}
+    assert column(table_of(analysis, "Average reward by beta"), "beta") == ["0.05", "0.1"]
+    assert table_of(analysis, "Probability of the chosen arm").columns == ("beta", "noise 0", "noise 0.3", "noise 0.7")
+
+
+def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
+    analysis, _ = ran("accounting")
+    (finding,) = analysis.findings
+    assert (finding.claim, finding.verdict) == ("epsilon", HOLDS)
+    assert column(analysis.tables[0], "paper") == ["15.8", "1.5", "4.13"]
+
+
+def test_algorithms_are_judged_by_what_a_run_does(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis, rows = ran("algorithms")
+    assert [(one.claim, one.verdict) for one in analysis.findings] == [
+        (n, HOLDS) for n in ("one", "two", "three", "four")
+    ]
+    assert {(row["policy"], row["loss"]) for row in rows} == {("softmax", "regression"), ("falcon", "importance")}
+    learnt = algorithms.train
+    monkeypatch.setattr(algorithms, "train", lambda model, *rest: 1.001 * learnt(model, *rest))
+    (wrong,) = algorithms.follow("softmax", "regression", 1, 1).rounds
+    assert wrong.same
+    assert wrong.moved > algorithms.CLOSE
+    monkeypatch.setattr(algorithms, "chances", lambda policy, scores: [1.0, *[0.0] * (len(scores) - 1)])
+    run = algorithms.follow("softmax", "regression", 1, 1)
+    assert not run.rounds[0].same
+    assert not run.whole
 
 
 def test_choices(ran: Ran) -> None:
@@ -147,13 +182,15 @@ def test_figures_share_their_lines(ran: Ran) -> None:
 
 @pytest.mark.parametrize("form", ALL, ids=lambda form: form.name)
 def test_hyper_parameters_are_chosen_on_other_seeds(form: Form) -> None:
-    assert not set(form.choose) & {*form.report, *form.more}
+    assert not set(form.choose) & set(range(1, 1 + max((len(form.report), *form.more.values()))))
     for line in all_lines(form):
         tried = line.to_choose(form)
         assert {job.seeds for job in tried} <= {form.choose}
         chosen = Chosen(0.1, 0.01, {}, 0.5, "-")
-        varies = line.name.startswith(("fig1a-", "fig4-"))
-        assert line.to_report(form, chosen if tried else None).seeds == ((varies and form.more) or form.report)
+        seeds = line.to_report(form, chosen if tried else None).seeds
+        assert seeds == tuple(range(1, len(seeds) + 1))
+        assert len(seeds) >= len(form.report)
+        assert len(seeds) >= 20 or not form.more or not line.name.startswith(("fig1a-", "fig4-"))
     with pytest.raises(ConfigError, match="chosen on other seeds"):
         replace(form, choose=(form.report[0],))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
 from posse.experiments.kit import Mean, mean_of, run_jobs, seeds_of, verdict
-from posse.experiments.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, table1
+from posse.experiments.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, setting, table1
 from posse.experiments.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
 from posse.experiments.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
 from posse.experiments.mpc_contextual.problem import (
@@ -25,11 +27,12 @@ from posse.experiments.mpc_contextual.problem import (
     world_of,
 )
 from posse.privacy.dp.arms import ArmChoice
-from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.program import Costs
+from posse.protocols.mpc_contextual.terms import PAYEE
+from posse.protocols.mpc_contextual.twins import floats
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
-NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1", "algorithm3")
+NAMES = ("setting", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1", "algorithm3")
 CHECKED = {"fig2": 1, "fig3": 1, "fig6": 1, "fig8": 2, "fig9": 2}
 """Private runs of each experiment."""
 
@@ -110,6 +113,18 @@ def test_rewards_against_eta(ran: Ran) -> None:
         assert word in analysis.notes[0]
 
 
+def test_figure_1_is_judged_by_what_roles_send(ran: Ran) -> None:
+    analysis, rows = ran("setting")
+    assert analysis.findings[0].verdict == HOLDS
+    assert {row["parties"] for row in rows} == {"2", "3"}
+    one = setting.follow(2, 3, 1)
+    assert one.as_drawn
+    more = one.ways + Counter({("party", PAYEE, "Opening"): 1})
+    less = Counter({way: count for way, count in one.ways.items() if way[2] != "Payoff"})
+    for fault in ({"ways": more}, {"ways": less}, {"shown": 1}, {"same": False}, {"asked": Counter({("a", "Act"): 3})}):
+        assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
+
+
 def test_arms_against_eta(ran: Ran) -> None:
     _, rows = ran("fig6")
     assert {int(row["arms"]) for row in rows} == {5, 20}
@@ -135,11 +150,17 @@ def test_exploring_helps_only_where_it_does() -> None:
 
 
 def test_how_the_best_eta_moves() -> None:
-    low, high = line(0.1, 0.01), line(0.1, 0.01)
-    later = fig3_6.Line("|A| = 20", 20, 10, (3.0, 6.0, math.inf), high.rewards)
-    assert fig3_6.moves([low, later]).endswith("6 for |A| = 20. We agree.")
-    assert fig3_6.moves([later, low]).endswith("We disagree.")
-    assert fig3_6.moves([low, low]).endswith("It stays.")
+    low = line(0.1, 0.001)
+
+    def later(eta: float) -> fig3_6.Line:
+        return fig3_6.Line("|A| = 20", 20, 10, (3.0, eta, math.inf), low.rewards)
+
+    assert fig3_6.enough_eta(low, np.arange(8)) == pytest.approx(3 + 2 * 0.29 / 0.3)
+    held = fig3_6.slightly([low, later(5.5)])
+    assert held.verdict == HOLDS
+    assert "eta 4.93 for T = 10, 5.42 for |A| = 20; that rises by 0.697" in held.measured
+    # As steep as a fixed epsilon, falling, and not at all.
+    assert [fig3_6.slightly([low, later(eta)]).verdict for eta in (6.0, 4.5, 5.0)] == [FAILS, FAILS, UNKNOWN]
 
 
 def test_what_is_chosen_is_tested_on_other_runs() -> None:

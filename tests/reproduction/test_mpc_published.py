@@ -24,7 +24,7 @@ from posse.experiments.mpc_contextual.published import (
     toward_zero,
 )
 from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.floats import replay, run
+from posse.protocols.mpc_contextual.twins.floats import replay, run
 from tests.core.chance import SIGMAS
 from tests.protocols.mpc_contextual.test_floats import linear
 

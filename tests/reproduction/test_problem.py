@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from posse.experiments.samba.problem import (
-    ARMS,
     BUDGETS,
     DATASETS,
     POLICY_NAMES,
@@ -14,6 +13,9 @@ from posse.experiments.samba.problem import (
     policy,
 )
 from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
+
+ARMS = (10, 20, 40, 60, 80, 100)
+"""Numbers of arms that were published."""
 
 
 def test_every_published_cell_is_in_the_sweep_once() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
 from posse.core.errors import DataError
+from posse.core.roles import Note
 from posse.experiments.samba import times
+from posse.experiments.samba.agreement import Comparison, Estimate
+from posse.experiments.samba.fig8c import best_of, loop_of
 from posse.experiments.samba.times import Measured, fit
+from posse.policies import EpsilonGreedy
+from posse.problems.datasets.published import embedded_arms
 
 
 def run(budget: int, step: float, *, arms: int = 10) -> Measured:
@@ -64,3 +70,49 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
     assert "1 of 3 secure points are measured" in notes[0]
     assert "in 1 of them by more than three" in notes[1]
     assert "Take 50 % as the error" in notes[1]
+
+
+def test_verdicts_on_growth_and_on_the_best_follow_their_rules() -> None:
+    """Linear: the mean exponent's interval lies inside .9 to 1.1. Best: never clearly beaten, and first everywhere."""
+    assert times.linear([0.99, 1.0, 1.02], "N").verdict == "holds"
+    assert times.linear([1.3, 1.31, 1.29], "N").verdict == "does not hold"
+    assert times.linear([0.7, 1.3], "N").verdict == times.linear([0.89, 0.9, 0.91], "N").verdict == "cannot be told"
+    assert best_of("a", "", 1, True).verdict == "does not hold"
+    assert best_of("a", "", 0, True).verdict == "holds"
+    told = best_of("a", "", 0, False, 40)
+    assert (told.verdict, told.because[-23:]) == ("cannot be told", "about 40 runs would tell"[-23:])
+
+
+class Played:
+    """A run whose every step takes a second, and whose last one takes a hundred more."""
+
+    def __init__(self, *_: object) -> None:
+        self.seconds = {"owner": 0.0}
+
+    def __iter__(self) -> Iterator[Note]:
+        for step in range(11, 31):
+            self.seconds["owner"] += 1.0 + (100.0 if step == 30 else 0.0)
+            yield Note("controller", "step", step)
+
+
+def test_what_owners_do_in_the_last_step_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At level paper owners encrypt their sums when the last reply comes."""
+    played = Played()
+    monkeypatch.setattr(times, "MemoryRun", lambda *_: played)
+    monkeypatch.setattr(times, "federation", lambda *_, **options: [])
+    monkeypatch.setattr(times, "_warm", lambda *_: None)
+    monkeypatch.setattr(times.time, "process_time", lambda: played.seconds["owner"])
+    made = times.measure_secure(embedded_arms("movielens", 10), EpsilonGreedy(0.1), 30, form="strict")
+    assert (made.setup, made.steps, made.sum) == (0.0, 20.0, 100.0)
+    assert made.roles_at(1030) == {"owner": 1120.0}
+
+
+def test_few_replayed_runs_that_differ_cannot_tell() -> None:
+    def cell(mean: float, runs: int) -> Comparison:
+        ours = Estimate(mean, 1.0, runs)
+        return Comparison("rewards", "jester", "thompson", 100, 50_000, ours, ours, Estimate(100.0, 1.0, 50))
+
+    same = [cell(100.0, 10)] * 20
+    assert loop_of(same).verdict == "holds"
+    assert loop_of([*same, *[cell(110.0, 10)] * 9]).verdict == "cannot be told"
+    assert loop_of([*same, *[cell(110.0, 50)] * 9]).verdict == "does not hold"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posse.results import Record, render_report
-from posse.results.answers import answer, averages, spread, yardsticks
+from posse.results.reports.answers import answer, averages, spread, yardsticks
 from tests.results.example import example_contextual_record, example_market_record, example_record
 from tests.results.test_report import Page
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from posse.results import Store, compare, export, render_report
-from posse.results.report import twins
-from posse.results.sections import HOLLOW, guarantees, not_covered, up
+from posse.results.reports.report import twins
+from posse.results.reports.sections import HOLLOW, guarantees, not_covered, up
 from tests.results.example import example_contextual_record, example_record
 from tests.results.test_report import Page
 

@@ -6,7 +6,7 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
-from posse.results.sections import guarantees
+from posse.results.reports.sections import guarantees
 from tests.results.example import example_market_record, example_record
 
 VOID = {"meta", "br"}

@@ -23,7 +23,7 @@ from posse.results import (
     summary_rows,
     to_arrow,
 )
-from posse.results.sections import sections
+from posse.results.reports.sections import sections
 from tests.results.example import example_contextual_record, example_market_record, example_record
 from tests.results.test_report import Page
 

@@ -152,7 +152,7 @@ def test_a_newer_store_is_refused_untouched(store: Store) -> None:
     edit(store.path, "PRAGMA user_version = 99")
     with pytest.raises(StoreError, match=r"newer Posse \(store version 99") as error:
         Store(store.path)
-    assert "pip install -U posse-bandits" in one_line(error, store.path)
+    assert "Install that version of Posse" in one_line(error, store.path)
 
 
 def test_another_programs_database_is_refused_untouched(tmp_path: Path) -> None:

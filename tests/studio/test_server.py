@@ -111,8 +111,11 @@ def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool
     # Who comes back with the last number gets nothing again, and then what is new.
     with Stream(visitor, id, last=number) as stream:
         visitor.do(id, "jump", time=100)
-        name, _, data = next(one for one in stream.events() if one[0] == "state" and one[2].get("time") != 300)
-        assert data["time"] == 100
+        times = (data["time"] for name, _, data in stream.events() if name == "state" and "time" in data)
+        now = next(time for time in times if time != 300)
+        while now < 100:  # a slow machine is seen on its way there
+            now = next(times)
+        assert now == 100
     with Stream(visitor, "nothing") as stream:
         assert next(stream.events())[0] == "gone"
 
@@ -384,7 +387,7 @@ def test_an_attack_that_breaks_is_said_and_logged(
 def test_settings_that_other_ones_rule_out_say_so_in_their_schema(visitor: Visitor) -> None:
     samba = next(one for one in visitor.get("/api/systems") if one["name"] == "samba")
     ruled = {name: one["only"] for name, one in samba["schema"]["properties"].items() if "only" in one}
-    assert set(ruled) == {"aes", "paillier", "permutation", "mask"}
+    assert set(ruled) == {"aes", "paillier", "permutation", "mask", "shortcut"}
     assert all(one == {"level": ["paper"]} for one in ruled.values())
 
 

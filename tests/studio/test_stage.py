@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -99,6 +100,23 @@ def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_
     rows = {row["name"]: row for row in audit(evidence(stage, "comp"))["rows"]}
     assert rows["tracker"]["verdict"] == "finds it out"
     assert "pulls exact of 4 of 4 arms" in rows["tracker"]["finds"]
+
+
+def test_of_two_quick_presses_the_last_decides(visitor: Visitor, server: Server) -> None:
+    """A pause that is still being drawn when play is pressed does not leave a run that plays and says it is paused."""
+    id = visitor.stage("samba", policy="ucb", owners=4, horizon=5000)
+    stages, loop = server.app.studio.stages, server.loop
+    assert loop is not None
+
+    async def press(*actions: str) -> str:
+        await asyncio.gather(*(stages.do(id, action, "time", 1, 20, (0, None)) for action in actions))
+        live = stages.get(id)
+        assert (live.motion is not None) is (live.phase == "playing")
+        return live.phase
+
+    for _ in range(5):
+        assert asyncio.run_coroutine_threadsafe(press("play", "pause", "play"), loop).result(60) == "playing"
+        assert asyncio.run_coroutine_threadsafe(press("play", "pause"), loop).result(60) == "paused"
 
 
 def test_units_go_back_what_they_went_forward(visitor: Visitor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    import os
     import sys
 
     # A letter that the terminal cannot show becomes a question mark, not a traceback.
@@ -13,8 +14,15 @@ def main() -> None:
         if reconfigure is not None:
             reconfigure(errors="replace")
     # Imported here so that importing the package does nothing and stays fast.
-    from posse.cli.app import command
+    from posse.cli.app import WORK, command
+    from posse.cli.flags import INTERRUPTED
     from posse.core.interrupts import never_lost
 
     never_lost()
-    command()()
+    try:
+        command()()
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED and sys.argv[1:2] and sys.argv[1] in WORK:
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)  # Python would wait for work that goes on in threads, or crash beside it
+        raise

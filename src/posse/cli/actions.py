@@ -97,7 +97,7 @@ def _running(action: Action) -> Any:
 def _carry_out(action: Action, settings: Any, json: bool) -> None:
     """Run an action and show what it gives as it comes; records are kept."""
     from posse.cli import tables
-    from posse.results.sections import Section
+    from posse.results.reports.sections import Section
 
     document: dict[str, Any] = {"settings": settings.resolved()}
     records = []

@@ -20,15 +20,19 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, ca, catalogue, demo, federation, living, logs, operations, runs, studio, systems
+from posse.cli import actions, audit, catalogue, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
+from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
+from posse.core.check import nearest
 from posse.core.errors import PosseError
+from posse.core.interrupts import soon
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +46,12 @@ ORDER = (
     "policies", "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
     "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
 )  # fmt: skip
+
+WORK = frozenset(
+    ("demo", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "policies", "problems",
+     "reproduce")
+)  # fmt: skip
+"""Commands that compute: whatever they are doing, Ctrl-C ends them soon. The others close what they opened first."""
 
 CLOSED = 141
 
@@ -90,7 +100,8 @@ class Root(TyperGroup):
 
     def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            code = self._told(args, name, extra)
+            with soon() if args and args[0] in WORK else nullcontext():
+                code = self._told(args, name, extra)
             # Flushed here, where a closed pipe or a full disk can still be told.
             sys.stdout.flush()
         except BrokenPipeError:
@@ -132,10 +143,12 @@ def _narrow() -> int | None:
 def _usage(error: Exception) -> str:
     """Say what is wrong with the command line, and where help is."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
-    if "Did you mean" in text.partition("(")[0]:  # some versions of typer suggest, and click does so again
-        text = re.sub(r"\s*\((Did you mean|Possible)[^)]*\)", "", text)
-    text = re.sub(r"\((Did you mean [^)]*\?)\)", r"\1", text)
     context = getattr(error, "ctx", None)
+    unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
+    if unknown and context is not None:  # typer does not know the commands that are made when they are called
+        text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(" Known")[0]
+    # Some versions of typer suggest, and click does so again, in brackets or without.
+    text = re.sub(r"\(?((?:Did you mean|Possible)[^?)]*\??).*", r"\1", text)
     where = f" Try '{context.command_path} --help'." if context is not None else ""
     return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'}{where}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +16,13 @@ from posse.cli.flags import INTERRUPTED, settings_command, settings_of
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark
 from posse.cli.systems import STORED, command_of
+from posse.core.interrupts import keeping
 
 if TYPE_CHECKING:
     from posse.core.roles import View
     from posse.protocols.base import RunSettings, System
-    from posse.results.audits import Audit
     from posse.results.record import Record
+    from posse.results.reports.audits import Audit
 
 All = Annotated[bool, typer.Option("--all", help="Also attacks that need many runs, or a network.")]
 Names = Annotated[list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")]
@@ -33,6 +36,7 @@ Like = Annotated[
     Path | None,
     typer.Option(help="For a recorded view: settings of a run like it, whose data are known.", metavar="FILE"),
 ]
+_DONE = "the {} attacks that were done are shown"
 NoKeep = Annotated[bool, typer.Option("--no-save", help="Do not keep the audit in the run's record.")]
 
 
@@ -46,7 +50,7 @@ def settings_audit(known: System) -> Any:
         settings = settings_of(known.Settings, context, config)
         with Doing("reading data and checking"):
             settings.load()
-        _show(*_audited(settings, all, attack, settings.seed), json)
+        _audited(settings, all, attack, settings.seed, json)
 
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"))
     return command_of(known.name, f"Attack runs of {known.title} with these settings.", command, audit)
@@ -64,15 +68,16 @@ def stored_audit() -> Any:
 
         if os.sep in id or Path(id).is_file():
             view = read_view(Path(id))
-            _show(*_audited(view, all, attack, seed, _like(like, str(view.public["system"]))), json)
+            _audited(view, all, attack, seed, json, _like(like, str(view.public["system"])))
             return
         store = Store()
         record = store.get(id)
-        found, stopped = _audited(record, all, attack, seed, _like(like, record.kind))
-        if found.rows and not no_save:
-            kept = replace(record, audits=(*record.audits, found.plain()))
-            store.save(kept, replace=True)
-        _show(found, stopped, json)
+
+        def keep(found: Audit) -> None:
+            if found.rows and not no_save:
+                store.save(replace(record, audits=(*record.audits, found.plain())), replace=True)
+
+        _audited(record, all, attack, seed, json, _like(like, record.kind), keep)
 
     summary = (
         "Attack a stored run: its settings are simulated again. Of a view that a deployed party recorded there are "
@@ -89,30 +94,43 @@ def _like(file: Path | None, name: str) -> RunSettings | None:
 
 
 def _audited(
-    what: RunSettings | Record | View, all: bool, attacks: list[str] | None, seed: int, like: RunSettings | None = None
-) -> tuple[Audit, bool]:
-    """Make the attacks with progress; Ctrl-C keeps those that are done."""
+    what: RunSettings | Record | View, all: bool, attacks: list[str] | None, seed: int, json: bool,
+    like: RunSettings | None = None, keep: Callable[[Audit], object] = lambda found: None,
+) -> None:  # fmt: skip
+    """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are done."""
     from posse.protocols.audit import Auditing
 
     going = Auditing(what, tuple(attacks or ()), all, seed, like=like)
+
+    def rescued() -> str:
+        found = going.audit("interrupted")
+        keep(found)
+        _print(found, json)
+        return _DONE.format(len(found.rows))
+
     if going.seconds > 2:
         takes = about(going.seconds).removesuffix(" left")
         remark(f"{len(going.chosen)} attacks, some with runs of their own: {takes}.")
+    stopped = False
     with Doing("preparing") as doing:
         try:
-            for _ in going.rows(doing.at):
-                pass
+            with keeping(rescued):
+                for _ in going.rows(doing.at):
+                    pass
         except KeyboardInterrupt:
-            return going.audit("interrupted"), True
-    return going.audit(), False
+            stopped = True
+    found = going.audit("interrupted") if stopped else going.audit()
+    keep(found)
+    _print(found, json)
+    if stopped:
+        remark(f"interrupted; {_DONE.format(len(found.rows))}.")
+        raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: Audit, stopped: bool, json: bool) -> None:
+def _print(found: Audit, json: bool) -> None:
     if json:
         print_json(found.plain())
-    else:
-        for section in found.sections():
-            tables.section(section)
-    if stopped:
-        remark(f"interrupted; the {len(found.rows)} attacks that were done are shown.")
-        raise typer.Exit(INTERRUPTED)
+        sys.stdout.flush()
+        return
+    for section in found.sections():
+        tables.section(section)

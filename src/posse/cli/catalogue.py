@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import flags
-from posse.cli.keep import make_folder
+from posse.cli.keep import check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, say, table
+from posse.cli.screen import heading, print_json, remark, say, table
 from posse.cli.tables import section
-from posse.core.check import nearest
+from posse.core.check import nearest, require
 from posse.core.errors import ConfigError
+from posse.core.interrupts import keeping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from posse.experiments import Analysis, Experiment, Watch
-    from posse.results.sections import Section
+    from posse.results.reports.sections import Section
 
-_FIGURE = re.compile(r", (figure|table|section)s? [^,]*$")
+_FIGURE = re.compile(r", (figure|table|section|theorem|algorithm)s? .*$")
 
 Check = Annotated[
     str | None,
@@ -124,15 +125,26 @@ def reproduce(
         _list_experiments(EXPERIMENTS, json, asked=listed)
         return
     chosen = [EXPERIMENTS[id] for id in _matching(ids, tuple(EXPERIMENTS))]
+    require("matplotlib", extra="plot")
     make_folder(out)
-    done = []
-    for experiment in chosen:
-        with Doing(experiment.id) as doing:
-            # A folder each: experiments name their files alike.
-            analysis = experiment.run(small, out / experiment.id, _watch(doing))
-        done.append((experiment, analysis))
-        if not json:
-            _show_analysis(experiment, analysis)
+    check_place(out / "analysis.md")
+    done: list[tuple[Experiment, Analysis]] = []
+
+    def kept() -> str:
+        return f"{len(done)} of {len(chosen)} experiments are done{f', in {out}' if done else ''}"
+
+    try:
+        with keeping(kept):
+            for experiment in chosen:
+                with Doing(experiment.id) as doing:
+                    # A folder each: experiments name their files alike.
+                    analysis = experiment.run(small, out / experiment.id, _watch(doing))
+                done.append((experiment, analysis))
+                if not json:
+                    _show_analysis(experiment, analysis)
+    except KeyboardInterrupt:
+        remark(f"interrupted; {kept()}.")
+        raise typer.Exit(flags.INTERRUPTED) from None
     if json:
         print_json([
             {

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posse.cli.keep import Keeper, make_folder
+from posse.cli import flags
+from posse.cli.keep import Keeper, check_place, make_folder
 from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, remark, say
 from posse.cli.systems import go, title
+from posse.core.check import require
 from posse.core.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metav
 Horizon = Annotated[int | None, typer.Option("--horizon", help="Steps or rounds of a shorter demo.", min=1)]
 
 
-def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = None) -> None:
+def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = None, brief: flags.Brief = False) -> None:
     """See it work: no download, half a minute."""
     from posse.protocols.registry import names, system
 
@@ -39,20 +41,27 @@ def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = No
         raise ConfigError(f"{known.name} has no demo. See 'posse run {known.name} --help'.")
     keeper = Keeper(save=True)
     make_folder(out)
+    check_place(out / "report.html")
     say(known.story or known.summary)
-    with keeper.on_interrupt(False):
-        pairs = list(_pairs(known, keeper, horizon))
-    protected = [record for record, _ in pairs]
-    records = [*protected, *([pairs[0][1]] if pairs[0][1] is not None else [])]
+    draws = _can_draw()
+    pairs: list[tuple[Record, Record]] = []
+    records: list[Record] = []
     with keeper.kept(records):
-        _tell(known, pairs)
-        _attack(known, [record.level for record in protected], min(horizon or AUDITED, AUDITED))
-        page = _report(records, out / "report.html")
+        with keeper.on_interrupt(False):
+            for record, twin in _pairs(known, keeper, horizon, records):
+                pairs.append((record, twin))
+        records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
+        _tell(known, pairs, brief)
+        if not brief:
+            _attack(known, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
+        page = _report(records, out / "report.html") if draws else None
     _end(known, records, page)
 
 
-def _pairs(known: System, keeper: Keeper, horizon: int | None) -> Iterator[tuple[Record, Record | None]]:
-    """Run the levels and the plain twin of each, saying what is being done."""
+def _pairs(
+    known: System, keeper: Keeper, horizon: int | None, records: list[Record]
+) -> Iterator[tuple[Record, Record]]:
+    """Run the levels and the plain twin of each, saying what is being done; the first twin is among the records."""
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
     settings = settings if horizon is None else settings.but(horizon=horizon)
@@ -63,23 +72,27 @@ def _pairs(known: System, keeper: Keeper, horizon: int | None) -> Iterator[tuple
             return
         chosen = settings if level is None else settings.but(level=level)
         remark(f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is compiled) ...")
-        plain = go(chosen.plain(), keeper)
+        twin = go(chosen.plain(), keeper)
+        records.extend([] if number else [twin])
         remark(f"{2 * number + 2}. {title(chosen)} ...")
-        yield go(chosen, keeper), plain
+        records.append(go(chosen, keeper))
+        yield records[-1], twin
 
 
-def _tell(known: System, pairs: Sequence[tuple[Record, Record | None]]) -> None:
+def _tell(known: System, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
     from posse.cli import tables
 
     protected = [record for record, _ in pairs]
     heading("The answer")
     tables.first(protected[:1])
     heading("What was earned, and what protection cost")
-    tables.earned_and_cost([*(twin for _, twin in pairs[:1] if twin is not None), *protected])
+    tables.earned_and_cost([*(twin for _, twin in pairs[:1]), *protected])
     say("")
-    for record, twin in pairs:
-        if known.exact and twin is not None:
-            say(tables.sameness(record, twin), style="bold")
+    for record, twin in pairs if known.exact else ():
+        say(tables.sameness(record, twin), style="bold")
+    if brief:
+        tables.folded(protected[0])
+        return
     tables.protection(protected[0])
     for record in protected[1:]:
         heading(f"What level '{record.level}' does not protect beside")
@@ -102,16 +115,21 @@ def _attack(known: System, levels: Sequence[str], horizon: int) -> None:
     bullets(lines)
 
 
-def _report(records: Sequence[Record], path: Path) -> Path | None:
-    """Write the page; without matplotlib the demo has said everything all the same."""
-    from posse.results import report
-
+def _can_draw() -> bool:
+    """Whether there can be a report; without matplotlib the demo says everything all the same."""
     try:
-        with Doing("writing the report"):
-            return report(records, path)
+        require("matplotlib", extra="plot")
     except MissingExtraError as error:
         remark(f"no report: {error}")
-        return None
+        return False
+    return True
+
+
+def _report(records: Sequence[Record], path: Path) -> Path:
+    from posse.results import report
+
+    with Doing("writing the report"):
+        return report(records, path)
 
 
 def _end(known: System, records: Sequence[Record], page: Path | None) -> None:

@@ -16,6 +16,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import print_json, remark
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.interrupts import keeping
 
 if TYPE_CHECKING:
     from posse.results.record import Record
@@ -86,7 +87,8 @@ class Keeper:
     def kept(self, records: Sequence[Record]) -> Iterator[None]:
         """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
         try:
-            yield
+            with keeping(lambda: self._rescued(records)):
+                yield
         except (typer.Exit, KeyboardInterrupt) as stop:
             if not records:
                 raise
@@ -94,13 +96,21 @@ class Keeper:
             if cut := isinstance(stop, KeyboardInterrupt):
                 remark("interrupted.")
             if self.saves:
-                remark(f"what was finished before is saved as {', '.join(record.id for record in records)}.")
+                remark(f"what was finished before is saved as {_ids(records)}.")
             raise (typer.Exit(INTERRUPTED) if cut else stop) from stop.__cause__
         except BaseException:
             if records:
                 self._keep(records)
             raise
         self._keep(records)
+
+    def _rescued(self, records: Sequence[Record]) -> str:
+        """Save what was finished, in another thread than the one that does not look up, and say so."""
+        for record in reversed(records if self.saves else ()):
+            self._save(record)
+        for listed in self._listed.values():
+            listed.drop()
+        return f"what was finished before is saved as {_ids(records)}" if records and self.saves else ""
 
     def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
@@ -110,7 +120,13 @@ class Keeper:
         for listed in self._listed.values():  # runs that were only compared with
             listed.drop()
         self._listed.clear()
-        self.draw(records)
+        saved = f"what was done is saved as {_ids(records)}" if self.saves else "nothing was saved (--no-save)"
+        try:
+            with keeping(lambda: saved):
+                self.draw(records)
+        except KeyboardInterrupt as stop:
+            remark(f"interrupted; {saved}.")
+            raise typer.Exit(INTERRUPTED) from stop
 
     def draw(self, records: Sequence[Record]) -> None:
         """Write the report and the figure that were asked for."""
@@ -134,16 +150,24 @@ class Keeper:
             record = stop.record
             if json and record.runs:
                 print_json({"interrupted": True, "to_store": self.saves, "records": [record.document()]})
-            resume = str(record.show.get("resume", ""))
-            if not record.runs:
-                remark(f"interrupted; {resume or 'a run had not begun, and there is nothing of it to save'}.")
-            elif self.store is None:
-                remark(f"interrupted; {resume or 'nothing was saved (--no-save)'}.")
-            else:
-                self._save(record)
-                also = f"; {resume}" if resume else ""
-                remark(f"interrupted; what was done is saved as {record.id} (status: interrupted){also}.")
+            remark(f"interrupted; {self.interrupted(record)}.")
             raise typer.Exit(INTERRUPTED) from stop
+
+    def interrupted(self, record: Record) -> str:
+        """Keep the record of an interrupted run, and return what there is to say of it."""
+        resume = str(record.show.get("resume", ""))
+        if not record.runs:
+            if listed := self._listed.pop(record.id, None):
+                listed.drop()
+            return resume or "a run had not begun, and there is nothing of it to save"
+        if self.store is None:
+            return resume or "nothing was saved (--no-save)"
+        self._save(record)
+        return f"what was done is saved as {record.id} (status: interrupted){f'; {resume}' if resume else ''}"
+
+
+def _ids(records: Sequence[Record]) -> str:
+    return ", ".join(record.id for record in records)
 
 
 def write_figure(records: Sequence[Record], path: Path) -> None:

@@ -18,6 +18,9 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from posse.policies.decisions import Learnt
     from posse.problems.datasets.reading import Reading
 
@@ -32,19 +35,20 @@ Rows = Annotated[
 Picture = Annotated[Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")]
 Decimal = Annotated[str, typer.Option(help="Decimal mark of the file: . or a comma.", metavar="MARK")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")]
 
 
 def evaluate(
     logs: Logs, model: With = None, figure: Picture = None, encoding: Encoding = "", decimal: Decimal = ".",
-    json: flags.Json = False,
+    skip_bad: SkipBad = False, json: flags.Json = False,
 ) -> None:  # fmt: skip
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    with _reading(encoding, decimal):
+    with _reading(encoding, decimal, skip_bad):
         logged, found = evaluate_logs(logs, learnt)
     made = section_of(logged, found)
     if figure is not None:
@@ -60,23 +64,27 @@ def evaluate(
 
 def predict(
     model: Model, rows: Rows, out: Out = None, encoding: Encoding = "", decimal: Decimal = ".",
-    json: flags.Json = False,
+    skip_bad: SkipBad = False, json: flags.Json = False,
 ) -> None:  # fmt: skip
     """Decide by what was learnt: the arm of largest predicted reward for every row."""
     check_place(out)
     learnt = _learnt(model)
-    with _reading(encoding, decimal):
-        contexts = _contexts(rows, learnt)
-    scores = learnt.scores(contexts).tolist()
-    made = [learnt.decide(context, number) for number, context in enumerate(contexts)]
-    facts = [
-        {"row": one.id + 1, "arm": one.arm, "name": one.name, "predicted": scores[one.id][one.arm]} for one in made
+    with _reading(encoding, decimal, skip_bad) as read:
+        lines, contexts = _contexts(rows, learnt)
+    scores = learnt.scores(contexts)
+    facts: list[dict[str, object]] = [
+        {"row": row + 1, "arm": arm, "name": learnt.names[arm], "predicted": float(scores[row, arm])}
+        for row, arm in enumerate(scores.argmax(axis=1).tolist())
     ]
+    if skip_bad:  # rows are then told by where they stand in the file
+        facts = [{"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)]
+    for sentence in read.dropped:
+        remark(f"warning: {sentence}")
     if json:
-        print_json(facts)
+        print_json({"dropped": read.dropped, "decisions": facts} if skip_bad else facts)
         return
     text = io.StringIO()
-    writer = csv.DictWriter(text, ["row", "arm", "name", "predicted"], lineterminator="\n")
+    writer = csv.DictWriter(text, [*facts[0]], lineterminator="\n")
     writer.writeheader()
     writer.writerows(facts)
     if out is None:
@@ -86,25 +94,27 @@ def predict(
         remark(f"wrote {len(facts)} decisions to {out}")
 
 
-def _reading(encoding: str, decimal: str) -> AbstractContextManager[Reading]:
+def _reading(encoding: str, decimal: str, skip_bad: bool) -> AbstractContextManager[Reading]:
     from posse.problems.datasets.reading import check_encoding, reading
 
     check_encoding(encoding)
     if decimal not in (".", ","):
         raise ConfigError(f"decimal must be . or a comma, got {decimal!r}.")
-    return reading(encoding, decimal)
+    return reading(encoding, decimal, skip_bad)
 
 
-def _contexts(rows: Path, learnt: Learnt) -> list[list[float]]:
-    """Read rows by the names of a model's features; of one that has none as numbers in their order."""
+def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64]]:
+    """Read rows by the names of a model's features, with their lines; without names, as numbers in their order."""
+    import numpy as np
+
     from posse.problems.datasets.columns import other_columns, read_columns
     from posse.problems.datasets.encoded import read_encoded
     from posse.problems.datasets.frames import read_table
 
     document = read_table(rows)
     if learnt.features:
-        made: list[list[float]] = read_encoded(document, [], features=learnt.features)[2].tolist()
-        return made
+        read, _, contexts = read_encoded(document, [], features=learnt.features)
+        return read.line.tolist(), contexts
     delimiter, names = other_columns(document, [])
     table = read_columns(document, (), names, delimiter=delimiter)
     if learnt.weights is not None and len(names) != len(learnt.weights):
@@ -112,7 +122,7 @@ def _contexts(rows: Path, learnt: Learnt) -> list[list[float]]:
             f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
             "columns alone, in the order in which it learnt them."
         )
-    return [list(row) for row in zip(*(table.numbers[name].tolist() for name in names), strict=True)]
+    return table.line.tolist(), np.stack([table.numbers[name] for name in names], axis=1)
 
 
 def _learnt(model: str) -> Learnt:

@@ -12,11 +12,11 @@ from typer.core import TyperGroup
 
 from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
-from posse.cli.keep import Keeper
+from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held, soon
+from posse.core.interrupts import held, keeping, soon
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SIMULATED_RUNS = 50
 STORED = "stored"
 """Command of `compare` for records of the store."""
-STORED_FLAGS = ("--json", "--report", "--figure", "--help", "-h")
+STORED_FLAGS = ("--json", "--report", "--figure", "--brief", "--help", "-h")
 
 S = TypeVar("S", bound="RunSettings")
 
@@ -146,7 +146,7 @@ def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
     from posse.problems.datasets.reading import watching
 
-    with Doing("reading data and checking") as doing, soon(), watching(doing.at):
+    with Doing("reading data and checking") as doing, watching(doing.at):
         settings.load()
     return settings
 
@@ -162,13 +162,13 @@ def _run(
         records = [go(settings, keeper)]
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
         with keeper.on_interrupt(json):
-            records.extend(go(other, keeper, records) for other in beside)
+            records.extend(go(other, keeper) for other in beside)
         exact = known.exact and len(records) > 1 and beside[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
             print_json(_document(known, records, keeper, identical=same))
         else:
-            _show(known, records, exact, brief)
+            _show(known, records, exact, brief, keeper.saves)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -180,17 +180,14 @@ def _run(
         tables.saved(records)
 
 
-def go(settings: RunSettings, keeper: Keeper, made: Sequence[Record] = ()) -> Record:
-    """Run settings to the end, with progress shown on the screen and in the store; `made` are to be kept whatever."""
+def go(settings: RunSettings, keeper: Keeper) -> Record:
+    """Run settings to the end, with progress shown on the screen and in the store."""
     from posse.protocols.registry import start
     from posse.results.record import Interrupted
 
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
-        with soon() as something_done:
-            if made:
-                something_done()
-            going = start(settings, transcript=0)
+        going = start(settings, transcript=0)
         listed = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
@@ -200,8 +197,12 @@ def go(settings: RunSettings, keeper: Keeper, made: Sequence[Record] = ()) -> Re
             if listed is not None:
                 listed.beat(going.time, going.horizon)
 
+        def keep() -> str:
+            return keeper.interrupted(keeper.name(going.interrupted(), listed))
+
         try:
-            going.finish(watch)
+            with keeping(keep, lambda: going.steady or not going.time):
+                going.finish(watch)
         except KeyboardInterrupt as stop:
             raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
         except BaseException:
@@ -224,7 +225,7 @@ def _document(known: System, records: Sequence[Record], keeper: Keeper, **more: 
     return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [one.document() for one in records]}
 
 
-def _show(known: System, records: Sequence[Record], exact: bool, brief: bool) -> None:
+def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, stored: bool) -> None:
     from posse.cli import tables
 
     first = records[0]
@@ -236,7 +237,7 @@ def _show(known: System, records: Sequence[Record], exact: bool, brief: bool) ->
     if exact:
         say(f"\n{tables.sameness(*records[:2])}", style="bold")
     if brief:
-        tables.folded(first)
+        tables.folded(first, stored)
         return
     for section in known.remarks(records):
         tables.section(section)
@@ -258,6 +259,7 @@ def compare_command(known: System) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
+        brief: flags.Brief = False,
     ) -> None:
         policies = policy or []
         if len(policies) < 2:
@@ -269,7 +271,7 @@ def compare_command(known: System) -> Any:
             raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
         each = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _show_comparison([], keeper, json, [settings.plain() for settings in each])
+        _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
@@ -284,6 +286,7 @@ def stored_command() -> Any:
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
+        brief: flags.Brief = False,
     ) -> None:
         from posse.protocols.registry import names
         from posse.results.store import Store
@@ -293,19 +296,21 @@ def stored_command() -> Any:
             raise ConfigError(f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}")
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
-        _show_comparison([store.get(id) for id in ids], keeper, json)
+        _show_comparison([store.get(id) for id in ids], keeper, json, brief)
 
     return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
 
 
-def _show_comparison(records: list[Record], keeper: Keeper, json: bool, each: Sequence[RunSettings] = ()) -> None:
+def _show_comparison(
+    records: list[Record], keeper: Keeper, json: bool, brief: bool, each: Sequence[RunSettings] = ()
+) -> None:
     """Compare records and those that are still to be made; of these, what was finished is kept."""
     from posse.cli import tables
     from posse.results import compare
 
     with keeper.kept(records):
         with keeper.on_interrupt(json):
-            records.extend(go(settings, keeper, records) for settings in each)
+            records.extend(go(settings, keeper) for settings in each)
         compared = compare(records)
         if json:
             metadata = [record.metadata() for record in records]
@@ -315,7 +320,7 @@ def _show_comparison(records: list[Record], keeper: Keeper, json: bool, each: Se
             heading(names[0] if len(names) == 1 else f"{len(records)} runs")
             tables.first(records)
             say("")
-            tables.comparison(compared)
+            tables.comparison(compared, brief)
     if keeper.saves and not json:
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
@@ -334,6 +339,7 @@ def sweep_command(known: System) -> Any:
         report: flags.Report = None,
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
+        brief: flags.Brief = False,
     ) -> None:
         from posse.experiments.sweeps import SweepInterrupted
         from posse.experiments.sweeps import sweep as run_sweep
@@ -341,17 +347,24 @@ def sweep_command(known: System) -> Any:
         grid = dict(_grid(one) for one in over or ())
         if not grid:
             raise ConfigError("a sweep varies something. Give --over, as in: --over policy=ucb,thompson")
+        check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
         settings = _varied(known, context, config, grid)
+        at = [0]
+
+        def kept() -> str:
+            also = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
+            return f"{at[0]} of {len(settings)} settings are done; {also}"
+
+        def watch(done: int, whole: int) -> None:
+            at[0] = done
+            doing.at(done / whole, f"{known.title}: {done} of {whole} settings")
+
         try:
-            with Doing(f"{known.title}: {len(settings)} settings") as doing:
-                made = run_sweep(
-                    settings, store=keeper.store, executor=cluster, workers=workers,
-                    watch=lambda done, whole: doing.at(done / whole, f"{known.title}: {done} of {whole} settings"),
-                )  # fmt: skip
-        except SweepInterrupted as stop:
-            kept = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
-            remark(f"interrupted after {len(stop.sweep.records)} of {len(settings)} settings; {kept}.")
+            with Doing(f"{known.title}: {len(settings)} settings") as doing, keeping(kept):
+                made = run_sweep(settings, store=keeper.store, executor=cluster, workers=workers, watch=watch)
+        except SweepInterrupted:
+            remark(f"interrupted; {kept()}.")
             raise typer.Exit(flags.INTERRUPTED) from None
         if out is not None:
             made.write(out)
@@ -366,7 +379,7 @@ def sweep_command(known: System) -> Any:
         heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
         tables.first(made.records)
         say("")
-        tables.comparison(compare(made.records))
+        tables.comparison(compare(made.records), brief)
 
     summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     return command_of(known.name, summary, settings_command(lambda: known.Settings, skip=known.skip), sweep)

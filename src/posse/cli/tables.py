@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from posse.results.compare import Comparison
     from posse.results.joining import Joining
     from posse.results.record import Record
-    from posse.results.sections import Section
+    from posse.results.reports.sections import Section
 
 
 def describe(record: Record) -> str:
@@ -33,7 +33,7 @@ def describe(record: Record) -> str:
 
 def first(records: Sequence[Record]) -> None:
     """Print the answer: who won, what a step earned beside chance and the best fixed arm, and what the system adds."""
-    from posse.results.answers import answer
+    from posse.results.reports.answers import answer
 
     said = answer(records)
     say(said.headline, style="bold")
@@ -45,14 +45,15 @@ def first(records: Sequence[Record]) -> None:
         say(f"{card.below[:1].upper()}{card.below[1:]}: {card.value}.")
 
 
-def folded(record: Record) -> None:
-    """Print in a line what `protection` prints whole."""
+def folded(record: Record, stored: bool = True) -> None:
+    """Print in a line what `protection` prints whole, and where that can be read."""
     from posse.results.naming import PLAIN
 
     level = "none" if record.level == PLAIN else record.protection
     off = f" OFF: {', '.join(record.off)}." if record.off else ""
     many = f"{len(record.leaks)} caveats" if record.leaks else "it does not say what leaks"
-    say(f"\nProtection: {level}.{off} What is not protected: {many} (posse runs show {record.id}, or a report).")
+    where = f"posse runs show {record.id}, or a report" if stored else "without --brief, or in a report"
+    say(f"\nProtection: {level}.{off} What is not protected: {many} ({where}).")
 
 
 def earned_and_cost(records: Sequence[Record]) -> None:
@@ -125,7 +126,7 @@ def protection(record: Record) -> None:
 
 
 def _spent(record: Record) -> None:
-    from posse.results.sections import guarantees, not_covered
+    from posse.results.reports.sections import guarantees, not_covered
 
     if promised := guarantees([record]):
         heading("Privacy spent")
@@ -147,8 +148,8 @@ def section(made: Section) -> None:
 
 def details(record: Record, beside: Sequence[Record] = ()) -> None:
     """Print the rest of one record: its sections, what parties earned, protection."""
-    from posse.results.audits import audits
-    from posse.results.sections import sections
+    from posse.results.reports.audits import audits
+    from posse.results.reports.sections import sections
 
     seen: set[str] = set()
     for made in sections([record, *beside]):
@@ -162,8 +163,8 @@ def details(record: Record, beside: Sequence[Record] = ()) -> None:
             section(made)
 
 
-def comparison(compared: Comparison) -> None:
-    """Print a comparison, and what to know when reading it."""
+def comparison(compared: Comparison, brief: bool = False) -> None:
+    """Print a comparison, and what to know when reading it; in `brief` only how much there is to know."""
     from posse.results import words
 
     columns = ("run", compared.words.earned, "difference", "same", "time", "ratio")
@@ -177,6 +178,9 @@ def comparison(compared: Comparison) -> None:
         for i, row in enumerate(compared.rows)
     ]  # fmt: skip
     table(columns, rows, numeric=(1, 2, 4, 5))
+    if brief:
+        say(f"{words.count(len(compared.notes), 'note')} on how to read it: leave --brief out.", style="dim")
+        return
     reward = compared.words.reward.capitalize()
     say(f"{reward}: mean of the runs ± its standard error. Difference and ratio: to the first line.", style="dim")
     for note in compared.notes:

@@ -8,6 +8,8 @@ from types import ModuleType
 
 from posse.core.errors import ConfigError, MissingExtraError
 
+DISTRIBUTION = "posse-bandits"
+
 
 def _single(values: dict[str, float]) -> tuple[str, float]:
     ((name, value),) = values.items()
@@ -70,5 +72,31 @@ def require(module: str, *, extra: str) -> ModuleType:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: pip install 'posse-bandits[{extra}]'"
+            f"{package} is needed here and not installed. Install it with: {installing(extra)}"
         ) from error
+
+
+def installing(extra: str) -> str:
+    """Return the command that installs an extra of this Posse: of its checkout, its wheel, or by its name.
+
+    pip notes where a distribution came from that was not found by its name (PEP 610).
+    """
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from urllib.parse import unquote, urlparse
+
+    checkout, editable = Path(__file__).resolve().parents[3], "-e "
+    project = checkout / "pyproject.toml"
+    if not project.is_file() or f'name = "{DISTRIBUTION}"' not in project.read_text(encoding="utf-8"):
+        try:
+            origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        except (PackageNotFoundError, ValueError):
+            origin = {}
+        url = urlparse(str(origin.get("url", "")))
+        checkout = Path(unquote(url.path)) if url.scheme == "file" else Path("/nowhere")
+        editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    if checkout.exists():
+        return f"pip install {editable}{shlex.quote(f'{checkout}[{extra}]')}"
+    return f"pip install '{DISTRIBUTION}[{extra}]'"

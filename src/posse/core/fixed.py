@@ -8,10 +8,14 @@ order of the step; |x| < 2^62. No two owners have the same x, so every compariso
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from posse.core.compiled import elementary
+from posse.core.errors import ConfigError
 
 REWARD_BITS = 24
 REWARD_ONE = 1 << REWARD_BITS
@@ -34,6 +38,63 @@ def from_units(units: int) -> float:
     0.25
     """
     return units * _REWARD_UNIT
+
+
+class RewardRange(NamedTuple):
+    """Least and largest reward. Inside, a reward r is (r - low) / (high - low) in units of 2^-24.
+
+    >>> euros = RewardRange.of((-5, 15))
+    >>> euros.units([-5, 0, 15]).tolist(), float(euros.value(1 << 22)), euros.total(np.array([1 << 23, 1 << 24]))
+    ([0, 4194304, 16777216], 0.0, 20.0)
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @classmethod
+    def of(cls, given: Sequence[float] | None) -> RewardRange:
+        """Check a range, [0, 1] if left out."""
+        if given is None:
+            return UNIT_RANGE
+        made = cls(*map(float, given))
+        if not (max(map(abs, made)) <= LARGEST_REWARD and made.low < made.high):
+            raise ConfigError(
+                f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, the lower one first, got "
+                f"{made}. Give such as 0,5."
+            )
+        return made
+
+    def __str__(self) -> str:
+        return f"[{self.low:g}, {self.high:g}]"
+
+    def holds(self, rewards: ArrayLike) -> NDArray[np.bool_]:
+        """Whether rewards lie within it."""
+        given = np.asarray(rewards, np.float64)
+        return np.asarray((given >= self.low) & (given <= self.high))
+
+    def units(self, rewards: ArrayLike) -> NDArray[np.int64]:
+        """Scale rewards within the range to [0, 1] and round them to the nearest unit of 2^-24."""
+        share = (np.asarray(rewards, np.float64) - self.low) / (self.high - self.low)
+        return np.floor(share * REWARD_ONE + 0.5).astype(np.int64)
+
+    def value(self, units: ArrayLike) -> NDArray[np.float64]:
+        """Rewards of so many units."""
+        return np.asarray(self.low + (self.high - self.low) * (np.asarray(units) / REWARD_ONE))
+
+    def sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums of the first rewards, and so on to all; they are given in units."""
+        return np.asarray(
+            self.low * np.arange(1, len(units) + 1) + (self.high - self.low) * (units.cumsum() / REWARD_ONE)
+        )
+
+    def total(self, units: NDArray[Any]) -> float:
+        """Sum of rewards that are given in units."""
+        return self.low * len(units) + (self.high - self.low) * (float(units.sum()) / REWARD_ONE)
+
+
+UNIT_RANGE = RewardRange()
+LARGEST_REWARD = 1e100
+"""Sums of larger ones would not be finite in the end."""
 
 
 def tie_bits(owners: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -40,6 +40,7 @@ class Many(msgspec.Struct, frozen=True, gc=False):
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Effect: what only the world can answer; its answer goes to the party that asks."""
 
+    awaits: ClassVar[str] = "a reward"
     party: str
 
 

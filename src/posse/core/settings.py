@@ -133,6 +133,8 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"there is no configuration file {path}.") from error
+    except IsADirectoryError as error:
+        raise DataError(f"the configuration file {path} cannot be read: it is a folder. Give a TOML file.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the configuration file {path} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:

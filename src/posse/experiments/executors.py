@@ -175,6 +175,7 @@ def _begin_worker(threads: int) -> None:
     import numba
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
     numba.set_num_threads(min(threads, numba.get_num_threads()))
 
 

@@ -87,6 +87,7 @@ class Experiment:
         """Run it; `out` is made where it does not exist, and earlier results in it are overwritten."""
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
+        claims.claims_of(self.id)  # read now: a file that changes meanwhile must not cost a long run its page
         analysis = self.sweep(small, out, watch or (lambda what, fraction: None))
         page = out / "analysis.md"
         page.write_text("\n".join(self._page(analysis, small)), encoding="utf-8")
@@ -145,7 +146,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> Path:
 def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write a figure as PNG on white, and as SVG without background for light and dark pages."""
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    figure.savefig(svg)
+    with require("matplotlib", extra="plot").rc_context({"svg.fonttype": "none"}):  # text stays text: small files
+        figure.savefig(svg)
+    figure.set_layout_engine("none")  # everything has its place: arranging takes as long as drawing
     figure.savefig(png, dpi=150, facecolor="white", transparent=False)
     return png, svg
 
@@ -168,7 +171,7 @@ def run_jobs(
 ) -> list[Result]:  # fmt: skip
     """Do jobs, a thread a core (compiled code runs outside the interpreter's lock); results come in their order.
 
-    `watch` gets fractions from `begin` to `end`. An interruption ends it after the jobs that are running.
+    `watch` gets fractions from `begin` to `end`. An interruption leaves the jobs behind that are running.
 
     >>> run_jobs([1, 2, 3], lambda job: job * job, str, lambda what, fraction: None)
     [1, 4, 9]
@@ -176,11 +179,18 @@ def run_jobs(
     results: dict[int, Result] = {}
     total, done = sum(map(weight, jobs)), 0.0
     watch(words(jobs[0]), begin)
-    with ThreadPoolExecutor(os.cpu_count()) as pool, closing(finished(pool, work, jobs)) as ended:
-        for number, future in ended:
-            results[number] = future.result()
-            done += weight(jobs[number])
-            watch(words(jobs[number]), min(end, begin + (end - begin) * done / total))
+    pool, wait = ThreadPoolExecutor(os.cpu_count()), True
+    try:
+        with closing(finished(pool, work, jobs)) as ended:
+            for number, future in ended:
+                results[number] = future.result()
+                done += weight(jobs[number])
+                watch(words(jobs[number]), min(end, begin + (end - begin) * done / total))
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait)
     return [results[number] for number in range(len(jobs))]
 
 

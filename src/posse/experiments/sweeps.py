@@ -26,8 +26,9 @@ from posse.experiments.executors import each_done
 from posse.experiments.kit import write_rows
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import run as run_settings
-from posse.results import page, plots, words
+from posse.results import plots, words
 from posse.results.record import Record
+from posse.results.reports import page
 from posse.results.statistics import Band, band, standard_error
 from posse.results.store import Store
 from posse.version import __version__

@@ -25,8 +25,8 @@ from posse.protocols.base import RunSettings
 from posse.protocols.registry import system, system_of
 from posse.protocols.runs import RolesRun, Run
 from posse.results import words
-from posse.results.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.results.record import Record
+from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
 
 Progress: TypeAlias = Callable[[float, str], None]

@@ -22,7 +22,7 @@ from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.protocols.registry import system_of
 from posse.results.record import Record
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.version import __version__
 
 if TYPE_CHECKING:

@@ -28,14 +28,15 @@ from posse.protocols.base import Parties, System
 from posse.protocols.registry import names, system, systems
 from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
-from posse.results.sections import Section, up
+from posse.results.reports.sections import Section, up
 from posse.results.store import RunHandle, Store
 from posse.results.values import JSON
 from posse.runtime.certificates import making
-from posse.runtime.network.deployment import Deployment, Known, Place, Service, make_party, open_place, run_party
+from posse.runtime.network.deployment import Deployment, Known, Service, make_party, run_party
 from posse.runtime.network.party import Party
 from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
+from posse.runtime.place import Place, open_place
 
 if TYPE_CHECKING:
     from posse.runtime.federation.member import Systems

@@ -34,6 +34,7 @@ ACTIONS = {
     "ranges": "Print how large every intermediate of mpc-contextual can become, and run nothing.",
     "devices": "Deploy a model on devices, or try a fleet on this machine.",
     "export": "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
+    "rates": "Rank learning rates by what their models would earn, from a log of decisions.",
 }
 """First words of the built-in systems' own commands, so that a list of all commands imports no system."""
 GROUP = "posse.systems"

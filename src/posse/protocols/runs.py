@@ -32,6 +32,8 @@ class Run(ABC):
 
     unit: ClassVar[str] = "step"
     """The system's own word for what `time` counts."""
+    steady: ClassVar[bool] = False
+    """Whether a record may be made in another thread while it goes forward: each step puts a new state in place."""
 
     def __init__(self, system: System, settings: RunSettings, seeds: Sequence[int] | None) -> None:
         self.system, self.settings = system, settings
@@ -157,6 +159,10 @@ class Run(ABC):
     @abstractmethod
     def record(self, status: str | None = None) -> Record:
         """Return the record of what has been done so far."""
+
+    def interrupted(self) -> Record:
+        """Keep what belongs to the run itself, and return its record."""
+        return self.record("interrupted")
 
     def recorded(self, status: str | None, **fields: Any) -> Record:
         """Make a record of what every system says alike, and of these fields."""

@@ -12,7 +12,7 @@ from posse.results.joining import Joining, Share, joining
 from posse.results.naming import differences, labels
 from posse.results.plots import pulls_per_arm, regret_curves, reward_curves, role_times, secure_against_plain
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, new_id, points_of
-from posse.results.report import render_report, report
+from posse.results.reports.report import render_report, report
 from posse.results.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
 from posse.results.store import RunHandle, RunRow, Store
 from posse.results.values import JSON

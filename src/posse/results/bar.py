@@ -7,8 +7,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-from posse.results.page import Safe, fragment, tag
 from posse.results.record import Progress
+from posse.results.reports.page import Safe, fragment, tag
 
 PAUSE = 0.2
 """Seconds between two pictures of the bar at least."""

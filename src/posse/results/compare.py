@@ -58,8 +58,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the table and its notes for a notebook."""
-        from posse.results.page import fragment
-        from posse.results.sections import comparison
+        from posse.results.reports.page import fragment
+        from posse.results.reports.sections import comparison
 
         return fragment(comparison(self))
 

@@ -95,7 +95,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer Posse (store version {version}, this one reads up to {SCHEMA_VERSION}). "
-            "Upgrade with: pip install -U posse-bandits"
+            "Install that version of Posse, or set POSSE_HOME to another folder."
         )
     return version
 

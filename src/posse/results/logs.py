@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import DataError
 from posse.policies.decisions import Learnt
@@ -22,8 +23,9 @@ from posse.policies.evaluation.offline import ESTIMATORS, FEWEST, Estimate, Floa
 from posse.problems.datasets.columns import other_columns, read_columns
 from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.frames import as_frame, read_table
+from posse.problems.datasets.reading import current
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +46,8 @@ class Logged:
     features: tuple[str, ...]
     contexts: Floats
     """(rows, features)"""
+    dropped: tuple[str, ...] = ()
+    """What was left out of the table, a sentence each."""
 
 
 def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
@@ -62,6 +66,12 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     else:
         table, names = read_columns(document, named, numbers, delimiter=delimiter), ()
         contexts = np.zeros((len(table.line), 0))
+    chances, line = table.numbers["probability"], table.line
+    table = table.fitting(
+        (chances > 0) & (chances <= 1),
+        lambda row: f", column 'probability': must be above 0 and at most 1, got {chances[row]:g}.",
+    )
+    contexts = contexts[np.isin(line, table.line)]
     found = table.words["arm"]
     arms = tuple(
         sorted(found.distinct, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
@@ -69,35 +79,38 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     if not 2 <= len(arms) <= MOST_ARMS:
         raise DataError(f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}.")
     place = np.array([arms.index(name) for name in found.distinct])
-    chances = table.numbers["probability"]
-    wrong = np.flatnonzero((chances <= 0) | (chances > 1))
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(f"{table.place(row, 'probability')}: must be above 0 and at most 1, got {chances[row]:g}.")
     clients = table.words["client"].code if "client" in table.words else None
-    log = Log(place[found.code], table.numbers["reward"], chances, None, clients)
-    return Logged(document.name, log, arms, names, contexts)
+    log = Log(place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients)
+    return Logged(document.name, log, arms, names, contexts, tuple(current().dropped))
 
 
 def predictions(logged: Logged) -> Floats:
     """Predict the reward of every arm on every row, (rows, arms), by the half of the clients that a row is not in."""
-    log, x = logged.log, logged.contexts
+    log = logged.log
     half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
-    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
-    rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
-    shrink = RIDGE * np.eye(rows.shape[1])
-    shrink[0, 0] = 1e-9
     made = np.zeros((len(log), len(logged.arms)))
     for side in (0, 1):
         use = half == side if (half != side).any() else np.ones(len(log), bool)
         fit = half != side if (half != side).any() else use
-        for arm in range(len(logged.arms)):
-            own = fit & (log.arms == arm)
-            if not own.any():
-                made[use, arm] = log.rewards[fit].mean()
-                continue
-            a = rows[own]
-            made[use, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
+        made[use] = fitted(logged, fit, use)
+    return made
+
+
+def fitted(logged: Logged, fit: NDArray[np.bool_], use: NDArray[np.bool_]) -> Floats:
+    """Predict the reward of every arm on the rows `use` by a ridge regression of the rows `fit`."""
+    log, x = logged.log, logged.contexts
+    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
+    rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
+    shrink = RIDGE * np.eye(rows.shape[1])
+    shrink[0, 0] = 1e-9
+    made = np.zeros((int(use.sum()), len(logged.arms)))
+    for arm in range(len(logged.arms)):
+        own = fit & (log.arms == arm)
+        if not own.any():
+            made[:, arm] = log.rewards[fit].mean()
+            continue
+        a = rows[own]
+        made[:, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
     return made
 
 
@@ -162,14 +175,14 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
     )
     notes = [about, "Reward a decision; 95 % intervals with clients as clusters. They need many clients; below an "
              f"effective sample size of {FEWEST:.0f} there is none."]  # fmt: skip
-    notes += [f"{one.policy}: {one.refused}" for one in found if one.refused]
+    notes += [f"{one.policy}: {one.refused}" for one in found if one.refused] + [*logged.dropped]
     columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
     facts = [
         {"policy": one.policy, "refused": one.refused, **{how: vars(made) for how, made in one.estimates.items()}}
         for one in found
     ]
     data = {"rows": len(log), "arms": list(logged.arms), "features": list(logged.features),
-            "logged": float(log.rewards.mean()), "policies": facts}  # fmt: skip
+            "logged": float(log.rewards.mean()), "policies": facts, "dropped": list(logged.dropped)}  # fmt: skip
     return Section(f"What policies would have earned, from {logged.name}", columns, tuple(rows), tuple(notes),
                    tuple(range(1, 7)), data)  # fmt: skip
 

@@ -14,7 +14,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -75,6 +75,19 @@ def regret_curves(records: Records, labels: Sequence[str] | None = None, *, quan
     bands = [record.regret_band(quantiles) for record in drawn]
     nouns = common(record.words for record in drawn)
     return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})")
+
+
+def shared_curves(records: Sequence[Record]) -> list[str]:
+    """Names of the curves that all of some records show (`Record.show`), in the order of the first."""
+    named = [[str(one["name"]) for one in cast(Any, record.show.get("curves", []))] for record in records]
+    return [name for name in (named[0] if named else []) if all(name in names for names in named)]
+
+
+def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
+    """Draw a curve that records show beside reward and regret, by its name."""
+    drawn = _drawable(records, "curve")
+    found = [one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name]
+    return _curves(drawn, [band(np.asarray(values, np.float64)) for values in found], labels, name)
 
 
 def reward_rates(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:

@@ -36,7 +36,7 @@ STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 """How a record stands: "lost" is one that was running in a process that is gone."""
 
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
-_LISTS = ("protects", "learns", "sections", "cards", "off", "implied", "warnings", "baseline")
+_LISTS = ("protects", "learns", "sections", "cards", "off", "implied", "warnings", "baseline", "curves")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
@@ -170,16 +170,17 @@ class Record(Named):
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
     audits: tuple[Mapping[str, JSON], ...] = ()
-    """What attacks found in runs of these settings (`results.audits`), the latest last."""
+    """What attacks found in runs of these settings (`results.reports.audits`), the latest last."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
     """Further figures worth a line in a table; `label` is the user's own label, and what a step would pay without
     learning stands in `chance_reward`, `best_fixed_reward` and `best_fixed_arm` (`answers.yardsticks`)."""
     show: Mapping[str, JSON] = field(default_factory=dict)
     """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a light and a dark
     page), `protects` and `learns` (sentences), `cards` (pairs: a figure with its unit, what it is), `sections` (tables:
-    `title`, `columns`, `rows`, `notes`, `numeric`), `protection` (the level in a few words), `off` (what is switched
-    off), `implied` (settings that the protection says already), `stopped` and `warnings` (sentences), `baseline`
-    (settings that a record of level "alone" must share: `joining`)."""
+    `title`, `columns`, `rows`, `notes`, `numeric`), `curves` (further ones, at `steps`: `name`, and `values` of every
+    run), `protection` (the level in a few words), `off` (what is switched off), `implied` (settings that the protection
+    says already), `stopped` and `warnings` (sentences), `baseline` (settings that a record of level "alone" must
+    share: `joining`)."""
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
     run_id: str = ""
@@ -327,7 +328,7 @@ class Record(Named):
 
     def _repr_html_(self) -> str:
         """Return a card for a notebook: headline, a small table, and the curve where matplotlib is installed."""
-        from posse.results.report import card
+        from posse.results.reports.report import card
 
         return card(self)
 

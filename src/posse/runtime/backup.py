@@ -27,10 +27,10 @@ from posse.core import files
 from posse.core.errors import DataError, JournalError
 from posse.runtime import journal as journals
 from posse.runtime.certificates.identity import KEY, PartyIdentity
-from posse.runtime.network.deployment import PartyFile, open_place
 from posse.runtime.network.engine import journalled_nonce
 from posse.runtime.network.operate import SOCKET
 from posse.runtime.network.vouching import RESTORED
+from posse.runtime.place import PartyFile, open_place
 from posse.version import __version__
 
 FORMAT = 1

@@ -1,5 +1,7 @@
 """Where rewards come from: a function, a file of rewards or of raw ratings, a chance, or an owner's own service.
 
+And where features come from that arrive context by context: a file that grows, a function, or a service.
+
 A source is asked for the reward of a pull by (run, number) and must give the same answer whenever it is asked again: a
 party that dies between the answer and its journal asks once more. The first answer that was journalled stands.
 A source may take as long as it needs; the run waits.
@@ -8,6 +10,7 @@ A source may take as long as it needs; the run waits.
 from __future__ import annotations
 
 import asyncio
+import csv
 import importlib
 import inspect
 import json
@@ -24,13 +27,13 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.core.fixed import to_units
+from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
 from posse.core.settings import Settings
 
 RewardSource = Callable[[str, int], Awaitable[float]]
-"""Gives the reward in [0, 1] of pull `number` (from 0) of a run; the same one when asked again."""
+"""Gives the reward of pull `number` (from 0) of a run; the same one when asked again."""
 
 
 class SourceSettings(Settings):
@@ -55,10 +58,12 @@ class SourceSettings(Settings):
     timeout: float = 30.0
     """http: seconds until an attempt is given up and made again."""
 
-    def source(self, seed: int, folder: Path, threshold: float | None = None) -> RewardSource:
+    def source(
+        self, seed: int, folder: Path, threshold: float | None = None, within: RewardRange = UNIT_RANGE
+    ) -> RewardSource:
         """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to.
 
-        `threshold` is the one that all parties of the run agreed on.
+        `threshold` is the one that all parties of the run agreed on, as are the rewards that are `within` its range.
         """
         needed = {"python": "function", "csv": "file", "ratings": "file", "bernoulli": "mean", "http": "url"}[self.kind]
         if getattr(self, needed) in ("", None):
@@ -77,7 +82,7 @@ class SourceSettings(Settings):
             return load_function(self.function, folder)
         if self.kind == "csv":
             assert self.file is not None
-            return _replayed(_read(folder / self.file, self.column or "reward"))
+            return _replayed(_read(folder / self.file, self.column or "reward", within))
         if self.kind == "bernoulli":
             assert self.mean is not None
             return _chance(self.mean, seed)
@@ -193,12 +198,151 @@ def _service(service: Service) -> RewardSource:
     return reward
 
 
-async def units(source: RewardSource, run: str, number: int, what: str = "pull") -> int:
-    """Ask for a reward, in units of 2^-24; a number outside [0, 1] is an error."""
+async def units(
+    source: RewardSource, run: str, number: int, what: str = "pull", within: RewardRange = UNIT_RANGE
+) -> int:
+    """Ask for a reward, in units of 2^-24 of its range; a number outside of it is an error."""
     reward = float(await source(run, number))
-    if not 0 <= reward <= 1:
-        raise DataError(f"a reward must be in [0, 1], got {reward} for {what} {number}. Correct the source.")
-    return int(to_units(reward))
+    if not within.holds(reward):
+        raise DataError(f"a reward must be in {within}, got {reward} for {what} {number}. Correct the source.")
+    return int(within.units(reward))
+
+
+# Contexts that arrive -------------------------------------------------------------------------------------------------
+
+Arrived = tuple[str, tuple[float, ...]]
+"""Identifier of the row (may be empty), and a party's features of it."""
+FeatureSource = Callable[[int], Awaitable[Arrived | None]]
+"""Gives the features of a step (from 0), the same when asked again; None when no context comes any more."""
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at a file that has not grown yet."""
+
+
+class FeatureSettings(Settings):
+    """Where a party's features come from, context by context."""
+
+    kind: Literal["python", "csv", "http"]
+    function: str = ""
+    """python: module:function, called with (run, step); returns numbers, or (row, numbers), or None at the end."""
+    file: Path | None = None
+    """csv: a file with a header, a column row and a column a feature, to which a line a context is appended; a line
+    `end` is the last one."""
+    url: str = ""
+    """http: POST of {"run": ..., "step": ...} that answers {"features": [...], "row": ...} or {"over": true}."""
+    timeout: float = 30.0
+    """http: seconds until an attempt is given up and made again."""
+
+    def features(self, run: str, folder: Path) -> FeatureSource:
+        """Make the source; `folder` is what paths and modules are relative to."""
+        needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
+        if getattr(self, needed) in ("", None):
+            raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+        if self.kind == "csv":
+            assert self.file is not None
+            return GrowingFile(folder / self.file)
+        if self.kind == "python":
+            function = load_function(self.function, folder)
+
+            async def call(step: int) -> Arrived | None:
+                return _arrived(await function(run, step), self.function)
+
+            return call
+        service = Service(self.url, self.timeout)
+
+        async def post(step: int) -> Arrived | None:
+            answer = await service.post(f"{run}/{step}", {"run": run, "step": step})
+            try:
+                body = json.loads(answer)
+            except ValueError as error:
+                raise DataError(f"{self.url} must answer with JSON such as {{'features': [0.5]}}: {error}.") from error
+            if isinstance(body, dict) and body.get("over") is True:
+                return None
+            given = body if isinstance(body, dict) else {}
+            row = given.get("row")
+            return _arrived(("" if row is None else str(row), given.get("features")), self.url)
+
+        return post
+
+
+def _arrived(given: Any, where: str) -> Arrived | None:
+    """Read what a function or service gave."""
+    if given is None:
+        return None
+    row, numbers = given if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) else ("", given)
+    try:
+        if isinstance(numbers, str | bytes | Mapping):  # digits and keys would pass for features
+            raise TypeError
+        return row, tuple(map(float, numbers))
+    except (TypeError, ValueError):
+        raise DataError(f"{where} must give the features of a context as numbers, got {str(numbers)[:80]}.") from None
+
+
+class GrowingFile:
+    """A CSV file to which contexts are appended; whole lines count, and a file that is not there yet is waited for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin()
+
+    def _begin(self) -> None:
+        self._offset, self._next, self._over = 0, 0, False
+        self._names: list[str] = []
+        self._rows: dict[int, list[str]] = {}
+        """Lines from the step that was last asked for on."""
+
+    async def __call__(self, step: int) -> Arrived | None:
+        """Wait for the line of a step."""
+        while True:
+            await asyncio.to_thread(self._read, step)
+            if step in self._rows:
+                return self._row(step)
+            if self._over:
+                return None
+            await asyncio.sleep(LOOK_AGAIN)
+
+    def _read(self, step: int) -> None:
+        """Read what was appended since the last look; lines before the step are not kept."""
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, 2) < self._offset:
+                    self._begin()  # it was written anew
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DataError(f"cannot read features from {self._path}: {error.strerror}.") from error
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for cells in csv.reader(whole.decode("utf-8-sig", errors="replace").splitlines()):
+            self._take([cell.strip() for cell in cells])
+        for old in [number for number in self._rows if number < step]:
+            del self._rows[old]
+
+    def _take(self, cells: list[str]) -> None:
+        if self._over or not any(cells):
+            return
+        if not self._names:
+            if "row" not in cells or len(cells) < 2:
+                self._begin()  # it is read anew when it is corrected
+                raise DataError(f"{self._path} must begin with a header: row, and a name for each feature.")
+            self._names = cells
+        elif cells == ["end"]:
+            self._over = True
+        else:
+            self._rows[self._next] = cells
+            self._next += 1
+
+    def _row(self, step: int) -> Arrived:
+        cells, at = self._rows[step], self._names.index("row")
+        numbers = [cell for place, cell in enumerate(cells) if place != at]
+        if len(cells) != len(self._names) or not all(map(_number, numbers)):
+            expected = ", ".join(self._names)
+            self._begin()  # it is read anew when it is corrected
+            raise DataError(
+                f"{self._path}, context {step + 1}: expected {expected}, got '{','.join(cells)[:80]}'. Correct it."
+            )
+        return cells[at], tuple(map(float, numbers))
 
 
 def answering(source: RewardSource, run: str) -> Callable[[Ask], Awaitable[Message]]:
@@ -211,7 +355,7 @@ def answering(source: RewardSource, run: str) -> Callable[[Ask], Awaitable[Messa
     return answer
 
 
-def _read(path: Path, column: str) -> tuple[float, ...]:
+def _read(path: Path, column: str, within: RewardRange) -> tuple[float, ...]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except OSError as error:
@@ -230,9 +374,9 @@ def _read(path: Path, column: str) -> tuple[float, ...]:
     for number, line in rows:
         cells = line.split(",")
         cell = cells[at].strip() if at < len(cells) else ""
-        if not _number(cell) or not 0 <= float(cell) <= 1:
+        if not _number(cell) or not within.holds(float(cell)):
             raise DataError(
-                f"{path.name}, row {number}: a reward must be a number in [0, 1], got '{cell}'. Correct it."
+                f"{path.name}, row {number}: a reward must be a number in {within}, got '{cell}'. Correct it."
             )
         values.append(float(cell))
     if not values:

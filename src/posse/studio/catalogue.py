@@ -245,7 +245,7 @@ class Catalogue:
 
     def budget(self, name: str, given: Any) -> dict[str, Any]:
         """Calculate one."""
-        from posse.results.sections import Section
+        from posse.results.reports.sections import Section
 
         action = dict(_budgets()).get(name)
         if action is None:

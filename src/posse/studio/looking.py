@@ -24,7 +24,7 @@ from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
 from posse.protocols.audit import row_of, view_of
 from posse.protocols.runs import RolesRun, Run
-from posse.results.audits import Row
+from posse.results.reports.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described

@@ -18,8 +18,8 @@ from posse.protocols.audit import settings_of
 from posse.results import compare, words
 from posse.results.export import export
 from posse.results.naming import labels
-from posse.results.report import render_report
-from posse.results.sections import sections
+from posse.results.reports.report import render_report
+from posse.results.reports.sections import sections
 from posse.results.statistics import Band, band
 from posse.results.store import RunRow, Store
 from posse.results.words import common

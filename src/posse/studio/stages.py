@@ -87,6 +87,9 @@ class Live:
         """When it was last looked at."""
         self.motion: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()
+        """Held while the run itself is used."""
+        self.turn = asyncio.Lock()
+        """Held while a press is carried out: the last one decides."""
 
     @property
     def idle(self) -> float:
@@ -176,23 +179,24 @@ class Stages:
     async def do(self, id: str, action: str, unit: Unit, n: int, speed: float, to: tuple[int, int | None]) -> Live:
         """Carry out what was pressed; wait for it to end, but not for long."""
         live = self.get(id)
-        await self._halt(live)
-        if live.phase == "starting":
-            raise ConfigError("this run is still being set up. Try again in a moment.")
-        if action == "pause":
-            await self._draw(live, "paused")
-            return live
-        if action == "play":
-            live.speed, live.unit = speed, unit
-            self._move(live, "playing", partial(self._play, live, unit, speed))
-            return live
-        if action == "forward":
-            work = partial(self._forward, live, unit, n)
-        elif action == "back":
-            work = partial(self._back, live, unit, n)
-        else:
-            work = partial(self._finish, live) if action == "end" else partial(self._go, live, *to)
-        self._move(live, "moving", work)
+        async with live.turn:
+            await self._halt(live)
+            if live.phase == "starting":
+                raise ConfigError("this run is still being set up. Try again in a moment.")
+            if action == "pause":
+                await self._draw(live, "paused")
+                return live
+            if action == "play":
+                live.speed, live.unit = speed, unit
+                self._move(live, "playing", partial(self._play, live, unit, speed))
+                return live
+            if action == "forward":
+                work = partial(self._forward, live, unit, n)
+            elif action == "back":
+                work = partial(self._back, live, unit, n)
+            else:
+                work = partial(self._finish, live) if action == "end" else partial(self._go, live, *to)
+            self._move(live, "moving", work)
         if live.motion is not None:
             await asyncio.wait([live.motion], timeout=PATIENCE)
         return live

@@ -87,6 +87,8 @@ def test_capacity_is_kept_to_the_unit():
     assert Quantiser(clip=1.0, scale=float(top), length=3, clients=64).largest < CAPACITY
     with pytest.raises(ConfigError, match=r"must stay below 2\^31 .* 64 clients x 33554432 .* Lower the scale"):
         Quantiser(clip=1.0, scale=float(top + 1), length=3, clients=64)
+    with pytest.raises(ConfigError, match="length must be at least 1, got 0"):
+        Quantiser(clip=1.0, scale=1.0, length=0, clients=64)
     with pytest.raises(ConfigError, match="noise tail"):
         Quantiser(clip=1.0, scale=float(top), length=3, clients=64, sigma=1 << 20)
 

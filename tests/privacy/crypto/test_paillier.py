@@ -249,6 +249,8 @@ def test_small_and_giant_keys_are_refused_unless_said_aloud() -> None:
         generate_key(2049)
     with pytest.raises(ConfigError, match="even"):
         generate_key(8, insecure_small_keys=True)
+    least = generate_key(16, insecure_small_keys=True)
+    assert least.decrypt(least.public_key.encrypt(5)) == 5
     assert "INSECURE" in repr(TOY.public_key)
 
 

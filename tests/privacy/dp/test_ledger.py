@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 
-from posse.core.errors import BudgetError, ConfigError
+from posse.core.errors import BudgetError, ConfigError, MissingExtraError
 from posse.privacy.dp.accountant import composed_epsilon, gaussian_event
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
@@ -30,6 +31,13 @@ def test_disjoint_windows_spend_once() -> None:
     figures = [spent(ledger, z) for z in range(3)]
     assert figures == [ledger.epsilon] * 3
     assert ledger.guarantee() == ledger.mechanism.guarantee()
+
+
+def test_a_missing_accountant_is_known_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plan_of_noise(1.0, rounds=[5], producers=2)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[dp\]"):
+        Ledger(made)
 
 
 def test_before_any_release_nothing_is_spent() -> None:

@@ -13,7 +13,7 @@ from posse.core.errors import ConfigError
 from posse.privacy.dp.gaussian import largest_mu
 from posse.privacy.dp.guarantee import PARALLEL, SEQUENTIAL, Budget
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.plans import BudgetSettings, Plan, plan, plan_of_noise
+from posse.privacy.dp.plans import BudgetSettings, Plan, paper_claims, plan, plan_of_noise
 from posse.privacy.dp.schedules import SCHEDULES, UNITS, communication_rounds
 
 ROUNDS = communication_rounds(200, 40_000, 100_000)
@@ -38,6 +38,11 @@ def test_what_the_published_noise_proves(paper: Plan) -> None:
 def test_the_published_noise_at_another_delta(paper: Plan) -> None:
     same = plan_of_noise(paper.multipliers, rounds=ROUNDS, producers=30, delta=1e-5)
     assert same.guarantee(composition=SEQUENTIAL).epsilon == pytest.approx(0.6126, abs=5e-5)
+
+
+def test_a_delta_of_one_proves_nothing() -> None:
+    proved = [paper_claims(Budget(1, 1 / messages), 100_000, 8, 40_000)[-1].proved for messages in (16, 17)]
+    assert proved == [False, True]
 
 
 def test_the_published_claims(paper: Plan) -> None:

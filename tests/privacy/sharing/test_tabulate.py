@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from posse.privacy.sharing.dealing import plan_of
 from tests.privacy.sharing.engine import (
     HARD_MASKS,
     added,
@@ -129,3 +130,17 @@ def test_it_is_not_read_before_the_round_is_over() -> None:
 def test_tables_and_bits_that_do_not_fit_are_refused(bits: int, width: int) -> None:
     with pytest.raises(ValueError, match="63"):
         run(tabulating([0], bits, width, [0] * 2**width), 2)
+
+
+def test_lines_use_every_bit_of_a_number() -> None:
+    x, value, slope = list(range(64)), np.arange(8) * 100, np.arange(8) + 1
+
+    def program(s):
+        found = s.interpolate(shared(s, x), 4, 3, 0, (value, slope), "line")
+        yield
+        return found.shared
+
+    assert plan_of(program).truncations == {"line": (0, (64,))}
+    for number, got in zip(x, added(run(program, 3).results).tolist(), strict=True):
+        down, up = number // 16, number // 16 + 1
+        assert got in (value[down] + slope[down] * (number - 16 * down), value[up] + slope[up] * (number - 16 * up))

@@ -210,6 +210,8 @@ def test_a_supply_goes_on_where_a_snapshot_was_taken() -> None:
     tape = again.open(8)
     tape.mask((3,))
     assert tape.wide((3,), nothing).tolist() == one.open(8).wide((3,), nothing).tolist()
+    again.open(SMALL.passes - 1)
+    assert again.save() == (SMALL.passes, {})  # what was used is kept by nobody
 
 
 # Programs that are not the one that was dealt for ---------------------------------------------------------------------

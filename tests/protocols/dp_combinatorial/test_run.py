@@ -10,6 +10,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.markets.instances import market_instance
 from posse.protocols.dp_combinatorial.federation import warm_up
+from posse.protocols.dp_combinatorial.learning import ACCEPT, POOL
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import run_once, truth_of
@@ -199,6 +200,7 @@ def test_memory_does_not_grow_with_the_rounds():
         ({"margin": -0.1}, "margin must be"),
         ({"coefficient": -1}, "coefficient must be"),
         ({"oracle": "exact", "path": "compiled"}, "exact oracle runs in agents"),
+        ({"oracle": "exact", "horizon": 20_001}, "path 'agents' and 20,001 rounds. Use the greedy oracle"),
         ({"noise": "paper", "unit": "round"}, "schedule paper proves"),
         ({"epsilom": 1}, "unknown setting 'epsilom'. Did you mean 'epsilon'"),
         ({"unit": "year"}, "unit must be 'entry', 'round' or 'history'"),
@@ -211,6 +213,17 @@ def test_refuses_in_one_line(values, what):
         DpCombinatorial.make(values).load()
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_sent_after_every_round_is_pooled_whatever_the_rule():
+    rules = [
+        Terms(("ada", "bob"), ("north",), 6, method, (), (), "accept").learning_rule for method in ("fcb", "alone")
+    ]
+    assert rules == [POOL, ACCEPT]
+
+
+def test_the_exact_oracle_runs_for_as_many_rounds_as_are_said():
+    assert DpCombinatorial(oracle="exact", horizon=20_000).horizon == 20_000
 
 
 def test_delta_can_be_told_by_agents_or_rounds():

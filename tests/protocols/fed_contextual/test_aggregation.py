@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual.client import clip, whole
-from posse.protocols.fed_contextual.models import norm
-from posse.protocols.fed_contextual.server import Clipping, follow, noisy
+from posse.protocols.fed_contextual.computing.client import clip, whole
+from posse.protocols.fed_contextual.computing.models import norm
+from posse.protocols.fed_contextual.computing.server import Clipping, follow, noisy
 from tests.protocols.fed_contextual.toys import differs, same
 
 clip_ = jax.jit(clip)

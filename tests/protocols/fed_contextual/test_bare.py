@@ -27,9 +27,14 @@ import posse.policies.contextual.explorations
 import posse.problems.populations
 import posse.problems.populations.prepared
 import posse.problems.populations.worlds
-from posse.protocols.fed_contextual import (
-    client, cohorts, jobs, models, rounds, server, study, tasks, training,
-)
+from posse.protocols.fed_contextual import jobs, study
+from posse.protocols.fed_contextual.computing import client
+from posse.protocols.fed_contextual.computing import cohorts
+from posse.protocols.fed_contextual.computing import models
+from posse.protocols.fed_contextual.computing import rounds
+from posse.protocols.fed_contextual.computing import server
+from posse.protocols.fed_contextual.computing import tasks
+from posse.protocols.fed_contextual.computing import training
 
 assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)
 sys.exit(study.main(sys.argv[1:]))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from posse.protocols.fed_contextual import client, tasks
-from posse.protocols.fed_contextual.client import Log, act
+from posse.protocols.fed_contextual.computing import client, tasks
+from posse.protocols.fed_contextual.computing.client import Log, act
 from tests.protocols.fed_contextual.toys import MODEL, close, same
 
 N, FEATURES, ARMS = 10, 5, 3

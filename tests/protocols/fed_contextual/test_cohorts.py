@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual import cohorts
-from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw, room
+from posse.protocols.fed_contextual.computing import cohorts
+from posse.protocols.fed_contextual.computing.cohorts import OverflowingCohort, draw, room
 
 
 def test_fixed_cohorts_have_their_size_and_no_client_twice() -> None:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="jax is not installed: pip install 'posse-bandits[contextual]'")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
-from posse.protocols.fed_contextual.server import begin
+from posse.protocols.fed_contextual.computing.server import begin
 from posse.protocols.fed_contextual.settings import FedContextual
 from posse.protocols.fed_contextual.simulation import Simulation
 from posse.protocols.fed_contextual.study import bandit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,11 +14,12 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, draw
-from posse.protocols.fed_contextual.export import ExportSettings, Read, export, graph_of
+from posse.protocols.fed_contextual.computing.models import bag_of_words, cnn, linear, write_model
+from posse.protocols.fed_contextual.computing.own_models import adapted
+from posse.protocols.fed_contextual.export import ExportSettings, Read, _scores, export, graph_of
 from posse.protocols.fed_contextual.flower.deployment import Version, write_version
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.models import bag_of_words, cnn, linear, write_model
 
 POLICIES: tuple[Exploration, ...] = (Greedy(), EpsilonGreedy(0.2), Softmax(0.1), Falcon(gamma=50.0))
 CLOSE = 1e-5
@@ -49,11 +51,11 @@ def contexts_of(kind: str, count: int) -> tuple[Any, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_onnx_chooses_as_jax_does(kind: str, tmp_path: Path) -> None:
-    """10,000 contexts of a linear model, 1,000 of the others: the same arm unless a cumulated chance is that close."""
+    """On 10,000 contexts: the same arm unless scores, or a cumulated chance and the number drawn, are that close."""
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: make test-models")
     pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
     path, params = written(kind, tmp_path)
-    count = 10_000 if kind == "linear" else 1_000
+    count = 10_000
     ours, theirs = contexts_of(kind, count)
     u = np.random.default_rng(2).random(count, np.float32)
     scores = MODELS[kind].scores(params, ours)
@@ -74,6 +76,29 @@ def test_onnx_chooses_as_jax_does(kind: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(chance, chances[np.arange(count), arm])
         steep = CLOSE * (50 if policy.name == "falcon" else 1)  # a gap's rounding, times gamma
         np.testing.assert_allclose(chance[same & ~near], wanted[same & ~near], atol=steep)
+
+
+def test_torch_chooses_as_jax_does(tmp_path: Path) -> None:
+    """On 10,000 contexts, with a module of the same numbers: the same arm unless it is that close."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: make test-models")
+    _, params = written("linear", tmp_path)
+    module = torch.nn.Linear(20, 7)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(np.asarray(params["w"]).T))
+        module.bias.copy_(torch.tensor(np.asarray(params["b"])))
+    model, rows = adapted(module, (20,), 7), contexts_of("linear", 10_000)[0]
+    ours = MODELS["linear"].scores(params, rows)
+    theirs = model.scores(model.init(jax.random.key(0)), jnp.asarray(rows))
+    np.testing.assert_allclose(theirs, ours, atol=CLOSE)
+    u = jnp.asarray(np.random.default_rng(2).random(len(rows), np.float32))
+    for policy in POLICIES:
+        chances = policy.probabilities(ours, jnp)
+        arms, others = (np.asarray(draw(policy.probabilities(one, jnp), u, jnp)[0]) for one in (ours, theirs))
+        top, reached = np.sort(np.asarray(ours), axis=1), np.cumsum(np.asarray(chances), axis=1)
+        steep = CLOSE * (50 if policy.name == "falcon" else 10)  # a score's rounding, times gamma or 1 / beta
+        near = (top[:, -1] - top[:, -2] < CLOSE) | (np.abs(reached - np.asarray(u)[:, None]).min(axis=1) < steep)
+        assert ((arms == others) | near).all()
+        assert near.mean() < 0.05
 
 
 def test_export_writes_what_it_says_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
@@ -183,6 +208,24 @@ def test_a_deployed_model_is_what_it_says(tmp_path: Path) -> None:
             Read(deployed(path, **changes))
 
 
+def test_a_graph_of_a_deployed_model_has_the_policy_that_devices_have(tmp_path: Path) -> None:
+    """Another one would log chances with which nobody chose; a file that was altered is refused."""
+    path, out = deployed(tmp_path / "model.npz"), tmp_path / "m.onnx"
+    for given in ({"policy": "softmax"}, {"policy": "falcon"}, {"policy": "falcon", "gamma": 9}, {"beta": 0.05}):
+        with pytest.raises(ConfigError, match="was deployed for Falcon"):
+            list(export(ExportSettings(model=path, out=out, **given)))
+    assert not out.exists()
+    pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
+    for given in ({}, {"policy": "falcon", "gamma": 50.0}):
+        (shown,) = export(ExportSettings(model=path, out=out, **given))
+        assert "chooses by falcon" in str(shown.title)
+    with np.load(path) as found:
+        parts = {**found, "leaf0": found["leaf0"] + 1}
+    np.savez(path, **parts)
+    with pytest.raises(DataError, match="is not what its hash says"):
+        Read(path)
+
+
 def test_a_late_reward_goes_to_no_decision_of_another_process(tmp_path: Path) -> None:
     path, log = written("linear", tmp_path)[0], tmp_path / "log.npz"
     late = posse.OnDevice(path, log).decide(np.zeros(20))
@@ -193,3 +236,24 @@ def test_a_late_reward_goes_to_no_decision_of_another_process(tmp_path: Path) ->
     log.write_bytes(log.read_bytes()[:-30])
     with pytest.raises(DataError, match="cannot be read"):
         posse.OnDevice(path, log)
+
+
+class Evaluated:
+    """A graph that computes each operator at once, of those that a linear model has."""
+
+    onnx = SimpleNamespace(TensorProto=SimpleNamespace(FLOAT=1))
+    constant = staticmethod(np.asarray)
+
+    def __init__(self, contexts: Any) -> None:
+        self.contexts = contexts
+
+    def __call__(self, op: str, *inputs: Any, name: str = "") -> Any:
+        left, right = (self.contexts if isinstance(each, str) else each for each in inputs)
+        return {"Div": np.divide, "MatMul": np.matmul, "Add": np.add}[op](left, right)
+
+
+def test_a_linear_model_is_a_product_and_a_sum(tmp_path: Path) -> None:
+    path, params = written("linear", tmp_path)
+    rows, _ = contexts_of("linear", 5)
+    found: Any = _scores(Evaluated(rows), Read(path))[0]  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, MODELS["linear"].scores(params, rows), atol=CLOSE)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from benchmarks.devices import images_round
 
-from posse.protocols.fed_contextual.rounds import bandit_round
-from posse.protocols.fed_contextual.server import begin, sgd
+from posse.protocols.fed_contextual.computing.rounds import bandit_round
+from posse.protocols.fed_contextual.computing.server import begin, sgd
 from posse.protocols.fed_contextual.study import computing_on
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import posse
 from posse.core.errors import ConfigError
-from posse.protocols.fed_contextual.cohorts import cohort_of
+from posse.protocols.fed_contextual.computing.cohorts import cohort_of
+from posse.protocols.fed_contextual.computing.models import read_model
 from posse.protocols.fed_contextual.live import FedServing
-from posse.protocols.fed_contextual.models import read_model
 from posse.protocols.live import Bandit
 
 ROUNDS = 4

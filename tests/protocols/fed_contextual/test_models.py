@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual import client
-from posse.protocols.fed_contextual.client import Log, act
-from posse.protocols.fed_contextual.models import Model, _convolve, _winograd, bag_of_words, cnn, linear
-from posse.protocols.fed_contextual.tasks import greedy
+from posse.protocols.fed_contextual.computing import client
+from posse.protocols.fed_contextual.computing.client import Log, act
+from posse.protocols.fed_contextual.computing.models import Model, _convolve, _winograd, bag_of_words, cnn, linear
+from posse.protocols.fed_contextual.computing.tasks import greedy
 from tests.protocols.fed_contextual.toys import close
 
 Convolution = Callable[[jax.Array, dict[str, jax.Array]], jax.Array]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from posse.protocols.fed_contextual.models import normal_of, normals
+from posse.protocols.fed_contextual.computing.models import normal_of, normals
 
 WORD = 2**32
 

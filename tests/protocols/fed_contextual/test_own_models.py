@@ -13,12 +13,12 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError
+from posse.protocols.fed_contextual.computing.models import leaves_of, size_of
+from posse.protocols.fed_contextual.computing.own_models import adapted, named
+from posse.protocols.fed_contextual.computing.tasks import Draws
 from posse.protocols.fed_contextual.flower import device
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.models import leaves_of, size_of
-from posse.protocols.fed_contextual.own_models import adapted, named
 from posse.protocols.fed_contextual.settings import FedContextual
-from posse.protocols.fed_contextual.tasks import Draws
 from tests.protocols.fed_contextual.toys import population
 
 SOURCE = """
@@ -159,6 +159,8 @@ def test_names_of_models_are_checked(where: str) -> None:
         named(f"{where}:none", (5,), 3)
     with pytest.raises(ConfigError, match="got str"):
         named(f"{where}:wrong", (5,), 3)
+    with pytest.raises(ConfigError, match=r"must be a function of \(shape, arms\) that returns a model"):
+        named(f"{where}:__name__", (5,), 3)
 
 
 def test_a_fleet_has_the_widths_of_the_network() -> None:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import posse
+from posse.policies.contextual.explorations import EpsilonGreedy
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings, TrialSettings
+from posse.protocols.fed_contextual.levels import not_covered
 from posse.protocols.fed_contextual.remarks import input_size
 from posse.protocols.fed_contextual.settings import FedContextual
 from tests.protocols.fed_contextual.toys import population, questions
@@ -88,3 +90,18 @@ def test_figures_of_privacy_do_not_cover_measured_rates() -> None:
     measured, declared = (posse.run(one, population=scaled(1.0)) for one in (asked, asked.but(input_size=5.0)))
     assert any("rates that were left out" in text for text in measured.privacy[0]["not_covered"])
     assert not any("rates that were left out" in text for text in declared.privacy[0]["not_covered"])
+    assert ["other runs" in " ".join(not_covered({"runs": runs})) for runs in (1, 2)] == [False, True]
+    # One rate that was left out is measured, whatever the other is; and that of pre-training under noise.
+    some: list[dict[str, Any]] = [
+        {"server_rate": 0.1}, {"server_rate": 0.1, "client_rate": 0.1}, {"input_size": 5.0},
+        {"input_size": 5.0, "pretraining_privacy": "noised"},
+    ]  # fmt: skip
+    assert ["rates that were left out" in " ".join(not_covered(one)) for one in some] == [True, False, False, True]
+    # What a record shows beside the model, and no noise was added to.
+    assert "updates within the clip, which carry no noise" in " ".join(not_covered({}))
+    assert "supervised model" in " ".join(not_covered({"supervised": True}))
+
+
+def test_a_policy_to_evaluate_has_its_own_parameters_alone() -> None:
+    asked = FedContextual(policy="softmax", beta=0.3, evaluate="epsilon-greedy", epsilon=0.4)
+    assert asked.other() == EpsilonGreedy(0.4)

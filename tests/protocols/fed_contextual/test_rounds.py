@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual import rounds, tasks
-from posse.protocols.fed_contextual.models import subtract
-from posse.protocols.fed_contextual.rounds import Cohort, _lanes, bandit_round, gather, supervised_round
-from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin
-from posse.protocols.fed_contextual.tasks import Rates, Task
+from posse.protocols.fed_contextual.computing import rounds, tasks
+from posse.protocols.fed_contextual.computing.models import subtract
+from posse.protocols.fed_contextual.computing.rounds import Cohort, _lanes, bandit_round, gather, supervised_round
+from posse.protocols.fed_contextual.computing.server import Clipping, Measured, State, begin
+from posse.protocols.fed_contextual.computing.tasks import Rates, Task
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, gathered, population, questions, same
 
 EIGHT = [3, 1, 7, 0, 11, 5, 2, 9]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posse.protocols.fed_contextual.server import optimiser
+from posse.protocols.fed_contextual.computing.server import optimiser
 
 
 def keras_adam(

@@ -13,10 +13,10 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual import study
+from posse.protocols.fed_contextual.computing.server import SERIES
 from posse.protocols.fed_contextual.jobs import Job, Pretraining, job_of, read, read_jobs, write
 from posse.protocols.fed_contextual.levels import leaks
 from posse.protocols.fed_contextual.record import sections_of
-from posse.protocols.fed_contextual.server import SERIES
 from posse.protocols.fed_contextual.study import Bench, device_of
 from tests.protocols.fed_contextual.toys import close, population, questions, same
 
@@ -65,7 +65,7 @@ def test_pulls_are_counted_over_rounds(bench: Bench, tmp_path: Path) -> None:
 
 def test_results_from_before_pulls_were_counted_are_read(bench: Bench, tmp_path: Path) -> None:
     result = bench.run(BASE)
-    write(tmp_path / "old.npz", result._replace(seen=result.seen._replace(pulls=None)))
+    write(tmp_path / "old.npz", result._replace(seen=result.seen._replace(pulls=None, best=None)))
     with np.load(tmp_path / "old.npz") as found:
         assert set(found.files) == {*SERIES, "job", "about"}
     old = read(tmp_path / "old.npz")
@@ -89,6 +89,12 @@ def test_a_world_that_drifts_pays_other_arms(bench: Bench) -> None:
     before, after = bench.run(still), bench.run(replace(still, drift={"kind": "labels", "every": 3}))
     same(before.seen.reward[..., :3], after.seen.reward[..., :3])
     assert after.seen.reward[..., 3:].sum() < 0.7 * before.seen.reward[..., 3:].sum()
+
+
+def test_a_table_for_every_round_is_made_where_the_world_drifts(bench: Bench) -> None:
+    world = study.scenario("init-shift", bench.population, 6)
+    plans = [bench.plan(replace(BASE, drift=drift), world) for drift in (BASE.drift, {"kind": "labels", "every": 3})]
+    assert [plan.pays is None for plan in plans] == [True, False]
 
 
 def test_noise_coins_and_absence_run(bench: Bench) -> None:

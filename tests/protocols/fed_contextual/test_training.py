@@ -6,12 +6,15 @@ import jax
 import numpy as np
 import pytest
 
+import posse
 from posse.problems.populations.worlds import Availability
-from posse.protocols.fed_contextual import rounds
-from posse.protocols.fed_contextual.cohorts import Schedule, cohort_of
-from posse.protocols.fed_contextual.rounds import Data, Source
-from posse.protocols.fed_contextual.server import Measured, State, adam, begin, sgd
-from posse.protocols.fed_contextual.training import Plan, average_reward, joined, load, save, train
+from posse.protocols.fed_contextual.computing import rounds, training
+from posse.protocols.fed_contextual.computing.cohorts import Schedule, cohort_of
+from posse.protocols.fed_contextual.computing.models import cnn, linear
+from posse.protocols.fed_contextual.computing.rounds import Data, Source
+from posse.protocols.fed_contextual.computing.server import Measured, State, adam, begin, sgd
+from posse.protocols.fed_contextual.computing.tasks import Task
+from posse.protocols.fed_contextual.computing.training import Plan, average_reward, joined, load, save, train
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, population, same
 
 ADAM = TASK._replace(optimiser=adam())
@@ -46,6 +49,54 @@ def test_the_host_gives_the_same_run_as_the_device(data: Data) -> None:
 
 
 @pytest.mark.parametrize("where", ["device", "host"])
+@pytest.mark.parametrize(
+    ("task", "schedule"),
+    [
+        (ADAM, SCHEDULE._replace(rounds=3, cohort=7)),
+        (ADAM._replace(levels=1000), SCHEDULE._replace(rounds=3, cohort=3, sampling="poisson")),
+        (ADAM, SCHEDULE._replace(rounds=2, supervised=True)),
+    ],
+    ids=["floats", "whole numbers, drawn by coins", "supervised"],
+)
+def test_any_number_of_cores_gives_the_same_bits(
+    where: str, task: Task, schedule: Schedule, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the round in one piece too where sums are of whole numbers, else to rounding."""
+    source: Source = data if where == "device" else rounds.host(population(), 12, 256)
+    plan = Plan(task, RATES, schedule)
+    (whole, told) = list(train(plan, begin(task, 0), source, 7, together=3, cores=2))[-1]
+    monkeypatch.setattr(training, "WORK", 1)
+    monkeypatch.setattr(training, "PARTS", 3)
+    found = [list(train(plan, begin(task, 0), source, 7, together=3, cores=cores))[-1] for cores in (1, 2, 3)]
+    for state, seen in found:
+        same((state, seen), found[0])
+        (same if task.levels else close)(state.params, whole.params)
+        close(jax.tree.map(np.ravel, seen), jax.tree.map(np.ravel, told))
+    assert differs(whole.params, begin(task, 0).params)
+
+
+def test_a_run_takes_the_cores_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that there are, or a number of them: the same record; and the one of a round in one piece, to rounding."""
+    monkeypatch.setattr(training, "WORK", 1)
+    usual = {"rounds": 4, "cohort": 5, "deploy_every": 2, "batch": 4, "client_rate": 0.1, "server_rate": 0.05}
+    made = [posse.run(posse.FedContextual(**usual, cores=cores), population=population()) for cores in (None, 0, 1, 2)]
+    assert len({(one.total, tuple(one.pulls.ravel().tolist())) for one in made}) == 1
+    monkeypatch.setattr(training, "_on_cores", lambda *given: pytest.fail(f"it was divided over {given[-1]} cores"))
+    posse.run(posse.FedContextual(**usual), population=population())
+    with pytest.raises(pytest.fail.Exception, match="over 3 cores"):
+        posse.run(posse.FedContextual(**usual, cores=3), population=population())
+
+
+def test_rounds_are_divided_by_their_work_alone() -> None:
+    small, large = linear(64, 10), cnn(62)
+    assert training.divided(TASK._replace(model=small), 20, 96) == 1
+    assert [training.divided(TASK._replace(model=large), count, 208) for count in (1, 7, 20, 64, 128)] == [
+        1, 7, 7, 8, 8,
+    ]  # fmt: skip
+    assert training.divided(TASK._replace(model=large, centralised=True), 64, 208) == 1
+
+
+@pytest.mark.parametrize("where", ["device", "host"])
 def test_a_run_taken_up_again_is_the_same_bit_for_bit(where: str, data: Data, tmp_path: Path) -> None:
     source: Source = data if where == "device" else rounds.host(population(), 12, 256)
     states, whole = all_of(source)
@@ -72,7 +123,7 @@ def test_a_state_of_another_task_is_refused(tmp_path: Path) -> None:
 
 def test_a_state_from_before_pulls_were_counted_goes_on(data: Data, tmp_path: Path) -> None:
     state, first = next(train(PLAN, begin(ADAM, 0), data, 7, together=4))
-    save(tmp_path / "state.npz", state, first._replace(pulls=None))
+    save(tmp_path / "state.npz", state, first._replace(pulls=None, best=None))
     again, kept = load(tmp_path / "state.npz", begin(ADAM, 0))
     same(again, state)
     assert joined([kept, first]).pulls is None  # how often is not known of all rounds

@@ -5,16 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual import rounds, tasks
-from posse.protocols.fed_contextual.models import Tree, linear
-from posse.protocols.fed_contextual.rounds import Cohort, Data
-from posse.protocols.fed_contextual.server import Clipping, sgd
-from posse.protocols.fed_contextual.tasks import Rates, Task
+from posse.protocols.fed_contextual.computing import rounds, tasks
+from posse.protocols.fed_contextual.computing.models import Tree, linear
+from posse.protocols.fed_contextual.computing.rounds import Cohort, Data
+from posse.protocols.fed_contextual.computing.server import Clipping, sgd
+from posse.protocols.fed_contextual.computing.tasks import Rates, Task
 
 ARMS = ("0", "A", "a")
 FEATURES = 5
@@ -24,7 +23,7 @@ TASK = Task(
     MODEL, tasks.softmax, tasks.pay, SGD, Clipping(0.05), tasks.pay_all, batch=4,
 )  # fmt: skip
 """Clips some updates and not others."""
-RATES = Rates(0.1, 1.0, explore=(0.3,), pays=(jnp.eye(3),))
+RATES = Rates(0.1, 1.0, explore=(0.3,), pays=(np.eye(3, dtype=np.float32),))
 
 
 @lru_cache

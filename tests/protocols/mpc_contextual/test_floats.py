@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.floats import Run, replay, run
+from posse.protocols.mpc_contextual.twins.floats import Run, replay, run
 
 Floats = NDArray[np.float64]
 Rows = list[list[tuple[Floats, float]]]
@@ -181,6 +181,7 @@ def test_arrays_of_another_layout_give_the_same_numbers() -> None:
         ({"features": np.zeros((9, 2))}, r"features must have shape \(10, 2\)"),
         ({"rewards": np.zeros(10)}, "rewards must be a table"),
         ({"coins": coins(9, 3, epsilon=0.0, seed=1)}, r"explore must have shape \(10,\)"),
+        ({"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.zeros(9))}, r"arms must have shape \(10,\)"),
         ({"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.full(10, 3))}, "arms must be in 0 to 2, got 3"),
         ({"batch": 0}, "batch must be at least 1"),
         ({"checkpoints": (11,)}, r"checkpoints must be in \[0, 10\]"),

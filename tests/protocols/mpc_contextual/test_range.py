@@ -9,8 +9,8 @@ from benchmarks.mpc_range import Setting, play
 
 from posse.core.errors import DataError
 from posse.protocols.mpc_contextual.federation import ContextualRun
-from posse.protocols.mpc_contextual.outside import Model, read_shares, write_share
 from posse.protocols.mpc_contextual.program import Layout
+from posse.protocols.mpc_contextual.roles.outside import Model, read_shares, write_share
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import Terms
 from posse.protocols.registry import start

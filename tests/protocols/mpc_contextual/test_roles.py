@@ -13,7 +13,8 @@ from posse.core.roles import Message, Role
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.coins import PartyCoins
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.messages import (
+from posse.protocols.mpc_contextual.program import plan
+from posse.protocols.mpc_contextual.roles.messages import (
     Acted,
     Choice,
     Dealt,
@@ -26,7 +27,6 @@ from posse.protocols.mpc_contextual.messages import (
     Seed,
     Want,
 )
-from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.terms import Terms, largest_steps
 from posse.runtime.memory import MemoryRun
 
@@ -156,6 +156,14 @@ def test_runs_too_long_for_their_bits_are_refused(bits: int) -> None:
         Terms("r", ("a", "b"), (1, 1), 2, most + 1, (1, 2), bits=bits)
     with pytest.raises(ConfigError, match="bits must be in"):
         Terms("r", ("a", "b"), (1, 1), 2, 2, (1, 2), bits=27)
+    places = [Terms("r", ("a", "b"), (1, 1), arms, 2, (1, 2)).tie_bits for arms in (2, 3, 4, 5, 8, 9)]
+    assert places == [1, 2, 2, 3, 3, 4]  # every arm has a place of its own
+
+
+@pytest.mark.parametrize("arms", [2, 128, 129, 257])
+def test_every_arm_has_a_bit_of_the_pads(arms: int) -> None:
+    coins = PartyCoins(Terms("r", ("a", "b"), (1, 1), arms, 2, (0, 1)), bytes(32))
+    assert coins.pad(0, 0, 2).shape == (2, arms)
 
 
 @pytest.mark.parametrize("parties", [("a",), ("a", "dealer"), ("a", "puller"), ("a", "payee"), ("a", "a")])

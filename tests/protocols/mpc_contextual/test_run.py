@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError
-from posse.protocols.mpc_contextual.messages import Act, Earn
+from posse.protocols.mpc_contextual.roles.messages import Act, Earn
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.registry import system
 from posse.protocols.runs import Run
@@ -130,6 +131,7 @@ def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:
     [
         ({"epsilon": 0}, "--without-guarantee"),
         ({"epsilon": 2}, r"epsilon must be in \[0, 1\]"),
+        ({"epsilon": "0.141592653"}, r"nearest one is 14/99\."),
         ({"width": 1}, "width belongs to linucb"),
         ({"batch": 2, "newton": 3}, "newton belongs to runs without batch"),
         ({"overlap": True, "newton": 3}, "newton belongs to runs without batch and overlap, got 3 for overlap"),
@@ -142,3 +144,9 @@ def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:
 def test_wrong_values_are_refused_when_the_settings_are_made(values: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         MpcContextual(**values)
+
+
+def test_a_folder_without_shares_or_data_is_no_model_and_no_problem(tmp_path: Path) -> None:
+    assert SYSTEM.learnt(tmp_path) is None
+    problems: Any = SYSTEM.problems(tmp_path).data["data"]
+    assert {one["name"]: one["ready"] for one in problems}.items() >= {"mnist": False, "own": True}.items()

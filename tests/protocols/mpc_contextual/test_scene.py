@@ -9,9 +9,9 @@ import pytest
 
 from posse.core.fixed import REWARD_ONE
 from posse.protocols import registry
-from posse.protocols.mpc_contextual import messages as said
 from posse.protocols.mpc_contextual.federation import ContextualRun
 from posse.protocols.mpc_contextual.program import input_masks
+from posse.protocols.mpc_contextual.roles import messages as said
 from posse.protocols.mpc_contextual.settings import MpcContextual
 
 SYSTEM = registry.system("mpc-contextual")

@@ -13,8 +13,9 @@ from posse.privacy.crypto.keys import hkdf
 from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.crypto.streams import keystream
 from posse.problems import BernoulliArms
-from posse.protocols.samba.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.federation import SimulatedWorld, federation
+from posse.protocols.samba.kernels import select_argmax
+from posse.protocols.samba.roles.draws import CommonDraws, Draws, OwnSeeds
 from posse.runtime.memory import MemoryRun
 
 KEY = generate_key(2048)
@@ -69,3 +70,17 @@ def test_a_simulation_draws_at_addresses_of_the_world_seed(passes: int) -> None:
     assert OwnSeeds(derive(11, 2), SECRET).rows(3, 4).tolist() == [derive(11, 2)] * 4
     assert Draws(SELECT, 11, SECRET).at(9) == uniform(11, SELECT, 0, 9, 0)
     assert Draws(SELECT, None, SECRET).at(9) != uniform(11, SELECT, 0, 9, 0)
+
+
+def test_a_step_explores_in_its_last_pass() -> None:
+    owner = owners(EpsilonGreedy(1.0), "paper")[0]
+    assert owner._policy.explores
+    found = []
+    for owner._passes in (1, 2):
+        for owner._index in range(4, 8):
+            found.append(owner._explores())
+    assert found == [True, True, True, True, False, True, False, True]
+
+
+def test_comp_picks_among_equals_only() -> None:
+    assert [select_argmax(np.array([0.3, 0.7, 0.2, 0.7, 0.1]), u) for u in (0.0, 0.49, 0.51, 0.99)] == [1, 1, 3, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from posse.core.errors import FrameError, ProtocolError
 from posse.core.roles import Message
@@ -160,6 +161,13 @@ def test_another_sender(kind: type[Message]) -> None:
         if kind in (Score, Sum) and stranger.startswith("owner"):
             continue  # the controller cannot know what is inside; the transport says who sent it
         refused(federation, receiver, stranger, message)
+
+
+def test_the_customer_starts_with_no_signature_of_another() -> None:
+    federation, sender, receiver, message = at(Consents)
+    assert isinstance(message, Consents)
+    first, second, *rest = message.consents
+    refused(federation, receiver, sender, Consents((replace(first, signature=second.signature), second, *rest)))
 
 
 @settings(max_examples=40, deadline=None)

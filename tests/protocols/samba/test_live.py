@@ -20,6 +20,7 @@ from posse.privacy.crypto.paillier import generate_key
 from posse.protocols.live import POINTS, Bandit
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.twin import simulate
+from posse.results.reports.sections import sections
 
 LEVELS = ("paper", "standard", "strict")
 KEY = generate_key(2048)
@@ -65,6 +66,16 @@ def test_without_delays_it_is_the_simulation(policy: str, level: str, path: str)
         assert record.pulls.tolist() == outcome.pulls.tolist()
         assert record.level == ("plain" if path == "plain" else level)
         assert bool(record.traffic) == (path == "roles")
+
+
+def test_exploring_as_described_and_prices_in_use() -> None:
+    given = make("paper", policy="epsilon-greedy", epsilon=0.5, shortcut=False, price=0.1)
+    bandit = serve(given, horizon=40)
+    chosen = play(bandit, 40)
+    assert chosen == play(serve(given.but(path="plain"), horizon=40), 40)
+    assert chosen == play(serve(given.but(shortcut=True), horizon=40), 40)
+    (owed,) = [one for one in sections(bandit.finish()) if one.title == "What owners are owed"]
+    assert [float(row[3]) for row in owed.rows] == [chosen.count(arm) / 10 for arm in range(3)]
 
 
 EVENTS = st.lists(
@@ -134,6 +145,10 @@ def test_a_reward_that_has_not_come_is_in_no_score() -> None:
         assert bandit.reward(late[0].id, 0.0)
         assert bandit.decide().arm == 2
         assert bandit.pending == (first[1].id, *(made.id for made in late[1:]), 7)
+
+
+def test_of_a_world_outside_no_regret_is_known() -> None:
+    assert posse.start(make(horizon=9), world="outside").record().regret is None
 
 
 def test_with_wait_a_pending_reward_stops_the_next_decision() -> None:

@@ -392,7 +392,7 @@ def walked(walk: str) -> tuple[SambaRun, list[dict[str, Any]]]:
     given = next(scenario.settings for scenario in SYSTEM.scenarios if scenario.settings.get("walk") == walk)
     run = SYSTEM.start(SYSTEM.Settings(**given, paillier_bits=2048), transcript=1000, key=KEY)
     assert isinstance(run, SambaRun)
-    count = 16 if walk.startswith("pursuit") else 8
+    count = 16 if walk.startswith(("pursuit", "epsilon")) else 8
     found = []
     for _ in range(count):
         delivery = run.deliver()
@@ -433,6 +433,21 @@ def test_the_worked_example_of_softmax_has_the_printed_numbers() -> None:
     assert column(found, "5", "pulling bit") == ["1", "0", "0"]
 
 
+def test_the_worked_example_of_epsilon_greedy_exploits_by_one_coin_and_explores_by_the_other() -> None:
+    run, found = walked("epsilon-greedy-68")
+    first, second = found[:8], found[8:]
+    assert column(first, "2", "mean s / n") == ["0.73", "0.42", "0.2"]
+    assert column(first, "3", "scores x mask") == ["0.1, 0.36, 0.21"]
+    assert column(first, "5", "pulling bit") == ["1", "0", "0"]
+    assert column(second, "2", "number of all") == ["0", "0", "0"]
+    assert column(second, "3", "scores x mask") == ["0, 0, 0"]
+    assert column(second, "5", "pulling bit").count("1") == 1
+    code = SYSTEM.pseudocode(run.settings)
+    marked = {code["owner"][line - 1] for each in second if each["step"] == "2" for line in each["lines"]["owner"]}
+    assert any("says explore: send the number that all send" in text for text in marked)
+    assert not any("any place" in text for lines in code.values() for text in lines)
+
+
 def test_the_worked_example_of_pursuit_has_the_printed_numbers() -> None:
     _, found = walked("pursuit-4")
     first, second = found[:8], found[8:]
@@ -443,7 +458,7 @@ def test_the_worked_example_of_pursuit_has_the_printed_numbers() -> None:
     assert column(second, "5", "pulling bit").count("1") == 1
 
 
-@pytest.mark.parametrize("walk", ["ucb-68", "softmax-98", "pursuit-4"])
+@pytest.mark.parametrize("walk", ["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"])
 def test_an_example_goes_back_and_on_to_its_end(walk: str) -> None:
     run, _ = walked(walk)
     saved = run.save()

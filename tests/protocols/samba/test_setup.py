@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import cProfile
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from posse.core.errors import ProtocolError
+from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import WORLD, Message, Reward
 from posse.policies import UCB, Policy, Pursuit, Softmax
 from posse.privacy.crypto.keys import RunKey
 from posse.privacy.crypto.paillier import generate_key
+from posse.protocols.samba.layout import invite
 from posse.protocols.samba.levels import Switches
 from posse.protocols.samba.messages import Choice, Join, Masks, Offer, Reply, Roster, Sum, Total
-from posse.protocols.samba.setup import Expected, Manifest, check_members, join_bytes
+from posse.protocols.samba.setup import Expected, Manifest, Terms, check_members, join_bytes, named
 from tests.protocols.harness import Federation, snapshot
 
 KEY = generate_key(2048)
@@ -125,6 +127,22 @@ def test_a_stranger_is_not_admitted() -> None:
         federation.finish()
 
 
+def test_prices_go_by_the_order_of_the_owners_that_the_customer_named() -> None:
+    """A controller that names owners in another order would exchange what they are owed."""
+    for price in ((0.5,), (0.1, 0.2, 0.3, 0.4)):
+        federation = Federation(UCB(), KEY, price=price)
+        _, _, roster = federation.until(lambda s, r, m: isinstance(m, Roster))
+        assert isinstance(roster, Roster)
+        one, two, *rest = roster.joins
+        turned = Roster((two, one, *rest))
+        if len(price) > 1:
+            refuses(federation, "customer", "controller", turned, "another order")
+            federation.finish()
+            assert federation.roles["owner-2"].manifest.owners == tuple(f"owner-{i}" for i in range(1, 5))  # type: ignore[attr-defined]
+        else:
+            federation.roles["customer"].receive("controller", turned)
+
+
 def test_a_join_is_signed_for_its_name_and_part() -> None:
     assert join_bytes("a", "owner", b"k") != join_bytes("a", "comp", b"k") != join_bytes("b", "comp", b"k")
 
@@ -200,3 +218,21 @@ def test_setting_up_level_strict_is_linear_in_the_number_of_owners() -> None:
         calls.append(sum(entry.callcount for entry in profile.getstats()))
     slopes = np.diff(calls[1:]) / np.diff(sizes[1:])  # the first one fills caches
     assert slopes[1] == pytest.approx(slopes[0], rel=0.1)
+
+
+def test_terms_are_named_with_those_that_a_run_has() -> None:
+    more = [
+        named(Terms("r", 9, '["ucb", 1]', 1, level, (), b"", 0.1, threshold, price))
+        for level, threshold, price in (("strict", None, (0.5,)), ("standard", 3.0, ()))
+    ]
+    common = {"policy": "ucb", "off": ()}
+    strict = {**common, "level": "strict", "slot": 0.1, "price": (0.5,)}
+    assert more == [strict, {**common, "level": "standard", "threshold": 3.0}]
+
+
+def test_a_run_of_a_living_federation_has_two_owners_and_a_pull_for_each() -> None:
+    run = {"level": "standard", "policy": "ucb", "world": {"seed": 1, "owners": 2}}
+    assert set(invite({**run, "budget": 2, "owners": ["a", "b"]}, Path()).files) >= {"a", "b", "controller"}
+    for owners, budget in ((["a"], 9), (["a", "b", "c"], 2)):
+        with pytest.raises(ConfigError, match="owners"):
+            invite({**run, "budget": budget, "owners": owners}, Path())

@@ -16,7 +16,7 @@ from posse.protocols.samba.federation import SimulatedWorld, prepare
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.messages import End, Reply, Score, Sum
 from posse.protocols.samba.strict import clock, slots
-from posse.protocols.samba.strict.messages import Again, Dealt, Opened, Ready, Tick, Tock
+from posse.protocols.samba.strict.messages import Again, Dealt, Opened, Ready, Shuffled, Tick, Tock
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 from tests.leakage.strict_game import Game, Played, replaced
@@ -206,6 +206,16 @@ def until(run: Slotted, wanted: type[Message]) -> tuple[str, str, Any]:
             assert run.slot()
 
 
+def test_comp_answers_nothing_before_all_owners_are_ready() -> None:
+    """A controller that asks in a slot that did not open learns nothing of the scores."""
+    run = Slotted(made(), never)
+    sender, _, message = until(run, Shuffled)
+    comp: Any = run.run.roles["comp"]
+    comp.gate.open = False
+    with pytest.raises(ProtocolError, match="is asked about before all owners are ready"):
+        comp.receive(sender, message)
+
+
 def test_a_comp_that_says_that_all_are_ready_names_the_owner_that_is_not() -> None:
     """The flipped ready bit: the owner that pulls refuses the reply, which ends the run; the others answer."""
     run = Slotted(made(), lambda pull: 2 if pull.number == 1 else 0)
@@ -315,6 +325,11 @@ def test_an_early_end_leaves_at_the_end_of_a_slot() -> None:
 
 
 # Settings -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_simulated_world_has_no_slots_unless_they_are_given() -> None:
+    found = [clock.seconds(slot, None, "strict", simulated=simulated) for slot in (None, 0.3) for simulated in (1, 0)]
+    assert found == [0.0, clock.SLOT, 0.3, 0.3]
 
 
 def test_a_slot_shorter_than_an_owners_slowest_pull_is_refused_with_the_line_to_change() -> None:

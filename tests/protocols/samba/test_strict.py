@@ -21,7 +21,6 @@ from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.crypto.pairwise import present_digest
 from posse.problems import BernoulliArms
 from posse.protocols import registry
-from posse.protocols.samba.closing import agree, ask
 from posse.protocols.samba.federation import federation
 from posse.protocols.samba.levels import Switches, check_level
 from posse.protocols.samba.messages import (
@@ -38,6 +37,7 @@ from posse.protocols.samba.messages import (
     Roster,
     Score,
 )
+from posse.protocols.samba.roles.closing import agree, ask
 from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.setup import check_members
 from posse.protocols.samba.strict import sums
@@ -264,6 +264,22 @@ def test_a_first_owner_that_gives_others_other_secrets_is_refused(committed: boo
     with pytest.raises(ProtocolError, match="commit"):
         role.receive(sender, message)
     assert snapshot(role) == before
+
+
+def test_every_role_can_be_saved_before_anything_came() -> None:
+    for name, role in strict(owners=4, budget=12).roles.items():
+        assert role.save(), name
+
+
+def test_comp_ends_no_pass_before_the_next_one_is_dealt() -> None:
+    run = strict(owners=4, budget=12)
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], Found))
+    comp: Any = run.roles[receiver]
+    comp._second._dealt.clear()
+    before = snapshot(comp)
+    with pytest.raises(ProtocolError, match="the dealer's chunk of the next pass comes before"):
+        comp.receive(sender, message)
+    assert snapshot(comp) == before
 
 
 def test_comp_answers_one_question_in_its_place() -> None:

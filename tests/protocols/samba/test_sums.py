@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ProtocolError
-from posse.core.fixed import MAX_OWNERS
+from posse.core.fixed import MAX_OWNERS, REWARD_ONE
 from posse.core.roles import DURABLE
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import Ciphertext, PublicKey, generate_key
 from posse.problems import BernoulliArms
-from posse.protocols.samba.closing import COMPLETE, NEIGHBOURS, ask, partners
 from posse.protocols.samba.levels import Switches, leaks
+from posse.protocols.samba.live import LONGEST
 from posse.protocols.samba.messages import Close, Closed, Sum, Total
+from posse.protocols.samba.roles.closing import COMPLETE, NEIGHBOURS, ask, partners
 from posse.protocols.samba.twin import simulate
 from tests.protocols.harness import Federation, snapshot
 
@@ -168,3 +169,7 @@ def test_the_sum_of_many_owners_is_exact_and_each_alone_is_hidden() -> None:
     assert [note.value for note in federation.notes if note.kind == "total"] == [federation.world.curve[-1]]
     assert sum(sums.values()) % (1 << 128) == (int(federation.world.units.sum()) << 64) + owners + 5
     assert min(sums.values()) > 1 << 96  # a bare sum is below 2^94
+
+
+def test_without_a_horizon_there_are_as_many_decisions_as_sums_are_exact() -> None:
+    assert (LONGEST + 1) * REWARD_ONE == 2**53

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from collections import Counter
+from decimal import Decimal
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,16 +20,27 @@ from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.registry import run
+from posse.protocols.registry import run, start
+from posse.protocols.samba.attacks.reading import read
+from posse.protocols.samba.deploy import _bill
 from posse.protocols.samba.federation import SimulatedWorld, federation
 from posse.protocols.samba.levels import LEVELS, Switches, check_level, leaks
 from posse.protocols.samba.messages import Batch, Choice, Explore, Reply, Score
 from posse.protocols.samba.settings import Samba
+from posse.protocols.samba.setup import Terms
 from posse.protocols.samba.twin import simulate
+from posse.results.reports.sections import sections
 from posse.runtime.memory import MemoryRun
 from tests.protocols.harness import Federation, secrets_of
 
 KEY = generate_key(2048)
+
+
+class Choosing(EpsilonGreedy):
+    """Takes the first place by a function of its own."""
+
+    def passes(self) -> tuple[Selection, ...]:
+        return (Selection("custom", choose=lambda scores, u: 0),)
 
 
 def transcript(policy: Policy, level: str, budget: int = 60) -> MemoryRun:
@@ -61,6 +76,79 @@ def test_exploring_is_visible_at_paper() -> None:
     scored = {entry.message.index for entry in run.transcript if isinstance(entry.message, Score)}
     assert 10 < len(explored) < 45
     assert not scored & set(explored)
+
+
+def test_exploring_as_described_sends_in_every_pass_and_comp_sees_equal_numbers() -> None:
+    """Sizes and counts on the wire are the same in every pass; what comp opens of an exploring one is K times 0."""
+    run = start(Samba(policy="epsilon-greedy", epsilon=0.5, means=(0.6, 0.7, 0.8), level="paper", horizon=60,
+                      shortcut=False), transcript=10**6, key=KEY)  # fmt: skip
+    run.finish()
+    passes: dict[int, Counter[str]] = {}
+    for entry in run.memory.transcript:
+        if isinstance(entry.message, (Score, Batch, Choice, Reply, Explore)):
+            passes.setdefault(entry.message.index, Counter())[type(entry.message).__name__] += 1
+    assert len(passes) == 57
+    assert all(count == {"Score": 3, "Batch": 1, "Choice": 1, "Reply": 3} for count in passes.values())
+    explored = run.truth()["explores"][3:60].tolist()
+    assert 10 < sum(explored) < 48
+    opened = read(run.view("comp"))
+    assert np.isnan(opened.values[:, 0]).tolist() == explored  # no exploiting step has means of 0 here
+    text = " ".join(run.settings.leaks())
+    assert "all owners send the same number in it" in text
+    (costs,) = [one for one in sections(run.record()) if one.title == "Cost in primitives"]
+    assert [row[1] == row[2] for row in costs.rows] == [True, True, False, True, True]  # Theorem 4, but for K + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"level": "standard"}, "shortcut is a switch of level 'paper', got it off at 'standard'"),
+        ({"level": "strict"}, "got it off at 'strict'"),
+        ({"level": "paper", "policy": "ucb"}, "policy 'ucb' has none. Leave shortcut out"),
+        ({"level": "paper", "policy": Choosing()}, "need not choose among equal scores at random"),
+        ({"level": "paper", "shortcut": "perhaps"}, "shortcut must be a valid boolean"),
+    ],
+)
+def test_the_shortcut_is_switched_off_where_it_is(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Samba(**{"policy": "epsilon-greedy", "owners": 3, "horizon": 20, "shortcut": False, **given})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_owner_states_what_it_is_owed_and_nobody_else_does(level: str) -> None:
+    prices = (0.1, 0.25, 0.02)
+    run = start(Samba(policy="ucb", means=(0.3, 0.5, 0.7), level=level, horizon=40, price=prices), key=KEY)
+    assert all("owed" not in run.state(name) for name in run.parties)  # nothing is agreed on yet
+    run.finish()
+    pulls = run.record().pulls[0].tolist()
+    states = {name: run.state(name) for name in run.parties}
+    for i, price in enumerate(prices):
+        assert states[f"owner-{i + 1}"]["owed"] == float(Decimal(str(price)) * pulls[i])
+    assert [name for name, state in states.items() if "owed" in state] == ["owner-1", "owner-2", "owner-3"]
+    (owed,) = [one for one in sections(run.record()) if one.title == "What owners are owed"]
+    plain = start(run.settings.plain())
+    plain.finish()
+    assert [one.rows for one in sections(plain.record()) if one.title == owed.title] == [owed.rows]
+    assert any(sentence.startswith("An owner's statement of what it is owed") for sentence in run.settings.leaks())
+    bare = Samba(policy="ucb", owners=3, horizon=40, level=level)
+    assert not any("owed" in sentence for sentence in bare.leaks())
+
+
+@pytest.mark.parametrize(
+    ("price", "says"),
+    [(-1, "price must be 0 or more, got -1"), ((1, 2), "one number, or one an owner, got 2 for 3 owners"),
+     (float("nan"), "price"), ("much", "price")],
+)  # fmt: skip
+def test_a_price_that_is_none_is_refused(price: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Samba(owners=3, horizon=20, price=price).load()
+
+
+def test_a_bill_says_no_more_than_the_number_of_pulls() -> None:
+    terms = Terms("r", 80, "", 1, "strict", (), b"", price=(0.25,))
+    assert _bill(80, terms) == (("price of a pull", "0.25"), ("owed to all owners", "20"))
+    assert _bill(80, msgspec.structs.replace(terms, price=(0.25, 0.5))) == ()
+    assert _bill(80, msgspec.structs.replace(terms, price=())) == ()
 
 
 def test_replies_hide_the_bit_and_differ_at_standard() -> None:
@@ -166,6 +254,11 @@ def test_a_policy_of_ones_own() -> None:
     assert twin.arms is not None
     assert world.arms == twin.arms[0].tolist()
     assert world.pulls[2] < 56  # it is not the argmax
+
+
+def test_a_plain_run_says_whose_twin_it_is_at_level_paper() -> None:
+    found = [Samba(path="plain", level=level).protection for level in ("paper", "standard", "strict")]
+    assert found == ["plain, twin of paper", "plain", "plain"]
 
 
 def test_switches_belong_to_level_paper() -> None:

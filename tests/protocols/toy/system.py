@@ -21,11 +21,12 @@ from posse.problems.arms.rewards import BernoulliArms
 from posse.protocols.base import Action, Level, Parties, RoleKind, RunSettings, System
 from posse.protocols.runs import RolesRun, Run
 from posse.results.record import Record, Traffic, points_of
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.local import Layout, enrol_all, write_party
-from posse.runtime.network.deployment import Deployment, Place
+from posse.runtime.network.deployment import Deployment
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
+from posse.runtime.place import Place
 
 TELLER, LISTENER = "teller", "listener"
 

@@ -146,3 +146,13 @@ def test_a_ledger_restored_twice_still_waits_for_the_founder(tmp_path: Path) -> 
 def test_a_limit_below_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="budget must be at least 0"):
         Consent.make({"budget": -1})
+
+
+def test_a_decision_is_paid_no_less_than_the_consent_asks_for() -> None:
+    asks, demand = Consent(price=0.05), Demand("samba", "strict", "ucb", 10, price=0.05)
+    asks.check(demand, "customer", "customer")
+    for less in (Demand("samba", "strict", "ucb", 10, price=0.04), Demand("samba", "strict", "ucb", 10)):
+        with pytest.raises(BudgetError, match=r"a decision; price is 0\.05"):
+            asks.check(less, "customer", "customer")
+    with pytest.raises(ConfigError, match="price"):
+        Consent(price=-1)

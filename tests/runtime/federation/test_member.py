@@ -7,7 +7,7 @@ import contextlib
 import random
 import resource
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,9 @@ from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.founder import Founder, Item
+from posse.runtime.federation.listener import Control
 from posse.runtime.federation.member import Member, Systems
+from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import (
     ACCEPTED,
     DROPPED,
@@ -57,9 +59,11 @@ from posse.runtime.federation.talk import (
     encode,
 )
 from posse.runtime.local import write_party
-from posse.runtime.network.deployment import Deployment, Place, Service
+from posse.runtime.network.connection import Connection
+from posse.runtime.network.deployment import Deployment, Service
 from posse.runtime.network.engine import Vocabulary
-from posse.runtime.network.wire import LARGEST_FRAME, WireError
+from posse.runtime.network.wire import LARGEST_FRAME, Kept, WireError
+from posse.runtime.place import Place
 from tests.network.toy_roles import Leaf
 
 MOST = 100
@@ -237,6 +241,81 @@ def test_a_restored_member_counts_what_it_can_and_asks_its_operator_for_the_rest
     large = Proposal.make("hospitals", {"protocol": "toy", "run": "large", "budget": 1, "note": "x" * 90_000})
     founder.items = [Item(0, Signed.sign(large, federation.customer), {"clinic-b": "owner"}, (), OVER)] * 1000
     assert len(encode(Recalled(founder.history("clinic-b")))) < LARGEST_FRAME / 10
+
+
+def test_a_run_is_looked_up_by_its_name(federation: Federation) -> None:
+    member = federation.member("absent")
+    asyncio.run(tell(member, federation, *((federation.propose(name, 9), PROPOSED) for name in ("first", "second"))))
+    assert member.absent("second") == f"'clinic-b' has {ACCEPTED} run 'second'"
+    assert member.absent("third") == "run 'third' is not known"
+
+
+class Stoppable:
+    """A party of a run, of which it matters alone whether it was stopped."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_party_stops_whose_run_ended_after_the_backup_or_whose_peer_moved(federation: Federation) -> None:
+    member, signed = federation.member("stopped"), federation.propose("ended", 9)
+    asyncio.run(tell(member, federation, (signed, PROPOSED)))
+    (part,) = member.parts.values()
+    made: Any = lambda name, values: replace(  # noqa: E731
+        invite(name, values), files={"clinic-b": {**invite(name, values).files["clinic-b"], "connect": ("customer",)}}
+    )
+    member.systems = replace(member.systems, invite=made)
+    moved, ended = Stoppable(), Stoppable()
+    part.party = moved  # type: ignore[assignment]
+    asyncio.run(member._go_on(part, Line(signed, STARTED, {"customer": "127.0.0.1:9"})))
+    part.party = ended  # type: ignore[assignment]
+    member.recalled((Past("ended", signed.digest, OVER, Demand("toy", "strict", "ucb", 9)),))
+    assert (part.again, moved.stopped, ended.stopped, part.state) == (True, True, True, OVER)
+
+
+def test_a_member_in_a_run_does_not_leave(federation: Federation) -> None:
+    founder = Founder(federation.member("leaves"), federation.authority, lambda _: None)
+    founder.items.append(Item(0, federation.propose("long", 9), {"clinic-b": "owner"}, (), STARTED, began=True))
+    with pytest.raises(ConfigError, match="'clinic-b' is in a run"):
+        founder.leave("clinic-b")
+    assert "clinic-b" in founder.members()
+
+
+def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked(tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    values = {"identity": "customer", "authority": "authority", "listen": "127.0.0.1:0", "runs": "founder"}
+    path = write_party(tmp_path / "customer.toml", values)
+    federation.authority.revoke("clinic-b")
+
+    async def go(member: str, work: Callable[[Living], Coroutine[Any, Any, None]]) -> Item:
+        service = Living(path, federation.member("unused").systems, lambda *_, **__: None)
+        assert service.founder is not None
+        item = Item(1, federation.propose(f"of-{member}", 9), {member: "owner"}, (), PROPOSED)
+        service.founder.items.append(item)
+        working = asyncio.create_task(work(service))
+        async with asyncio.timeout(60):
+            while item.phase != DROPPED:
+                await asyncio.sleep(0.005)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return item
+
+    assert asyncio.run(go("clinic-b", Living._look)).text == "clinic-b is no member any more"
+    assert asyncio.run(go("customer", Living.run)).text.startswith("customer refused: ")
+
+
+def test_a_second_hello_ends_a_control_connection() -> None:
+    async def go() -> None:
+        control = Control("hospitals", "customer", lambda _: ("owner", "clinic-b"), print, print, print)
+        connection = Connection(control)
+        connection.peer, control.connections["clinic-b"] = "clinic-b", connection
+        control.frame(connection, Kept(0))
+        with pytest.raises(WireError, match="must come once"):
+            control.frame(connection, control.greeting("clinic-b"))
+
+    asyncio.run(go())
 
 
 def test_a_short_certificate_is_renewed_in_its_last_third(federation: Federation) -> None:

@@ -57,7 +57,7 @@ def combined(claim: str, parts: Sequence[Finding]) -> Finding:
     """
     verdicts = {part.verdict for part in parts}
     verdict = FAILS if FAILS in verdicts else UNKNOWN if UNKNOWN in verdicts else HOLDS
-    reasons = [part for part in parts if part.verdict == verdict and verdict != HOLDS]
+    reasons = [part for part in parts if part.verdict == verdict and (verdict != HOLDS or part.because)]
     because = "; ".join(f"{part.claim}: {part.because or verdict}" for part in reasons)
     return Finding(claim, "; ".join(f"{part.claim}: {part.measured}" for part in parts), verdict, because)
 
@@ -73,6 +73,8 @@ class Claim:
     """A command that shows it, where no reproduction measures it."""
     note: str = ""
     """Why there is no measurement."""
+    needs: str = ""
+    """What the full form of its reproduction needs."""
 
     @property
     def reproduction(self) -> str:
@@ -129,6 +131,8 @@ class Measurement:
     machine: str
     version: str
     findings: tuple[Finding, ...]
+    load: float = 0.0
+    """Mean number of processes at work on the machine in the last quarter of an hour; 0 where it is not known."""
 
     @property
     def command(self) -> str:
@@ -152,7 +156,8 @@ def measurement(reproduction: str, small: bool, findings: Sequence[Finding], mac
     if found != wanted or not wanted:
         raise ValueError(f"{reproduction} has the claims {', '.join(wanted) or 'none'}, and judged {', '.join(found)}.")
     today = datetime.now(UTC).date().isoformat()
-    return Measurement(reproduction, small, today, machine or this_machine(), __version__, tuple(findings))
+    load = round(os.getloadavg()[2], 1) if hasattr(os, "getloadavg") else 0.0
+    return Measurement(reproduction, small, today, machine or this_machine(), __version__, tuple(findings), load)
 
 
 @cache
@@ -207,7 +212,10 @@ class Row:
     @property
     def because(self) -> str:
         """Why it does not hold, cannot be told, or was not measured."""
-        return (self.claim.note or "the full form was not run") if self.finding is None else self.finding.because
+        if self.finding is not None:
+            return self.finding.because
+        needs = f"; it needs {self.claim.needs}" if self.claim.needs else ""
+        return self.claim.note or f"the full form was not run{needs}"
 
     @property
     def measured(self) -> str:
@@ -278,18 +286,23 @@ def page(folder: Path | None = None) -> str:
         "# The papers, claim by claim", "",
         "Every figure, table, theorem and algorithm of the five documents, and sentences with a number, beside what "
         "was measured here. Reproductions write the rows (`make claims`); intervals are 95 %. A row's command repeats "
-        "it; `posse reproduce --claims` prints the same with what you measured yourself.", "",
+        "it; `posse reproduce --claims` prints the same with what you measured yourself. Tables and pictures: "
+        "[what was measured](reproduced/index.md).", "",
         f"{counted(every)}.", "",
         "Machines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(machines, 1)) + ".", "",
     ]  # fmt: skip
     for name in DOCUMENTS:
         own, said = [row for row in every if row.document == name], document(name)
         lines += [f"## {said.title}", "", f"{counted(own)}.", ""]
-        lines += [_line(("id", "where", "it says", "measured", "verdict", "command, date, machine")), "|" + "---|" * 6]
+        lines += [
+            _line(("id", "where", "it says", "measured", "verdict", "command, date, machine, load")),
+            "|" + "---|" * 6,
+        ]
         for row in own:
             source = row.source
             how = f"`{row.command}`" if row.command else ""
             how += f", {source.date}, {machines.index(source.machine) + 1}" if source is not None else ""
+            how += f", load {source.load:g}" if source is not None and source.load else ""
             verdict = f"**{row.verdict}**" + (f": {row.because}" if row.because else "")
             lines.append(_line((f"`{row.claim.id}`", row.claim.place, row.claim.says, row.measured, verdict, how)))
         if said.departures:

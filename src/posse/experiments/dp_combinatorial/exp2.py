@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from posse.experiments import claims, kit
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
 from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, DISTRIBUTIONS, PAPER, TIGHT, UNIT, Runs
-from posse.experiments.kit import Analysis, Table, Watch, write_files
+from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.privacy.dp.schedules import paper_split
+from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
 from posse.results.plots import DASHES
 from posse.results.statistics import Interval
@@ -45,7 +46,7 @@ class Cell:
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run both kinds of noise at every epsilon, and the lines."""
-    size, epsilons = (markets.SMALL, SMALL_EPSILONS) if small else (markets.FULL, EPSILONS)
+    size, epsilons = (markets.SMALL, SMALL_EPSILONS) if small else (markets.FEWER, EPSILONS)
     methods = (ALONE, *LEVELS, *(make(epsilon) for epsilon in epsilons for make in (markets.paper, markets.tight)))
     runs = markets.run_markets(size, size.all_places(), methods, watch)
     watch("figure and analysis", 1.0)
@@ -73,27 +74,44 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
     )
     body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
     table = Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
-    return Analysis(headline(cells), (budget_table(cells), table), notes, files, findings(cells))
+    return Analysis(headline(cells), (budget_table(cells), table), notes, files, findings(cells, runs))
 
 
-def findings(cells: Sequence[Cell]) -> tuple[Finding, ...]:
-    """Judge the fall of FRR with the budget asked for, by the published noise."""
+def findings(cells: Sequence[Cell], runs: Runs) -> tuple[Finding, ...]:
+    """Judge the fall of FRR with the budget asked for, by the published noise.
+
+    It falls where the regret at the largest budget is below that at the smallest, instance by instance. It falls
+    sub-linearly where the slope over the first step of budgets is steeper than over the last.
+    """
     falls_, bends, small = [], [], []
-    for distribution in dict.fromkeys(cell.distribution for cell in cells):
+    count = runs.size.instances
+    for distribution in DISTRIBUTIONS:
         own = [cell for cell in cells if cell.distribution == distribution]
-        first, last = own[0].paper, own[-1].paper
-        text = f"FRR {first} at epsilon {own[0].epsilon:g}, {last} at {own[-1].epsilon:g}"
-        apart = first.known and last.known and (last.high < first.low or last.low > first.high)
-        word = UNKNOWN if not apart else HOLDS if last.high < first.low else FAILS
-        falls_.append(Finding(distribution, text, word, "" if apart else "the intervals meet"))
-        slopes = [(a.paper.estimate - b.paper.estimate) / (b.epsilon - a.epsilon) for a, b in pairwise(own)]
-        text = f"FRR falls by {slopes[0]:.2g} a unit of epsilon at first and by {slopes[-1]:.2g} at last"
-        few = len(slopes) < 2
-        word = UNKNOWN if few else HOLDS if slopes[0] > slopes[-1] else FAILS
-        bends.append(Finding(distribution, text, word, "two budgets have one slope" if few else ""))
-        small += [looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper) for c in own if c.epsilon < 1]
+        first, last = own[0], own[-1]
+        ratio = runs.ratio(runs.size.places(distribution), markets.paper(last.epsilon), markets.paper(first.epsilon))
+        text = f"FRR {first.paper} at epsilon {first.epsilon:g}, {last.paper} at {last.epsilon:g}; regret of the last "
+        judged = looks.saves(distribution, ratio, count)
+        falls_.append(replace(judged, measured=f"{text}over that of the first {ratio}"))
+        bends.append(bends_down(distribution, [cell.epsilon for cell in own], runs))
+        small += [looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper, count) for c in own if c.epsilon < 1]
     made = (("falls", falls_), ("sublinear", bends), ("below-one", small))
     return tuple(claims.combined(name, parts) for name, parts in made)
+
+
+def bends_down(distribution: Distribution, epsilons: Sequence[float], runs: Runs) -> Finding:
+    """Judge that FRR falls faster, a unit of epsilon, over the first step of budgets than over the last."""
+    places = runs.size.places(distribution)
+    alone = runs.at_end(places, ALONE).mean(axis=1)
+    frr = np.stack([runs.at_end(places, markets.paper(e)).mean(axis=1) / alone for e in epsilons], axis=1)
+    slopes = -np.diff(frr, axis=1) / np.diff(epsilons)
+    first, last, more = (mean_of(one) for one in (slopes[:, 0], slopes[:, -1], slopes[:, 0] - slopes[:, -1]))
+    text = f"FRR falls by {first.text(3)} a unit of epsilon at first and by {last.text(3)} at last"
+    if slopes.shape[1] < 2:
+        return Finding(distribution, text, UNKNOWN, "two budgets have one slope")
+    if more.low > 0 or more.high < 0:
+        return Finding(distribution, text, HOLDS if more.low > 0 else FAILS)
+    many = looks.enough(len(places), more.half, abs(more.mean))
+    return Finding(distribution, text, UNKNOWN, f"the interval of the difference holds 0; {many}")
 
 
 def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:

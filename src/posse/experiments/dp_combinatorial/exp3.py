@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +15,13 @@ from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
-from posse.results.statistics import bootstrap
+from posse.results.statistics import Interval, bootstrap
 
 AGENTS = (2, 5, 10, 15, 20)
 SMALL_AGENTS = (2, 4)
 METHODS = (ALONE, PAPER, TIGHT, FCB)
+LINEAR = (0.5, 1.5)
+"""Last slope over the first, of a fall that is called linear."""
 
 
 def first_regrets(found: Varied, distribution: Distribution, agents: float, method: Method) -> Floats:
@@ -28,7 +32,7 @@ def first_regrets(found: Varied, distribution: Distribution, agents: float, meth
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every method among few and many agents."""
-    size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FULL, AGENTS)
+    size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FEWER, AGENTS)
     return analyse(markets.run_varied(size, "agents", agents, METHODS, watch), out)
 
 
@@ -80,7 +84,7 @@ def agents_table(found: Varied) -> Table:
     return Table("Regret an agent at the last round against the number of agents", columns, tuple(body))
 
 
-def bend(agents: tuple[int, ...], regrets: list[float]) -> float:
+def bend(agents: tuple[int, ...], regrets: Sequence[Any]) -> Any:
     """Slope over the last step over slope over the first: 1 where the fall is linear, near 0 where it has levelled off.
 
     >>> bend((2, 5, 10), [10.0, 7.0, 2.0]), bend((2, 5, 10), [10.0, 7.0, 6.5])
@@ -88,21 +92,39 @@ def bend(agents: tuple[int, ...], regrets: list[float]) -> float:
     """
     first = (regrets[1] - regrets[0]) / (agents[1] - agents[0])
     last = (regrets[-1] - regrets[-2]) / (agents[-1] - agents[-2])
-    return last / first if first else float("nan")
+    return last / first
 
 
 def linear(found: Varied) -> Finding:
-    """Judge the linear fall: the last slope is between half and one and a half of the first."""
+    """Judge the linear fall: the last slope is between half and one and a half of the first, with its interval."""
     parts = []
     for distribution in DISTRIBUTIONS:
-        means = [float(first_regrets(found, distribution, n, PAPER).mean()) for n in found.values]
-        if len(means) < 3:
+        each = np.stack([first_regrets(found, distribution, n, PAPER).mean(axis=1) for n in found.values], axis=1)
+        if each.shape[1] < 3:
             parts.append(Finding(distribution, "two numbers of agents", UNKNOWN, "a bend needs three"))
             continue
-        slope = bend(found.values, means)
-        text = f"to {means[-1] / means[0]:.2f} of the regret, the last slope {slope:.2f} of the first"
-        parts.append(Finding(distribution, text, HOLDS if 0.5 <= slope <= 1.5 else FAILS))
+        slope = bent(found.values, each)
+        means = each.mean(axis=0)
+        text = f"to {means[-1] / means[0]:.2f} of the regret, the last slope {slope} of the first"
+        if not slope.known:
+            parts.append(Finding(distribution, text, UNKNOWN, "too few instances for an interval"))
+            continue
+        inside, outside = LINEAR[0] <= slope.low <= slope.high <= LINEAR[1], slope.high < LINEAR[0]
+        word = HOLDS if inside else FAILS if outside or slope.low > LINEAR[1] else UNKNOWN
+        away = min(abs(slope.estimate - end) for end in LINEAR)
+        many = looks.enough(len(each), (slope.high - slope.low) / 2, away) if word == UNKNOWN else ""
+        parts.append(Finding(distribution, text, word, many))
     return claims.combined("linear", parts)
+
+
+def bent(agents: tuple[int, ...], each: Floats) -> Interval:
+    """Bend of the mean over instances (instances, numbers of agents), with its interval over instances."""
+
+    def statistic(numbers: Floats, axis: int) -> object:
+        means = np.moveaxis(each[numbers.astype(np.int64)].mean(axis=axis), -1, 0)
+        return bend(agents, list(means))
+
+    return bootstrap(np.arange(len(each)), statistic)
 
 
 def headline(found: Varied) -> str:

@@ -65,7 +65,9 @@ def analyse(runs: Runs, out: Path) -> Analysis:
     )
     settings = {"federation": "heterogeneous", "algorithm1": "homogeneous"}
     findings = tuple(
-        claims.combined(claim, [looks.saves(r.distribution, r.frr) for r in ratios if r.setting == setting])
+        claims.combined(
+            claim, [looks.saves(r.distribution, r.frr, len(r.each)) for r in ratios if r.setting == setting]
+        )
         for claim, setting in settings.items()
     )
     return Analysis(headline(ratios), (ratio_table(ratios),), notes, files, findings)

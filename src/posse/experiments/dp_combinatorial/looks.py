@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import numpy as np
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import markets
 from posse.experiments.dp_combinatorial.markets import DELTA, DISTRIBUTIONS, PAPER, UNIT, Band, Cost, Method, Size
-from posse.experiments.kit import Floats
+from posse.experiments.kit import LEVEL, Floats, Mean, mean_of, of_family
+from posse.privacy.leakage.membership import wilson
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.plots import DASHES, SERIES
@@ -29,6 +32,9 @@ _LOOKS = {
     markets.CLEAR.name: (_RED, DASHES[1], "P"),
     markets.PLACEBO.name: (_PINK, DASHES[2], "x"),
     markets.FCB.name: (_PURPLE, "-", "D"),
+    "naive, tight noise": (_GREEN, DASHES[1], "<"),
+    "naive, all rounds in sequence": (_RED, DASHES[2], "v"),
+    "naive, 0.01 each round": (_PINK, DASHES[3], "x"),
 }
 """Colour, dashes and marker of a method."""
 HOMOGENEOUS = "#6b8e23"
@@ -47,13 +53,73 @@ def dots(method: Method) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "markersize": 5}
 
 
-def saves(claim: str, ratio: Interval, below: float = 1.0) -> Finding:
-    """Judge a claim that a ratio of regrets lies below a number."""
+def saves(claim: str, ratio: Interval, instances: int, below: float = 1.0) -> Finding:
+    """Judge a claim that a ratio of regrets lies below a number, over so many instances."""
     if not ratio.known:
         return Finding(claim, str(ratio), UNKNOWN, "too few instances for an interval")
     if ratio.low <= below <= ratio.high:
-        return Finding(claim, str(ratio), UNKNOWN, f"the interval holds {below:g}; more instances would tell")
+        away, half = abs(math.log(ratio.estimate / below)), math.log(ratio.high / ratio.low) / 2
+        return Finding(claim, str(ratio), UNKNOWN, f"the interval holds {below:g}; {enough(instances, half, away)}")
     return Finding(claim, str(ratio), HOLDS if ratio.high < below else FAILS)
+
+
+def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
+    """Judge a claim that something holds in at least a share of instances, by Wilson's 95 % interval.
+
+    >>> share("order", [True] * 58 + [False] * 2, 0.9).measured, share("order", [True] * 60, 0.9).verdict
+    ('58 of 60, 97 % [89, 99]', 'holds')
+    >>> share("order", [True] * 58 + [False] * 2, 0.9).because
+    'the interval holds 90 %; about 78 instances would tell'
+    """
+    hits, count = sum(holds), len(holds)
+    low, high = wilson(hits, count, LEVEL)
+    text = f"{hits} of {count}, {100 * hits / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+    if low > least or high < least:
+        return Finding(claim, text, HOLDS if low > least else FAILS)
+    # Wilson's interval ends where z standard errors, those of that share itself, lie between it and what was seen.
+    many = enough(1, NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(least * (1 - least)), abs(hits / count - least))
+    return Finding(claim, text, UNKNOWN, f"the interval holds {100 * least:g} %; {many}")
+
+
+def below(claim: str, mean: Mean, margin: float, text: str) -> Finding:
+    """Judge a claim that a mean over instances lies below a margin.
+
+    >>> below("low", Mean(0.1, 0.05, 5), 0.25, "0.1").verdict, below("low", Mean(0.2, 0.1, 5), 0.25, "0.2").because
+    ('holds', 'the interval holds 0.25; about 20 instances would tell')
+    """
+    if mean.high < margin or mean.low > margin:
+        return Finding(claim, text, HOLDS if mean.high < margin else FAILS)
+    if math.isnan(mean.half):
+        return Finding(claim, text, UNKNOWN, "too few instances for an interval")
+    many = enough(mean.runs, mean.half, abs(mean.mean - margin))
+    return Finding(claim, text, UNKNOWN, f"the interval holds {margin:g}; {many}")
+
+
+def times(mean: Mean) -> str:
+    """Write the mean of logarithms of ratios as a ratio, with its interval.
+
+    >>> times(Mean(0.0, math.log(2), 5))
+    '1.00 [0.50, 2.00]'
+    """
+    if math.isnan(mean.half):
+        return f"{math.exp(mean.mean):.2f}"
+    return f"{math.exp(mean.mean):.2f} [{math.exp(mean.low):.2f}, {math.exp(mean.high):.2f}]"
+
+
+def log_ratio(above: Floats, base: Floats, tests: int = 1) -> Mean:
+    """Mean over instances of the logarithm of a ratio of regrets (instances, runs), one of several tests together."""
+    return of_family(mean_of(np.log(above.mean(axis=1) / base.mean(axis=1))), tests)
+
+
+def enough(instances: int, half: float, away: float) -> str:
+    """Say how many instances would tell: half the width of an interval shrinks with the root of their number.
+
+    >>> enough(5, 0.2, 0.1)
+    'about 20 instances would tell'
+    """
+    if away <= half / 1000:
+        return "no number of instances would tell: there is no difference"
+    return f"about {math.ceil(instances * (half / away) ** 2 - 1e-9):,} instances would tell"
 
 
 INTERVAL = "bands: 95 % intervals over instances"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ import numpy as np
 from posse.experiments.kit import Floats, Paper, Row, Watch, run_jobs, seeds_of
 from posse.privacy.dp.guarantee import Budget, rounded_up
 from posse.privacy.dp.plans import Plan, plan
+from posse.privacy.dp.rounds import every_round
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.instances import Distribution, market_instance
 from posse.problems.markets.market import Market
@@ -97,6 +98,8 @@ class Size:
 
 
 FULL = Size()
+FEWER = Size(runs=2)
+"""For sweeps of many methods or markets: instances make the intervals, and runs of one instance differ little."""
 SMALL = Size(agents=4, producers=8, rounds=3000, start=50, stop=1200, instances=2, runs=2)
 """The same work in seconds, to see that everything runs; its numbers mean nothing."""
 
@@ -116,18 +119,25 @@ class Method:
     epsilon: float = 0.0
     rule: str = "accept"
     coefficient: float = 1.0
+    width: float = 0.1
+    weight: float = 10.0
+    explore: int = 0
+    """Rounds of pure exploration at the start."""
 
     def terms(self, market: Market, size: Size) -> Terms:
         """Make the agents' terms."""
+        who = market.agents, market.producers, size.rounds, self.kind
         if self.kind in ("alone", "fcb"):
-            return Terms(market.agents, market.producers, size.rounds, self.kind)
+            return Terms(*who, explore=self.explore)
+        if self.kind == "naive":
+            return Terms(*who, multipliers=self.plan(size).multipliers)
         reports = reports_of(size)
         noise = self.plan(size).multipliers if self.noise else (0.0,) * len(reports)
-        return Terms(market.agents, market.producers, size.rounds, self.kind, reports, noise, self.rule)
+        return Terms(*who, reports, noise, self.rule, self.width, self.weight, self.explore)
 
     def plan(self, size: Size) -> Plan:
         """Plan the noise; an entry's guarantee does not depend on the number of producers."""
-        return _plan(self.noise, self.epsilon, size)
+        return _plan(self.kind == "naive", self.noise, self.epsilon, size)
 
     def proved(self, size: Size) -> float:
         """Epsilon that is proved for one entry at delta 0.01, rounded up."""
@@ -146,7 +156,8 @@ class Method:
         if not self.noise:
             return "none: in the clear"
         proved = f"proved {self.plan(size).guarantee().figure}, unit {UNIT}"
-        return f"claims {Budget(self.epsilon, DELTA)}, {proved}" if self.noise == "paper" else proved
+        each = " each round" if self.kind == "naive" else ""
+        return f"claims {Budget(self.epsilon, DELTA)}{each}, {proved}" if self.noise == "paper" else proved
 
 
 def reports_of(size: Size) -> tuple[int, ...]:
@@ -155,9 +166,12 @@ def reports_of(size: Size) -> tuple[int, ...]:
 
 
 @cache
-def _plan(noise: str, epsilon: float, size: Size) -> Plan:
+def _plan(always: bool, noise: str, epsilon: float, size: Size) -> Plan:
+    budget = Budget(epsilon, DELTA)
+    if always:
+        return every_round(budget, UNIT, noise, rounds=size.rounds, producers=size.producers)
     return plan(
-        Budget(epsilon, DELTA), UNIT, noise, rounds=reports_of(size), producers=size.producers, horizon=size.rounds,
+        budget, UNIT, noise, rounds=reports_of(size), producers=size.producers, horizon=size.rounds,
         stop=size.stop,
     )  # fmt: skip
 
@@ -255,6 +269,17 @@ class Runs:
         """Outcome of one market and method."""
         return self.outcomes[Job(place, method, self.size)]
 
+    def first(self, size: Size) -> Runs:
+        """Return the same with the first runs of each job alone, as many as another size has."""
+        kept = {
+            Job(job.place, job.method, size): Outcome(
+                one.seeds[: size.runs], one.steps,
+                *(getattr(one, field.name)[: size.runs] for field in fields(Outcome)[2:]),
+            )
+            for job, one in self.outcomes.items()
+        }  # fmt: skip
+        return Runs(size, kept, self.cost)
+
     def curves(self, places: Sequence[Place], method: Method) -> Floats:
         """(instances, runs, points) regret an agent."""
         return np.stack([self.of(place, method).regret / place.agents for place in places])
@@ -280,7 +305,8 @@ class Runs:
             "producers": place.producers, "homogeneous": int(place.homogeneous), "overlap": place.overlap,
             "method": method.name, "epsilon_asked": method.epsilon if noisy else "",
             "epsilon_proved": method.proved(job.size) if noisy else "", "delta": DELTA if noisy else "",
-            "unit": UNIT if noisy else "", "rounds": job.size.rounds,
+            "unit": UNIT if noisy else "", "rounds": job.size.rounds, "start": job.size.start, "width": method.width,
+            "weight": method.weight, "explore": method.explore,
         }  # fmt: skip
         return [
             {

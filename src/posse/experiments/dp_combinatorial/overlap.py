@@ -17,7 +17,7 @@ from posse.results.statistics import regret_ratio
 
 SHARES = (1.0, 0.7, 0.4, 0.2)
 SMALL_SHARES = (1.0, 0.5)
-INSTANCES, RUNS = 10, 5
+INSTANCES, RUNS = 10, 2
 METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 
@@ -55,10 +55,11 @@ def analyse(found: Varied, out: Path) -> Analysis:
     least = found.values[-1]
     parts = [
         looks.saves(
-            f"FRR, {d}, {least:g} of the producers", regret_ratio(*(found.regrets(d, least, m) for m in (PAPER, ALONE)))
+            f"FRR, {d}, {least:g} of the producers",
+            regret_ratio(*(found.regrets(d, least, m) for m in (PAPER, ALONE))), size.instances,
         )
         for d in DISTRIBUTIONS
-    ]
+    ]  # fmt: skip
     return Analysis(headline(found), (share_table(found),), notes, files, (claims.combined("future", parts),))
 
 

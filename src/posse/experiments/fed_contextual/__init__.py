@@ -1,4 +1,4 @@
-"""Figures 1 to 4 and section 5.2 of the paper on federated contextual bandits, beside its claims.
+"""Figures 1 to 4 and sections 5.2, 5.3 and 6 of the paper on federated contextual bandits, beside its claims.
 
 Importing this needs no JAX: what runs is imported when an experiment is run.
 """
@@ -28,6 +28,13 @@ def _sweep(module: str, *figure: str) -> Sweep:
     return sweep
 
 
+def _accounting(small: bool, out: Path, watch: Watch) -> Analysis:
+    """Compute figures of privacy; imported when it is run."""
+    require("dp_accounting", extra="dp")
+    made: Analysis = import_module(f"{__name__}.noise").accounting(small, out, watch)
+    return made
+
+
 def _made(name: str, what: str, tags: tuple[str, ...], sweep: Sweep) -> Experiment:
     where = what.partition(":")[0].partition(" (")[0]
     return REFERENCE.experiment(name, f"Federated contextual bandits, {what}", tags, sweep, where)
@@ -45,7 +52,11 @@ EXPERIMENTS = (
     ),
     _made("fig3", "figure 3: variation over seeds", ("reward",), _sweep("fig3")),
     _made("fig4", "figure 4: clipping and noise", ("reward", "privacy"), _sweep("fig4")),
+    _made("noise", "section 5.3: noise and clients of a round scaled together", ("reward", "privacy"), _sweep("noise")),
+    _made("accounting", "section 5.3: what noise proves", ("privacy",), _accounting),
+    _made("algorithms", "algorithms 1 to 4: written out beside a run", ("protocol",), _sweep("algorithms")),
     _made("sec5_2", "section 5.2: deployment, optimiser, importance weights", ("reward",), _sweep("sec5_2")),
+    _made("theory", "section 6: bounds beside regret, 1 to 40 clients", ("regret", "theory"), _sweep("theory")),
 )  # fmt: skip
 
 __all__ = ["EXPERIMENTS"]

@@ -56,7 +56,7 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     if setting.scenario == "init":
         notes.append(
             "The paper finds little to gain over a first model that fits: above it are "
-            + ", ".join(f"{one.line.label} {mean_of(one.ends - found[-1].ends).text(3, sign=True)}" for one in learnt)
+            + ", ".join(f"{x.line.label} {findings.above(x.ends, found[-1].ends).text(3, sign=True)}" for x in learnt)
             + "."
         )
     notes += [

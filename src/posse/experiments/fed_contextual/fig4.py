@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
 from posse.experiments.fed_contextual.findings import NOTE, Statement, better, no_worse
@@ -36,6 +38,13 @@ def chances(one: Found, *, late: bool) -> Floats:
     return mean
 
 
+def quarter(one: Found, number: int) -> Floats:
+    """Mean probability of the chosen arm in a quarter of the rounds; the second follows the first deployment."""
+    size = one.probabilities.shape[1] // 4
+    mean: Floats = one.probabilities[:, number * size : (number + 1) * size].mean(axis=1)
+    return mean
+
+
 def claims(kind: str, found: Sequence[Found]) -> list[Statement]:
     """What the paper says: clipping costs nothing, much noise does, and Softmax explores less and less."""
     plain, clipped, little, much = (one.ends for one in found)
@@ -44,10 +53,15 @@ def claims(kind: str, found: Sequence[Found]) -> list[Statement]:
     if kind == "images":  # of tags the paper does not say it
         claimed.append(no_worse(f"{kind}: {found[2].line.label} costs nothing", little, clipped))
     grown = (chances(first, late=late) for late in (True, False))
+    early, late = (np.abs(quarter(found[3], number) - quarter(found[1], number)) for number in (1, 3))
+    when = better(f"{kind}: noise changes that probability more early than late", early, late)
+    if kind == "images":
+        when = better(f"{kind}: noise changes that probability more late than early", late, early)
     return [
         *claimed,
         better(f"{kind}: {found[3].line.label} earns less than {found[2].line.label}", little, much),
         better(f"{kind}: the probability of the chosen arm grows, without DP", *grown),
+        when,
     ]
 
 
@@ -73,15 +87,20 @@ def analyse(form: Form, found: Lines, out: Path) -> Analysis:
         *(findings.protocol_note(form, kind) for kind in KINDS),
     )
     costs = ", ".join(
-        f"{mean_of(some[3].ends - some[0].ends).text(3, sign=True)} for {kind} at {some[3].line.label}"
+        f"{findings.above(some[3].ends, some[0].ends).text(3, sign=True)} for {kind} at {some[3].line.label}"
         for kind, some in found.items()
     )
     headline = f"What clipping with the larger noise changes: {costs}; {findings.counts(claimed)}."
     paper = {name: row for kind in found for name, row in _printed(form, kind).items()}
-    parts = {"clipping": ("clipping alone",), "annealing": ("probability of",), "noise": ("noise",)}
+    parts = {
+        "clipping": "clipping alone",
+        "annealing": "probability of",
+        "stage": "that probability",
+        "noise": ": noise ",
+    }
     judged = []
     for name, words in parts.items():
-        own = [one for one in claimed if any(word in one.claim for word in words)]
+        own = [one for one in claimed if words in one.claim and (name == "stage") == ("that prob" in one.claim)]
         judged.append(findings.judged(name, own))
     judged.append(findings.chosen("rates", every, paper))
     return Analysis(headline, tuple(tables), notes, files, tuple(judged))

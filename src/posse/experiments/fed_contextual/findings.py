@@ -22,6 +22,9 @@ from posse.results.plots import INK
 TOLERANCE = 0.05
 """Differences below this share of the reward are small: an interval within it shows that two lines are alike."""
 
+NARROW = 0.1
+"""Share of half an interval below which its distance from the number that decides is called narrow."""
+
 Ends = Mapping[str, Floats]
 """Rewards at the end by line, one a seed; seeds are paired."""
 
@@ -33,17 +36,37 @@ class Statement:
     claim: str
     difference: Mean
     verdict: str
+    edge: float = math.inf
+    """How far the interval stays from the number that would leave the claim untold."""
+
+    @property
+    def because(self) -> str:
+        """Say how many seeds would tell, or that the verdict is narrow: a GPU does not repeat a run bit for bit.
+
+        >>> Statement("more", Mean(0.2, 0.19, 9), HOLDS, 0.01).because
+        'narrowly, by 0.0100: another run on a GPU could leave it untold'
+        """
+        if self.verdict == UNKNOWN:
+            return kit.enough(self.difference)
+        narrow = self.edge < NARROW * self.difference.half
+        return f"narrowly, by {self.edge:.4f}: another run on a GPU could leave it untold" if narrow else ""
 
     @property
     def words(self) -> str:
         """One sentence."""
-        return f"{self.claim}: {self.verdict} ({self.difference.text(sign=True)})."
+        why = f"; {self.because}" if self.because and self.verdict != UNKNOWN else ""
+        return f"{self.claim}: {self.verdict} ({self.difference.text(sign=True)}){why}."
 
     @property
     def finding(self) -> Finding:
         """The statement as a part of a claim."""
-        because = kit.enough(self.difference) if self.verdict == UNKNOWN else ""
-        return Finding(self.claim, self.difference.text(sign=True), self.verdict, because)
+        return Finding(self.claim, self.difference.text(sign=True), self.verdict, self.because)
+
+
+def above(one: Floats, other: Floats) -> Mean:
+    """Average the difference of two lines over the seeds that both have: 1, 2, ..."""
+    both = min(len(one), len(other))
+    return mean_of(one[:both] - other[:both])
 
 
 def better(claim: str, one: Floats, other: Floats) -> Statement:
@@ -52,8 +75,8 @@ def better(claim: str, one: Floats, other: Floats) -> Statement:
     >>> better("more", np.array([0.5, 0.6, 0.7]), np.array([0.1, 0.21, 0.29])).verdict
     'holds'
     """
-    gap = mean_of(one - other)
-    return Statement(claim, gap, HOLDS if gap.low > 0 else FAILS if gap.high < 0 else UNKNOWN)
+    gap = above(one, other)
+    return Statement(claim, gap, HOLDS if gap.low > 0 else FAILS if gap.high < 0 else UNKNOWN, _edge(gap))
 
 
 def no_worse(claim: str, one: Floats, other: Floats) -> Statement:
@@ -61,19 +84,24 @@ def no_worse(claim: str, one: Floats, other: Floats) -> Statement:
 
     Holds if the interval reaches 0 and not further below it than the tolerance; does not if all of it is below 0.
     """
-    gap = mean_of(one - other)
+    gap = above(one, other)
     if gap.high < 0:
-        return Statement(claim, gap, FAILS)
-    return Statement(claim, gap, HOLDS if gap.low >= -TOLERANCE * abs(float(other.mean())) else UNKNOWN)
+        return Statement(claim, gap, FAILS, -gap.high)
+    small = TOLERANCE * abs(float(other.mean()))
+    return Statement(claim, gap, HOLDS if gap.low >= -small else UNKNOWN, gap.low + small)
 
 
 def alike(claim: str, one: Floats, other: Floats) -> Statement:
     """Claim that two lines earn the same: holds if the interval is within the tolerance, does not if it is beyond 0."""
-    gap = mean_of(one - other)
+    gap = above(one, other)
     small = TOLERANCE * abs(float(other.mean()))
-    if max(abs(gap.low), abs(gap.high)) <= small:
-        return Statement(claim, gap, HOLDS)
-    return Statement(claim, gap, FAILS if gap.low > 0 or gap.high < 0 else UNKNOWN)
+    if (most := max(abs(gap.low), abs(gap.high))) <= small:
+        return Statement(claim, gap, HOLDS, small - most)
+    return Statement(claim, gap, FAILS if gap.low > 0 or gap.high < 0 else UNKNOWN, _edge(gap))
+
+
+def _edge(gap: Mean) -> float:
+    return min(abs(gap.low), abs(gap.high))
 
 
 def exploring(ends: Ends, greedy: str, others: Sequence[str]) -> list[Statement]:
@@ -128,7 +156,7 @@ def chosen(claim: str, found: Sequence[Found], printed: Mapping[str, Printed]) -
     own = {one.line.name: one.chosen for one in found if one.chosen is not None and one.line.name in printed}
     same = sum((one.client, one.server) == (printed[name].client, printed[name].server) for name, one in own.items())
     text = "; ".join(
-        f"{name.rpartition('-')[2]} {one.client:g}/{one.server:g} ({printed[name].client:g}/{printed[name].server:g})"
+        f"{name.partition('-')[2]} {one.client:g}/{one.server:g} ({printed[name].client:g}/{printed[name].server:g})"
         for name, one in own.items()
     )
     because = f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are not the paper's"
@@ -164,7 +192,7 @@ def reward_table(found: Sequence[Found], against: Found | None = None) -> Table:
         late = reward[:, -last:].sum(axis=-1) / samples[:, -last:].sum(axis=-1).clip(1)
         row = [one.line.label, mean_of(one.ends).text(), mean_of(late).text()]
         if against is not None:
-            row.append("-" if one is against else mean_of(one.ends - against.ends).text(sign=True))
+            row.append("-" if one is against else above(one.ends, against.ends).text(sign=True))
         rows.append(tuple(row))
     if against is not None:
         columns.append(f"all rounds, above {against.line.label}")
@@ -222,14 +250,15 @@ def protocol_note(form: Form, kind: str) -> str:
     }[size.data]
     paper = {"images": 800, "tags": 1600}[kind]
     clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))
-    more = f" (images from scratch and figure 4: {_listed(form.more)})" if form.more else ""
+    more = "".join(f", {pattern} 1 to {count}" for pattern, count in form.more.items())
     return (
         f"Population: {what}. {size.rounds:,} rounds, {size.before} of them pre-training where there is some "
         f"(paper: {paper:,} and 100), {size.cohort} clients a round (paper: 64), models deployed every "
         f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). "
         f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
         f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
-        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}{more}."
+        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}"
+        f"{f' (lines {more[2:]}; lines are compared on the seeds that both have)' if more else ''}."
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -125,6 +127,8 @@ class Size:
     model: str = "auto"
     hidden: int = 128
     channels: tuple[int, int] = (32, 64)
+    scale: int = 10
+    """How often the clients of a round are taken where noise grows with them."""
 
     def phase(self, scenario: str) -> int:
         """Rounds of the bandit phase."""
@@ -141,21 +145,30 @@ class Form:
     choose: tuple[int, ...]
     """Seeds on which hyper-parameters are chosen."""
     report: tuple[int, ...]
-    """Seeds that are reported."""
-    more: tuple[int, ...] = ()
-    """Seeds that are reported of images from scratch and of figure 4, where seeds differ most; if empty, `report`."""
+    """Seeds that are reported: 1, 2, ..."""
+    more: Mapping[str, int] = field(default_factory=dict)
+    """Patterns of lines that are reported on more seeds, and on how many; the first that fits counts."""
     epsilons: tuple[float, ...] = (0.05, 0.1)
     betas: tuple[float, ...] = (0.05, 0.1)
     falcons: tuple[tuple[float, float], ...] = ((1, 1000), (1, 5000))
     """(mu in units of K / 5, gamma)"""
 
     def __post_init__(self) -> None:
-        both = set(self.choose) & {*self.report, *self.more}
+        both = set(self.choose) & set(range(1, 1 + max((len(self.report), *self.more.values()))))
         if both or not self.choose or len(self.report) < 2:
             raise ConfigError(
                 "hyper-parameters are chosen on other seeds than those reported, of which there are two or more, got "
                 f"{self.choose} and {self.report}. Take others."
             )
+
+    def seeds(self, line: str) -> tuple[int, ...]:
+        """Give the seeds on which a line is reported.
+
+        >>> SMALL.seeds("fig1a-softmax"), len(BRIEF.seeds("fig1a-softmax"))
+        ((1, 2, 3), 20)
+        """
+        count = next((count for pattern, count in self.more.items() if fnmatchcase(line, pattern)), 0)
+        return tuple(range(1, count + 1)) or self.report
 
     def size(self, kind: str) -> Size:
         """Give the size for images or for tags."""
@@ -183,10 +196,16 @@ SMALL = Form(
     "small",
     Size("letters", 10, 40, 10, 15, 10, 10, 2, (0.03,), (0.01, 0.03), (1.0, 3.0),
          {"init": (0.2, 0.05, "adam"), "init-shift": (0.2, 0.05, "adam")}, 0.1, (0.1, 1.0), "linear"),
-    Size("bags", 20, 40, 10, 15, 10, 10, 2, (0.5,), (0.02, 0.05), (1.0, 3.0), _TAGS, 0.8, (0.3, 0.7)),
+    Size("bags", 20, 40, 10, 15, 10, 10, 2, (0.5,), (0.02, 0.05), (1.0, 3.0), _TAGS, 0.8, (0.3, 0.7), scale=5),
     choose=(101,), report=(1, 2, 3),
 )  # fmt: skip
 """Digits and made-up texts, a linear model, few rounds: for checking that everything runs."""
+
+_MORE = {
+    "fig1a-*": 20, "fig4-*": 20, "fig1c-softmax": 20, "fig1[cd]-*": 10, "sec5_2-images-*": 10, "fig2*": 40,
+    "sec5_2-tags-*": 40, "noise-*": 20,
+}  # fmt: skip
+"""Seeds differ most for images from scratch; figure 3 bounds a spread; and tags cost little."""
 
 BRIEF = Form(
     "brief",
@@ -194,7 +213,7 @@ BRIEF = Form(
          CLIPS["images"], NOISES["images"], hidden=64, channels=(16, 32)),
     Size("stackexchange", 50, 400, 100, 100, 32, 100, 20, (0.2, 1.0), (0.01, 0.02, 0.05), (0.5, 1.0, 2.0), _TAGS,
          CLIPS["tags"], NOISES["tags"]),
-    choose=(101,), report=(1, 2, 3, 4, 5), more=tuple(range(1, 21)), betas=(0.05, 0.1, 0.02),
+    choose=(101,), report=(1, 2, 3, 4, 5), more=_MORE, betas=(0.05, 0.1, 0.02),
     falcons=((1, 1000), (1, 5000), (10, 1000)),
 )  # fmt: skip
 """For about half an hour of one GPU: half the paper's clients a round and rounds (a quarter for tags), as many
@@ -208,7 +227,7 @@ PAPER = Form(
     Size("stackexchange", 50, 1600, 100, 100, 64, 200, 40, (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
          (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), _TAGS, CLIPS["tags"],
          NOISES["tags"]),
-    choose=(101, 102), report=(1, 2, 3, 4, 5), more=tuple(range(1, 21)), betas=(0.02, 0.05, 0.1),
+    choose=(101, 102), report=(1, 2, 3, 4, 5), more=_MORE, betas=(0.02, 0.05, 0.1),
     falcons=tuple((times, gamma) for times in (1, 10, 100) for gamma in (1000, 5000)),
 )  # fmt: skip
 """The paper's rounds, clients a round, network and grids (its appendix A)."""

@@ -8,7 +8,6 @@ download: its populations are digits called letters, and texts drawn from topics
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
-from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, read
+from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, job_of, read
 from posse.protocols.fed_contextual.study import Bench, run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
@@ -67,8 +66,6 @@ class Line:
     """Of the job, beside that: loss, optimiser, clipping, noise."""
     betas: tuple[float, ...] | None = None
     """Values of Softmax's beta that are tried, where not the form's."""
-    varies: bool = False
-    """Whether seeds differ so much that the form's `more` are reported."""
 
     @property
     def kind(self) -> str:
@@ -99,7 +96,7 @@ class Line:
 
     def to_report(self, form: Form, chosen: Chosen | None) -> Job:
         """Give the job that is reported."""
-        seeds = (self.varies and form.more) or form.report
+        seeds = form.seeds(self.name)
         if chosen is None:
             return self._job(form, self.name, seeds, 0.1, 0.1, {})
         return self._job(form, self.name, seeds, chosen.client, chosen.server, chosen.parameters)
@@ -114,15 +111,14 @@ class Line:
         return Job(
             f"{form.name}-{name}", setting.scenario, self.policy, dict(parameters), client, server,
             deploy_every=size.often if setting.often else size.seldom, rounds=size.phase(setting.scenario),
-            seeds=seeds, cohort=size.cohort, model=size.model, hidden=size.hidden, channels=size.channels,
-            pretraining=before, **self.fixed,
+            seeds=seeds, model=size.model, hidden=size.hidden, channels=size.channels, pretraining=before,
+            **{"cohort": size.cohort, **self.fixed},
         )  # fmt: skip
 
 
 def figure_lines(figure: str) -> tuple[Line, ...]:
     """Give the four policies of a setting, and the first model left as it is."""
-    varies = figure == "fig1a"
-    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy], varies=varies) for policy in EXPLORATIONS)
+    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS)
     if SETTINGS[figure].scenario == "scratch":
         return lines
     return (*lines, Line(f"{figure}-init", figure, "greedy", LABELS["init"], {"learns": False}))
@@ -136,15 +132,36 @@ def line_of(figure: str, policy: str) -> Line:
 def private_lines(form: Form, kind: str) -> tuple[Line, ...]:
     """Give figure 4's lines: no privacy, clipping alone, and two noises; Softmax of beta 0.05 from scratch."""
     size, figure = form.size(kind), {"images": "fig1a", "tags": "fig2a"}[kind]
-    plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,), varies=True)
+    plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,))
     noisy = tuple(
         Line(
             f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}" if noise else "clipped, no noise",
-            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,), True,
+            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,),
         )
         for noise in (0.0, *size.noises)
     )  # fmt: skip
     return (plain, *noisy)
+
+
+def scaled_lines(form: Form) -> tuple[Line, Line, Line]:
+    """Give tags with figure 4's larger noise, with many times it, and with as many times the clients beside that."""
+    size, (*_, small) = form.tags, private_lines(form, "tags")
+    much, cohort = size.noises[1] * size.scale, size.cohort * size.scale
+    fixed = {"clip": size.clip, "quantile": 0.0, "noise": much}
+    loud = Line("noise-tags-much", "fig2a", "softmax", f"noise {much:g}, {size.cohort} clients", fixed, (0.05,))
+    both = replace(loud, name="noise-tags-scaled", label=f"noise {much:g}, {cohort} clients",
+                   fixed={**fixed, "cohort": cohort})  # fmt: skip
+    return small, loud, both
+
+
+def beta_lines(form: Form) -> dict[tuple[float, float], Line]:
+    """Give Softmax on tags by beta and noise; those of beta 0.05 are figure 4's."""
+    lines = {}
+    for noise, line in zip((0.0, *form.tags.noises), private_lines(form, "tags")[1:], strict=True):
+        for beta in sorted(form.betas):
+            own = replace(line, name=f"noise-tags-beta-{beta:g}-{noise:g}", betas=(beta,))
+            lines[beta, noise] = line if beta == 0.05 else own
+    return lines
 
 
 def choice_lines(kind: str) -> tuple[Line, ...]:
@@ -159,7 +176,9 @@ def choice_lines(kind: str) -> tuple[Line, ...]:
 def all_lines(form: Form) -> tuple[Line, ...]:
     """Give every line of every figure once."""
     figures = tuple(line for figure in SETTINGS for line in figure_lines(figure))
-    return (*figures, *(line for kind in KINDS for line in (*private_lines(form, kind), *choice_lines(kind))))
+    others = [line for kind in KINDS for line in (*private_lines(form, kind), *choice_lines(kind))]
+    every = (*figures, *others, *scaled_lines(form), *beta_lines(form).values())
+    return tuple({line.name: line for line in every}.values())
 
 
 # Populations.
@@ -247,7 +266,7 @@ def choose(form: Form, jobs: Sequence[Job], results: Sequence[Result]) -> Chosen
     """Take what earned most, on average over seeds that are not reported."""
     best: Chosen | None = None
     for job, result in zip(jobs, results, strict=True):
-        if set(result.job["seeds"]) & {*form.report, *form.more}:
+        if set(result.job["seeds"]) & set(form.seeds(job.name.removeprefix(f"{form.name}-"))):
             raise ConfigError(f"{job.name} was run on seeds that are reported. Choose hyper-parameters on others.")
         means = result.averages[..., -1].mean(axis=1)
         at = int(np.nanargmax(means))
@@ -306,7 +325,7 @@ class Runs:
             for _ in run_jobs(bench, [job], self.folder, progress):
                 pass
         result = read(path)
-        if json.dumps(result.job, sort_keys=True) != job.to_json():
+        if job_of(result.job).to_json() != job.to_json():
             raise ConfigError(
                 f"{path} is the result of another job of that name. Name another folder in {RESULTS}, or remove it."
             )

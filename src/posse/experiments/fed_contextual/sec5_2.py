@@ -94,7 +94,7 @@ def frequency_table(form: Form, found: Ran) -> Table:
     rows = tuple(
         (
             kind, LABELS[policy], mean_of(seldom.ends).text(), mean_of(often.ends).text(),
-            mean_of(often.ends - seldom.ends).text(sign=True),
+            findings.above(often.ends, seldom.ends).text(sign=True),
         )
         for kind in KINDS
         for policy in EXPLORATIONS
@@ -115,7 +115,8 @@ def choice_table(found: Ran) -> Table:
             one, other = found[f"{SELDOM[kind]}-{policy}"].ends, found[f"sec5_2-{kind}-{what}"].ends
             theirs = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
             rows.append((
-                kind, words, mean_of(one).text(), mean_of(other).text(), mean_of(other - one).text(sign=True), theirs,
+                kind, words, mean_of(one).text(), mean_of(other).text(), findings.above(other, one).text(sign=True),
+                theirs,
             ))  # fmt: skip
     columns = ("population", "change", "before", "after", "difference", "paper")
     return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))

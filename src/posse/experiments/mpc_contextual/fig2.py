@@ -15,8 +15,8 @@ from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, mean_of, 
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Check, Place, check
 from posse.privacy.dp.arms import ArmChoice
-from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.twin import coins_of
+from posse.protocols.mpc_contextual.twins import floats
+from posse.protocols.mpc_contextual.twins.twin import coins_of
 from posse.results import plots, words
 from posse.results.record import points_of
 

@@ -25,7 +25,7 @@ from posse.experiments.kit import Analysis, Row, Table, Watch, exponent, progres
 from posse.experiments.mpc_contextual.problem import REFERENCE, Place, private_run, world_of
 from posse.protocols.mpc_contextual.federation import warm_up
 from posse.protocols.mpc_contextual.program import Costs, costs, plan
-from posse.protocols.mpc_contextual.puller_and_payee import Payee
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee
 from posse.protocols.mpc_contextual.system import SYSTEM
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
 from posse.results import plots, words

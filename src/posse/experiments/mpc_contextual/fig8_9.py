@@ -23,9 +23,9 @@ from posse.experiments.mpc_contextual import problem, published
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place, check_table, check_words, world_of
 from posse.experiments.mpc_contextual.published import NEWTON
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual import floats
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.twin import run_fixed
+from posse.protocols.mpc_contextual.twins import floats
+from posse.protocols.mpc_contextual.twins.twin import run_fixed
 from posse.results import plots
 from posse.results.plots import INK
 

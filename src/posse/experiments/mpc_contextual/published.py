@@ -29,7 +29,7 @@ from posse.core import check
 from posse.core.compiled import loops
 from posse.core.random import words
 from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.floats import Floats, Wholes, check_inputs, plain, tidy, winner
+from posse.protocols.mpc_contextual.twins.floats import Floats, Wholes, check_inputs, plain, tidy, winner
 
 Word = np.uint64
 """A number modulo 2^64. Compiled code takes for granted that signed sums and products do not overflow; these may."""

@@ -74,6 +74,16 @@ def z_score(ours: Estimate, theirs: Estimate, *, world: float = 0.0) -> float:
     return (ours.mean - theirs.mean) / math.sqrt(ours.error**2 + theirs.error**2 + world**2)
 
 
+def runs_to_tell(one: Estimate, other: Estimate) -> int:
+    """How many runs would make a difference of this size clear.
+
+    >>> runs_to_tell(Estimate(10.0, 3.0, 9), Estimate(8.0, 3.0, 9))
+    41
+    """
+    z = abs(z_score(one, other))
+    return math.ceil(one.runs * (LIMIT / z) ** 2) if z else 0
+
+
 def world_sd(theirs: Estimate, budget: int) -> float:
     """Luck of a world that all runs share: sqrt(N p (1 - p)), p their reward a pull.
 

@@ -13,7 +13,7 @@ from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Row, Table, Watch, mean_of, progress, span, write_files
 from posse.experiments.samba import problem
 from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TITLES
-from posse.experiments.samba.times import measure_secure
+from posse.experiments.samba.times import beside, measure_secure
 from posse.problems.datasets.published import embedded_arms
 from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
@@ -21,8 +21,9 @@ from posse.results import plots
 LEVELS = ("paper", "standard", "strict")
 KINDS = ("owner", "controller", "comp", "customer")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
-MEASURED = {10: (2_000, 5), 100: (1_000, 2)}
-"""Budget and repeats by K. Shares need no full-size run: all roles but the customer work in proportion to N."""
+MEASURED = {10: (800, 5), 100: (250, 2)}
+"""Budget and repeats by K. Shares are those of a run of N = 100,000: what its steps take is measured apart from keys
+and sums, which take the same time at every N."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     for dataset, arms, name in progress(plan, problem.cell_words, watch):
         (budget, repeats), chosen = sizes[arms], problem.policy(name, dataset)
         for form, seed in product(forms, kit.seeds_of(repeats)):
-            run = measure_secure(embedded_arms(dataset, arms), chosen, budget, seed, form=form)
-            done.append(Shares(form, dataset, name, arms, budget, percent(run.roles), seed))
+            if beside(dataset, form):
+                run = measure_secure(embedded_arms(dataset, arms), chosen, budget, seed, form=form)
+                shares = percent(run.roles_at(BUDGETS[-1]))
+                done.append(Shares(form, dataset, name, arms, BUDGETS[-1], shares, seed))
         done.append(their_shares(dataset, name, arms))
     watch("figure and analysis", 1.0)
     return analyse(done, out)
@@ -101,10 +104,10 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
     notes = (
         "Level `paper` is the published protocol; at `standard` comp answers with tokens instead of sealing, and at "
         "`strict` a dealer works beside the servers, so that the shares shown do not add up to 100 there.",
-        "A row is one measured run at the N given, in one process, so a single one can be off by what else the "
-        "machine did; CPU time inside each kind of role. The sum at the end (Paillier, owners and customer) weighs "
-        "more at a smaller N. Published shares are means of 50 runs at N = 100000 on the authors' machine; shares, "
-        "unlike times, can be compared across machines.",
+        "A row is one measured run in one process, so a single one can be off by what else the machine did; CPU time "
+        "inside each kind of role, of a run shorter than N: the time of its steps is taken (N - K) times, that of keys "
+        "and of the sum at the end once. Published shares are means of 50 runs at N = 100000 on the authors' machine; "
+        "shares, unlike times, can be compared across machines.",
     )
     return Analysis(headline, (share_table(done),), notes, files, findings(done))
 
@@ -125,7 +128,7 @@ def findings(done: Sequence[Shares]) -> tuple[Finding, ...]:
             "controller", f"{ratio.text(2)} times an owner, K = 10", word,
             "the interval holds one half or two" if word == UNKNOWN else "",
         ),
-        Finding("customer", f"{least.text(2)} % at N = {few[0].budget:,}", HOLDS if least.high < 1 else FAILS),
+        Finding("customer", f"{least.text(3)} % at N = {few[0].budget:,}, K = 10", HOLDS if least.high < 1 else FAILS),
     )  # fmt: skip
 
 
@@ -188,5 +191,5 @@ def _panel(ax: plots.Axes, chosen: Sequence[Shares], title: str, *, names: bool)
 
 
 FIG8D = problem.REFERENCE.experiment(
-    "fig8d", "Samba, figure 8 (d): share of the time by role", ("time", "roles"), sweep
+    "fig8d", "Samba, figure 8 (d): share of the time by role", ("time", "roles"), sweep, "figure 8 (d)"
 )

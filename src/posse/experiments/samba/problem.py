@@ -18,12 +18,11 @@ from posse.results.plots import SERIES
 REFERENCE = Paper(
     "samba",
     "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA: a generic framework for secure federated multi-armed bandits, "
-    "JAIR 73 (2022), figure 8",
+    "JAIR 73 (2022)",
 )
 DATASETS = ("movielens", "jester")
 TITLES = {"movielens": "MovieLens", "jester": "Jester"}
 BUDGETS = (50_000, 60_000, 70_000, 80_000, 90_000, 100_000)
-ARMS = (10, 20, 40, 60, 80, 100)
 
 POLICY_NAMES = ("epsilon-greedy", "epsilon-decreasing", "softmax", "ucb", "thompson", "pursuit")
 PUBLISHED_NAMES = {

@@ -14,6 +14,7 @@ from posse.experiments import kit
 from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.kit import Analysis, Row, Table, Watch, progress, write_files
 from posse.experiments.samba.problem import POLICY_NAMES, REFERENCE
+from posse.experiments.samba.times import KEY_BITS, paillier_key
 from posse.policies.arms.base import Policy
 from posse.policies.arms.checks import check
 from posse.protocols.audit import audit
@@ -22,7 +23,6 @@ from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
 
-BITS = 2048
 LEVELS = ("paper", "standard", "strict")
 HORIZON = 300
 SEED = 1
@@ -69,13 +69,15 @@ class Ran:
 def settings_of(policy: str, level: str, arms: int, seed: int, horizon: int = HORIZON) -> Samba:
     """Settings of a run on the authors' means."""
     given = {"policy": policy, "data": "embedded:movielens", "owners": arms, "horizon": horizon, "seed": seed}
-    return Samba.model_validate({**given, "level": level, "paillier_bits": BITS})
+    if level == "paper" and policy.startswith("epsilon"):
+        given["shortcut"] = False  # the theorem counts the exploring step as it is described
+    return Samba.model_validate({**given, "level": level, "paillier_bits": KEY_BITS})
 
 
 def ran(policy: str, level: str, arms: int, seed: int) -> Ran:
     """Run roles and the plain twin on one seed."""
     settings = settings_of(policy, level, arms, seed)
-    run, twin = SYSTEM.start(settings), settings.plain()
+    run, twin = SYSTEM.start(settings, key=None if level == "strict" else paillier_key()), settings.plain()
     assert isinstance(run, SambaRun)
     assert isinstance(twin, Samba)
     run.finish()
@@ -109,7 +111,7 @@ def analyse(
     """Write rows and figure, and judge the four theorems."""
     files = write_files(out, "theorems", [one.row() for one in done], picture(done))
     same = sum(one.reward == one.plain for one in done)
-    counted = [one for one in done if one.level == "paper" and not one.policy.startswith("epsilon")]
+    counted = [one for one in done if one.level == "paper"]
     found = [attack for attack in attacks if attack[3] in ("finds it out", "a little")]
     findings = (
         Finding(
@@ -128,8 +130,8 @@ def analyse(
     shown = [one for one in done if (one.level, one.seed) == ("paper", SEED)]
     rows = tuple((one.policy, str(one.arms), *row[:3]) for one in shown for row in one.rows)
     notes = (
-        "In exploring steps of epsilon-greedy owners send no scores at level paper (the paper's own optimisation), so "
-        "that its counts are below the theorem's; the other four policies are compared.",
+        "Exploring steps of epsilon-greedy are those that the paper describes, in which all owners send one number; "
+        "its shortcut (`samba/setting`) saves K encryptions and K decryptions in each.",
         "The controller multiplies the sums into a fresh encryption of 0: K + 1 Paillier encryptions.",
     )
     headline = f"{sum(f.verdict == HOLDS for f in findings)} of {len(findings)} statements hold as written."
@@ -174,5 +176,9 @@ def picture(done: Sequence[Ran]) -> plots.Figure:
 
 
 THEOREMS = REFERENCE.experiment(
-    "theorems", "Samba, theorems 1 to 4: policies, same reward, who learns what, cost", ("theory",), sweep
+    "theorems",
+    "Samba, theorems 1 to 4: policies, same reward, who learns what, cost",
+    ("theory",),
+    sweep,
+    "theorems 1 to 4",
 )

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 from posse.core.errors import DataError
 from posse.experiments import kit
-from posse.experiments.kit import Row, Table, sign, span
-from posse.experiments.samba.problem import COLOURS, MARKERS, POLICY_NAMES, TITLES, policy, published
+from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
+from posse.experiments.kit import Row, Table, mean_of, sign, span
+from posse.experiments.samba.problem import COLOURS, DATASETS, MARKERS, POLICY_NAMES, TITLES, policy, published
 from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms
@@ -31,9 +32,18 @@ from posse.runtime.memory import MemoryRun
 
 KEY_BITS = 2048
 """As published. The default of the package is 3072, whose sum costs about two and a half times as much."""
-FORMS = ("paper", "standard", "strict", "unprotected")
-"""The published protocol, our levels, and `paper` with all protections off: the authors' distributed run."""
+FORMS = ("paper", "unprotected", "standard", "strict")
+"""The published protocol, the same with all protections off (the authors' distributed run), and our levels."""
+
+
+def beside(dataset: str, form: str, arms: int = 10) -> bool:
+    """Whether a form is measured there: our levels stand beside the figure on the first data set alone, at K <= 40."""
+    return form in FORMS[:2] or (dataset == DATASETS[0] and arms <= 40)
+
+
 PLAIN = "plain"
+LINEAR = (0.9, 1.1)
+"""Growth is called linear where the 95 % interval of the mean exponent lies between these."""
 FADED = 0.35
 """Opacity of what was published, behind what was measured."""
 
@@ -48,11 +58,27 @@ class Measured:
     steps: float
     sum: float
     roles: dict[str, float]
+    stepping: dict[str, float] = field(default_factory=dict)
+    """Of `roles`, what the steps took."""
 
     @property
     def seconds(self) -> float:
         """The whole run."""
         return self.setup + self.steps + self.sum
+
+    def roles_at(self, budget: int) -> dict[str, float]:
+        """CPU seconds by kind of role of a run of another length: steps take the more time, set-up and sum the same.
+
+        >>> run = Measured(2, 12, 1.0, 10.0, 1.0, {"owner": 6.0}, {"owner": 5.0})
+        >>> run.roles_at(102)
+        {'owner': 51.0}
+        """
+        times = (budget - self.arms) / (self.budget - self.arms)
+        return {kind: all_ + (times - 1) * self.stepping[kind] for kind, all_ in self.roles.items()}
+
+
+_warm = cache(warm_up)
+"""Once a policy and level: what is compiled stays so."""
 
 
 @cache
@@ -62,29 +88,34 @@ def paillier_key() -> PrivateKey:
 
 
 def measure_secure(arms: Arms, policy: Policy, budget: int, seed: int = 1, form: str = "paper") -> Measured:
-    """Run the whole federation once and take its time; compiled code is warm before the clock starts."""
+    """Run the whole federation once and take its time; compiled code is warm before the clock starts.
+
+    The last step is not timed but counted as one more of the others: at level `paper` owners encrypt their sums in it.
+    """
     level = "paper" if form == "unprotected" else form
     switches = Switches(*(False,) * 4) if form == "unprotected" else Switches()
     key = None if level == "strict" else paillier_key()
-    warm_up(policy, level)
+    _warm(policy, level)
     world = SimulatedWorld(arms, seed, budget)
     roles = federation(arms, policy, budget, seed=seed, level=level, switches=switches, key=key)
     run = MemoryRun(roles, world)
-    begun = time.process_time()
-    first = last = begun
+    begun, count = time.process_time(), len(arms)
+    first = last = (begun, dict(run.seconds))
     for event in run:
-        if event.kind == "step":
-            if first == begun:
-                first = time.process_time()
-            if event.step == budget:
-                last = time.process_time()
+        if event.kind == "step" and event.step in (count + 1, budget - 1):
+            last = (time.process_time(), dict(run.seconds))
+            first = last if event.step == count + 1 else first
     ended = time.process_time()
-    return Measured(len(arms), budget, first - begun, last - first, ended - last, dict(run.seconds))
+    scale = (budget - count) / (budget - 2 - count)
+    steps = scale * (last[0] - first[0])
+    stepping = {kind: scale * (last[1][kind] - first[1][kind]) for kind in run.seconds}
+    before = max(0.0, first[0] - begun - steps / (budget - count))
+    return Measured(count, budget, before, steps, ended - begun - before - steps, dict(run.seconds), stepping)
 
 
 def measure_plain(arms: Arms, policy: Policy, budget: int, seed: int = 1) -> float:
     """CPU seconds of one run of the plain twin."""
-    warm_up(policy, "paper")
+    _warm(policy, "paper")
     begun = time.process_time()
     simulate(arms, policy, budget, [seed])
     return time.process_time() - begun
@@ -171,6 +202,8 @@ class Series:
     runs: tuple[Measured, ...]
     line: Line
     points: tuple[Point, ...]
+    full: tuple[Measured, ...] = ()
+    """Runs of full size, which take no part in the line."""
 
 
 def series(
@@ -185,20 +218,36 @@ def series(
     problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
     runs = tuple(measure_secure(problem, chosen, budget, seed, form=form) for seed, budget in enumerate(ladder, 1))
     line = fit(runs)
+    full = {budget: measure_secure(problem, chosen, budget, form=form) for budget in real}
     points = []
     for budget in budgets:
         cell = published(dataset, name, arms, budget)
         theirs = {"paper": cell.secure_time, "unprotected": cell.distributed_time}.get(form)
         mean, sd = (math.nan, math.nan) if theirs is None else (theirs.mean, theirs.sd)
-        if budget in real:
-            seconds, error, how = measure_secure(problem, chosen, budget, form=form).seconds, None, MEASURED
+        if budget in full:
+            seconds, error, how = full[budget].seconds, None, MEASURED
         else:
             seconds, error, how = line.seconds(budget), line.error(budget), EXTRAPOLATED
         points.append(Point(dataset, name, arms, budget, form, how, seconds, error, mean, sd))
         if form == "paper":
             own = (measure_plain(problem, chosen, budget), None, cell.plain_time.mean, cell.plain_time.sd)
             points.append(Point(dataset, name, arms, budget, PLAIN, MEASURED, *own))
-    return Series(dataset, name, form, runs, line, tuple(points))
+    return Series(dataset, name, form, runs, line, tuple(points), tuple(full.values()))
+
+
+def linear(exponents: Sequence[float], of: str) -> Finding:
+    """Judge "linear in" by exponents, one a line: 1 is linear, and `LINEAR` is how near the mean must be.
+
+    >>> linear([0.98, 1.01, 1.0], "K").verdict, linear([0.5, 0.52, 0.51], "K").verdict
+    ('holds', 'does not hold')
+    """
+    (least, most), mean = LINEAR, mean_of(exponents)
+    text = f"exponent of {of} {mean.text(3)} over {len(exponents)} lines, {span(exponents, '.2f')} (1 is linear)"
+    if least < mean.low and mean.high < most:
+        return Finding("linear", text, HOLDS)
+    if mean.high < least or mean.low > most:
+        return Finding("linear", text, FAILS, "a cost that does not grow with it bends the line" if of == "K" else "")
+    return Finding("linear", text, UNKNOWN, f"the interval is not wholly inside or outside {least:g} to {most:g}")
 
 
 def time_table(all_series: Sequence[Series]) -> Table:
@@ -287,9 +336,10 @@ def time_notes(all_series: Sequence[Series]) -> tuple[str, ...]:
     """What a reader must know about the times."""
     secure = [point for one in all_series for point in one.points if point.form != PLAIN]
     measured = sum(point.how == MEASURED for point in secure)
+    runs = dict.fromkeys(str(one.line.points) for one in all_series)
     return (
         f"{measured} of {len(secure)} secure points are measured at full size, one run each; "
-        f"{len(secure) - measured} are extrapolated: a line through {all_series[0].line.points} shorter measured runs "
+        f"{len(secure) - measured} are extrapolated: a line through {' or '.join(runs)} shorter measured runs "
         "of the same policy, data and K, ± one standard error of its slope. All plain points are measured, one run "
         "each.",
         _misses(all_series),
@@ -326,12 +376,12 @@ def _time_panel(ax: plots.Axes, points: Sequence[Point], against: Literal["budge
             colour = COLOURS[name]
             ax.plot(x, [p.theirs for p in own], line, color=colour, alpha=FADED, linewidth=3.2)
             ax.plot(x, [p.seconds for p in own], line, color=colour, linewidth=1.4)
-            for place, point in zip(x, own, strict=True):
-                full = point.how == "measured"
-                ax.plot(
-                    [place], [point.seconds], MARKERS[name], color=colour, markersize=4.5,
-                    markerfacecolor=colour if full else "white",
-                )  # fmt: skip
+            for how, face in ((MEASURED, colour), (EXTRAPOLATED, "white")):
+                marked = [(place, point.seconds) for place, point in zip(x, own, strict=True) if point.how == how]
+                if marked:
+                    ax.plot(
+                        *zip(*marked, strict=True), MARKERS[name], color=colour, markersize=4.5, markerfacecolor=face
+                    )
     ax.set_yscale("log")
     kit.title(ax, title)
 

@@ -88,6 +88,23 @@ def falcon(scores: Array, mu: float, gamma: float, xp: Any = np) -> Array:
     return xp.where(best, rest, others).astype(scores.dtype)
 
 
+def among(policy: Callable[[Array], Array], scores: Array, here: Array, xp: Any = np) -> Array:
+    """Give the chances of a policy where some arms are absent: 0 for these, and the others' divided by their sum.
+
+    The policy is given a score below all others for an absent arm: low - 1 - |low|, low the lowest of those that are
+    here. Where it has no chance for any arm that is here, the greedy one of these has all.
+
+    >>> half = np.array([True, False, True])
+    >>> among(lambda scores: epsilon_greedy(scores, 0.3), np.array([0.1, 0.9, 0.2]), half).round(3).tolist()
+    [0.111, 0.0, 0.889]
+    """
+    low = xp.min(xp.where(here, scores, xp.inf), axis=-1, keepdims=True)
+    seen = xp.where(here, scores, low - 1 - xp.abs(low)).astype(scores.dtype)
+    chances = xp.where(here, policy(seen), 0.0)
+    total = xp.sum(chances, axis=-1, keepdims=True)
+    return xp.where(total > 0, chances / xp.where(total > 0, total, 1.0), greedy(seen, xp)).astype(scores.dtype)
+
+
 def draw(probabilities: Array, u: Array, xp: Any = np) -> tuple[Array, Array]:
     """Draw an arm from each row by a number u in [0, 1) a row; return the arm and its own probability.
 

@@ -9,9 +9,13 @@ that gives chances, `module:function`, or a table of it and parameters.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from pydantic import field_validator, model_validator
 
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
+from posse.policies.contextual.schedules import CONSTANT, check_schedule
 from posse.policies.registry import Choice, Registry, with_parameters
 
 _REGISTRY = Registry(
@@ -51,3 +55,26 @@ class ExplorationSettings(Choice):
         """Build it."""
         made: Exploration = self._made()
         return made
+
+
+class ScheduledSettings(ExplorationSettings):
+    """How arms are chosen, and how that changes over deployments."""
+
+    panel = ExplorationSettings.panel
+
+    schedule: str = CONSTANT
+    """How epsilon, beta or gamma changes from deployment to deployment: constant; inverse-sqrt or inverse (less and
+    less exploration); values in turn, such as 0.2,0.1,0.05; falcon, FALCON's own gamma, where a given gamma is its
+    factor c, else 1/30; or file.py:function of the deployment's number."""
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return ",".join(str(one) for one in value)
+        return str(value) if isinstance(value, int | float) else value
+
+    @model_validator(mode="after")
+    def _fitting_schedule(self) -> Self:
+        check_schedule(self.schedule, self.exploration())
+        return self

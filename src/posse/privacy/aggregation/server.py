@@ -11,7 +11,8 @@ A vector that comes after its stage was closed is discarded, and a note says so.
 A client whose shares from another do not open complains and drops out; `suspects` says whom to leave out of the round
 when it is run again.
 
-A server that stops gives its round up: clients answer one request to unmask, so it could not finish it anyway.
+A server that stops gives its round up, but for the last stage: clients answer one request to unmask, and the same one
+again. What it needs to end the round then is `masked`, which is public keys, names and the masked sum.
 
 What it takes off the sum of masked vectors, once clients have shown their shares (`leftovers`):
 
@@ -34,7 +35,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from typing import Self
 
+import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -60,6 +63,17 @@ _STAGES: dict[type[Message], Stage] = {
 }
 
 
+class Unmasking(msgspec.Struct, frozen=True):
+    """What a server needs to end a round whose masks clients were asked to take off."""
+
+    keys: dict[str, Advertise]
+    sharers: tuple[str, ...]
+    survivors: tuple[str, ...]
+    signers: tuple[str, ...]
+    words: bytes
+    """The sum of the survivors' vectors under what is left of the masks, little-endian."""
+
+
 class Server:
     """The server's part of one round."""
 
@@ -79,6 +93,24 @@ class Server:
         """Whose shares did not open, by the client that says so."""
         self._dealers: tuple[str, ...] = ()
         """Whose shares gave no secret though some were to spare."""
+
+    @classmethod
+    def unmasking(cls, terms: Terms, masked: Unmasking) -> Self:
+        """Return a server that waits for shares, as another one was."""
+        made = cls(terms)
+        made.stage, made._keys = Stage.UNMASK, masked.keys
+        for stage, names in zip(Stage, (masked.keys, masked.sharers, masked.survivors, masked.signers), strict=False):
+            made._came[stage] = list(names)
+        made._sum = np.frombuffer(masked.words, "<u4").astype(np.uint32)
+        return made
+
+    @property
+    def masked(self) -> Unmasking:
+        """What is needed to end the round from now on, before its first share has come."""
+        if self.stage != Stage.UNMASK or self._shown:
+            raise ProtocolError(f"the round is at stage {self.stage.name.lower()}, and is kept before it is unmasked.")
+        sharers, masked, signers = (tuple(self._came[stage]) for stage in (Stage.SHARES, Stage.MASKED, Stage.SURVIVORS))
+        return Unmasking(self._keys, sharers, masked, signers, self._sum.astype("<u4").tobytes())
 
     def start(self) -> Sequence[Action]:
         """Wait for keys."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from itertools import zip_longest
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from posse.core import check
 from posse.core.errors import BudgetError, ConfigError
@@ -36,6 +36,8 @@ class Mechanism(ABC):
     """What may be spent; None to count and never refuse."""
     delta: float
     """Delta at which figures are computed: the budget's, where there is one."""
+    alike: ClassVar[bool] = False
+    """Whether the ledger's table has one row for many releases of one kind."""
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -146,13 +148,15 @@ class Ledger(Generic[M]):
         return self.guarantees()[-1]
 
     def entries(self) -> list[dict[str, str | int | float]]:
-        """Return a row for every release, in the order of release, with the epsilon spent after it."""
+        """Return a row for every release, in order, with the epsilon spent after it; one for many that are alike."""
         rows: list[dict[str, str | int | float]] = []
         sofar: Released = Counter()
-        for message in (message for message, times in self._released for _ in range(times)):
-            sofar[message] += 1
-            spent = {"epsilon": self.mechanism.epsilon(sofar), "delta": self.mechanism.delta}
-            rows.append({"party": self.party, "release": len(rows) + 1, **self.mechanism.row(message), **spent})
+        for message, times in self._released:
+            for step in [times] if self.mechanism.alike else [1] * times:
+                sofar[message] += step
+                spent = {"epsilon": self.mechanism.epsilon(sofar), "delta": self.mechanism.delta}
+                row = self.mechanism.row(message)
+                rows.append({"party": self.party, "release": sofar.total(), **row, **spent})
         return rows
 
     def state(self) -> dict[str, Any]:

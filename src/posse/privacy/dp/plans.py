@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, TypeVar
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -26,6 +26,8 @@ LARGEST_NOISE = 10**12
 GIVEN = "given"
 """Schedule of a plan whose noise was given, not made from a budget."""
 
+P = TypeVar("P", bound="Plan")
+
 
 @dataclass(frozen=True)
 class Plan(Mechanism):
@@ -34,11 +36,8 @@ class Plan(Mechanism):
     `multipliers[z]` times the capacity is the standard deviation of the noise of message z = 0, 1, ...
     """
 
-    most: ClassVar[None] = None
-    """No number: what the budget allows depends on which messages are released."""
-
     multipliers: tuple[float, ...]
-    rounds: tuple[int, ...]
+    rounds: Sequence[int]
     producers: int
     unit: Unit
     schedule: str
@@ -46,6 +45,16 @@ class Plan(Mechanism):
     budget: Budget | None = None
     horizon: int | None = None
     stop: int | None = None
+
+    @property
+    def most(self) -> int | None:
+        """No number: what the budget allows depends on which messages are released."""
+        return None
+
+    @property
+    def everything(self) -> Released:
+        """Every message, once."""
+        return Counter(range(self.messages))
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -97,7 +106,7 @@ class Plan(Mechanism):
         self, unit: str | None = None, composition: str | None = None, released: Released | None = None
     ) -> Guarantee:
         """Return what all messages together prove, or those released, for the plan's own unit or for another."""
-        about, released = self._unit(unit), Counter(range(self.messages)) if released is None else released
+        about, released = self._unit(unit), self.everything if released is None else released
         return Guarantee(
             self.epsilon(released, unit, composition), self.delta, about.name, about.adjacency, released.total(),
             composition or self.composition(unit), accountant_name(), about.what, about.not_covered,
@@ -179,13 +188,9 @@ def plan(
         raise ConfigError("schedule paper splits its budget by the number of rounds: give the horizon.")
     else:
         multipliers = schedules.paper_multipliers(budget, horizon, len(lengths))
-    if max(multipliers) > LARGEST_NOISE:
-        raise ConfigError(
-            f"{budget} for unit {unit} needs noise of {max(multipliers):.3g} capacities, at most {LARGEST_NOISE:.0e} "
-            "can be made. Ask for a larger epsilon or delta."
-        )
+    check_largest(max(multipliers), budget, unit)
     made = Plan(multipliers, tuple(rounds), producers, about, schedule, budget.delta, budget, horizon, stop)
-    return _within(made, budget) if schedule == "paper" else _raised(made, budget)
+    return within_budget(made, budget) if schedule == "paper" else raised(made, budget)
 
 
 def plan_of_noise(
@@ -209,7 +214,16 @@ def plan_of_noise(
     )
 
 
-def _within(made: Plan, budget: Budget) -> Plan:
+def check_largest(noise: float, budget: Budget, unit: str) -> None:
+    """Refuse noise beyond what arithmetic can make."""
+    if noise > LARGEST_NOISE:
+        raise ConfigError(
+            f"{budget} for unit {unit} needs noise of {noise:.3g} capacities, at most {LARGEST_NOISE:.0e} "
+            "can be made. Ask for a larger epsilon or delta."
+        )
+
+
+def within_budget(made: P, budget: Budget) -> P:
     """Return a plan of published noise, or refuse one that proves less than was asked for."""
     proved = made.guarantee()
     if proved.epsilon <= budget.epsilon:
@@ -221,7 +235,7 @@ def _within(made: Plan, budget: Budget) -> Plan:
     )
 
 
-def _raised(made: Plan, budget: Budget) -> Plan:
+def raised(made: P, budget: Budget) -> P:
     """Raise the noise until the accountant proves the budget; epsilon falls at least as fast as the noise grows."""
     for _ in range(100):
         epsilon = made.guarantee().epsilon

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.errors import ConfigError, DataError
-from posse.core.fixed import REWARD_ONE
+from posse.core.fixed import REWARD_ONE, UNIT_RANGE, RewardRange
 from posse.core.random import INSTANCE, REWARD, uniform
 
 Bounds = Literal["joint", "declared"]
@@ -212,9 +212,11 @@ class Contexts:
     """Which columns each party holds."""
     arms: tuple[str, ...]
     means: NDArray[np.float64]
-    """(rows, K) chance that an arm pays 1 in a row."""
+    """(rows, K) chance that an arm pays 1 in a row; with `pays` exactly what it pays."""
     joint_norm_checked: bool = False
     """Norms were checked where all features lie together: in a simulation, never between organisations."""
+    pays: RewardRange | None = None
+    """Range of exact pays; None where arms pay 1 or 0 by chance."""
 
     def __post_init__(self) -> None:
         for name in ("features", "means"):
@@ -224,7 +226,7 @@ class Contexts:
         check_blocks(self.blocks, self.features.shape[1])
         if not self.joint_norm_checked:
             check_bounds({block.party: block.bound for block in self.blocks})
-        _check_arms(self.arms, self.means, len(self.features))
+        _check_arms(self.arms, self.means, len(self.features), self.reward_range)
         _check_norms(self.features, self.blocks)
 
     def __len__(self) -> int:
@@ -234,6 +236,16 @@ class Contexts:
     def parties(self) -> tuple[str, ...]:
         """Names of the parties."""
         return tuple(block.party for block in self.blocks)
+
+    @property
+    def reward_range(self) -> RewardRange:
+        """Least and largest reward."""
+        return self.pays or UNIT_RANGE
+
+    @property
+    def scaled(self) -> NDArray[np.float64]:
+        """(rows, K) what arms pay on average, scaled to [0, 1]."""
+        return self.means if self.pays is None else self.pays.units(self.means) / REWARD_ONE
 
     @property
     def best(self) -> float:
@@ -246,7 +258,9 @@ class Contexts:
         return self.features[:, self.blocks[self.parties.index(party)].columns]
 
     def reward(self, seed: int, row: int, arm: int) -> int:
-        """Reward units of an arm in a row: 0 or 2^24."""
+        """Reward units of an arm in a row: 0 or 2^24, or between them where pays are exact."""
+        if self.pays is not None:
+            return int(self.pays.units(self.means[row, arm]))
         return int(context_reward(self.means[row, arm], np.uint64(seed), row, arm))
 
     def rewards(self, seed: int, rows: ArrayLike, arms: ArrayLike) -> NDArray[np.int64]:
@@ -256,6 +270,8 @@ class Contexts:
         for values, size in ((row, len(self)), (arm, len(self.arms))):
             if values.size and not (values.min() >= 0 and values.max() < size):
                 raise IndexError(f"expected numbers in [0, {size}), got {values.min()} to {values.max()}")
+        if self.pays is not None:
+            return self.pays.units(self.means[row, arm])
         out = np.empty(len(row), np.int64)
         _draw_rewards(self.means, np.uint64(seed), row, arm, out)
         return out
@@ -277,9 +293,7 @@ class Contexts:
         """Keep the first rows only."""
         if not 1 <= rows <= len(self):
             raise DataError(f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask for fewer.")
-        return Contexts(
-            self.name, self.features[:rows], self.blocks, self.arms, self.means[:rows], self.joint_norm_checked
-        )
+        return replace(self, features=self.features[:rows], means=self.means[:rows])
 
     def describe(self) -> dict[str, Any]:
         """What a record keeps of the problem."""
@@ -293,6 +307,7 @@ class Contexts:
                 {"name": block.party, "features": len(block.columns), "bound": block.bound} for block in self.blocks
             ],
             "joint_norm_checked": self.joint_norm_checked,
+            **({} if self.pays is None else {"reward_range": list(self.pays)}),
         }
 
 
@@ -316,7 +331,7 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int) -> None:
+def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int, within: RewardRange) -> None:
     if len(arms) < 2:
         raise DataError(f"a bandit needs at least 2 arms, got {len(arms)}. Add another.")
     if len(set(arms)) != len(arms):
@@ -328,11 +343,11 @@ def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int) ->
         )
     if rows > MOST_ROWS or len(arms) > MOST_ARMS:
         raise DataError(f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take fewer.")
-    wrong = np.argwhere((means < 0) | (means > 1))
+    wrong = np.argwhere(~within.holds(means))
     if len(wrong):
         row, arm = wrong[0]
         raise DataError(
-            f"means must be in [0, 1], got {means[row, arm]:g} in row {row + 1} for arm '{arms[arm]}'. Scale them."
+            f"means must be in {within}, got {means[row, arm]:g} in row {row + 1} for arm '{arms[arm]}'. Scale them."
         )
 
 

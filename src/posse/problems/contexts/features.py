@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
+from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.problems.contexts.contexts import (
     SLACK,
     Block,
@@ -87,19 +88,24 @@ def read_block(
     return _bounded(_read(path, delimiter), bound, scale)
 
 
-def read_rewards(path: FilePath | Frame, delimiter: str | None = None) -> Rows:
-    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1]."""
+def read_rewards(path: FilePath | Frame, delimiter: str | None = None, pays: RewardRange | None = None) -> Rows:
+    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1].
+
+    With `pays` the columns hold exactly what arms pay, within that range.
+    """
     table = _read(path, delimiter, encode=False)
     if len(table.names) < 2:
         raise DataError(
             f"{table.file}: a bandit needs at least 2 arms, got the columns row,{','.join(table.names)}. Add another."
         )
-    wrong = np.argwhere((table.values < 0) | (table.values > 1))
+    within = pays or UNIT_RANGE
+    wrong = np.argwhere(~within.holds(table.values))
     if len(wrong):
         row, arm = wrong[0]
+        remedy = "Correct it, or give exact pays their reward_range." if pays is None else "Correct it or reward_range."
         raise DataError(
-            f"{table.place(row)}, column '{table.names[arm]}': must be in [0, 1], got {table.values[row, arm]:g}. "
-            "Correct it."
+            f"{table.place(row)}, column '{table.names[arm]}': must be in {within}, got {table.values[row, arm]:g}. "
+            f"{remedy}"
         )
     return table
 
@@ -112,10 +118,12 @@ def read_features(
     scale: bool = False,
     delimiter: str | None = None,
     name: str = "own",
+    pays: RewardRange | None = None,
 ) -> Contexts:
     """Read the files (or frames) of all parties and the rewards, for a run in one place.
 
-    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds.
+    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds. With `pays` the file of rewards
+    holds exact pays in that range, otherwise chances of a reward of 1.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -130,9 +138,9 @@ def read_features(
     check_count(len(files))
     tables = {party: _read(path, delimiter) for party, path in files.items()}
     declared = _declared(tables, bounds)
-    pays = read_rewards(rewards, delimiter)
+    paid = read_rewards(rewards, delimiter, pays)
     first = next(iter(tables.values()))
-    for other in (*tables.values(), pays):
+    for other in (*tables.values(), paid):
         check_aligned(first, other)
     blocks = [_bounded(table, declared[party], scale) for party, table in tables.items()]
     ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
@@ -140,7 +148,8 @@ def read_features(
         Block(party, tuple(range(low, high)), declared[party])
         for party, low, high in zip(tables, ends, ends[1:], strict=False)
     )
-    return Contexts(name, np.concatenate([block.values for block in blocks], axis=1), held, pays.names, pays.values)
+    values = np.concatenate([block.values for block in blocks], axis=1)
+    return Contexts(name, values, held, paid.names, paid.values, pays=pays)
 
 
 def check_aligned(one: Rows, other: Rows) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from posse.core.errors import ConfigError
+from posse.core.fixed import RewardRange
 from posse.problems.contexts.contexts import Bounds, Contexts, party_names
 from posse.problems.contexts.features import read_features
 from posse.problems.contexts.images import (
@@ -37,7 +38,7 @@ PROBLEMS = {
 """Contextual problems, and what they are."""
 
 _CLUSTERS = ("base", "arms", "sigma", "normalise", "cluster_seed")
-_OWN = ("bounds", "scale")
+_OWN = ("bounds", "scale", "reward_range")
 _BUILT_IN = ("components", "norms", "columns")
 
 
@@ -55,7 +56,8 @@ class ContextSettings(DataSettings):
     tables: ClassVar[tuple[str, ...]] = ("features",)
     part_help: ClassVar[Mapping[str, str]] = {
         "features": "CSV files of your own, party=file,party=file: a column row, and a column a feature.",
-        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance of a reward.",
+        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance of a reward, or "
+        "with --reward-range what it pays.",
     }
     own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"
 
@@ -89,6 +91,9 @@ class ContextSettings(DataSettings):
     of the features if left out."""
     scale: bool = False
     """Scale longer rows of your own features down to the bound, instead of refusing them."""
+    reward_range: tuple[float, float] | None = None
+    """Least and largest reward, such as -5,20: your file of rewards then holds exactly what arms pay, in this range,
+    and not chances of a reward of 1."""
 
     @field_validator("bounds", mode="before")
     @classmethod
@@ -158,12 +163,14 @@ class ContextSettings(DataSettings):
             raise ConfigError(
                 f"parties must be those of the features, got {self.parties} for {count} files. Leave parties out."
             )
+        RewardRange.of(self.reward_range)
         self.check_files()
 
     def _own(self) -> Contexts:
         contexts = read_features(
-            self.data_part("features"), self.data_part("rewards"), bounds=self.bounds, scale=self.scale
-        )
+            self.data_part("features"), self.data_part("rewards"), bounds=self.bounds, scale=self.scale,
+            pays=None if self.reward_range is None else RewardRange.of(self.reward_range),
+        )  # fmt: skip
         return contexts if self.rows is None else contexts.first(self.rows)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TextIO, cast
@@ -36,6 +36,11 @@ class Words:
     def __getitem__(self, row: int) -> str:
         return self.distinct[int(self.code[row])]
 
+    def only(self, rows: NDArray[np.bool_]) -> Words:
+        """Return some of the rows."""
+        used, code = np.unique(self.code[rows], return_inverse=True)
+        return Words(tuple(self.distinct[int(one)] for one in used), code.astype(np.int64))
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -49,6 +54,17 @@ class Columns:
     def place(self, row: int, column: str) -> str:
         """Name a cell in an error."""
         return f"{self.file}, row {self.line[row]}, column '{column}'"
+
+    def fitting(self, fits: NDArray[np.bool_], wrong: Callable[[int], str]) -> Columns:
+        """Return the rows that fit; `wrong` says of another one what to correct, and `--skip-bad` drops it."""
+        if fits.all():
+            return self
+        bad = BadRows(self.file)
+        for row in np.flatnonzero(~fits):
+            bad.add(int(self.line[row]), wrong(int(row)))
+        bad.settle(int(fits.sum()))
+        words = {name: words.only(fits) for name, words in self.words.items()}
+        return Columns(self.file, self.line[fits], words, {name: one[fits] for name, one in self.numbers.items()})
 
     def check_between(self, low: float, high: float, column: str) -> None:
         """Refuse a number outside [low, high]."""

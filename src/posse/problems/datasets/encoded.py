@@ -50,6 +50,8 @@ def read_encoded(
     if not figures and not categories:
         raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
     table = read_columns(document, words, [*numbers, *figures], delimiter=mark, categories=categories)
+    for name in categories if features else ():
+        table = _known_words(table, name, features)
     if dates:
         current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
     names: list[str] = []
@@ -60,9 +62,7 @@ def read_encoded(
             columns.append(table.numbers[name])
         elif kinds[name] == "category":
             column = table.words[name]
-            if features:
-                _check_words(table, name, features)
-            elif len(column.distinct) > MOST:
+            if not features and len(column.distinct) > MOST:
                 raise DataError(
                     f"{document.name}, column '{name}': a category has at most {MOST} different words, got "
                     f"{len(column.distinct):,}. Group them, or delete the column."
@@ -94,13 +94,14 @@ def _fitting(document: Document, names: Sequence[str], delimiter: str, features:
     return kinds
 
 
-def _check_words(table: Columns, name: str, features: Sequence[str]) -> None:
-    """Refuse a word of a category that is none of the features."""
+def _known_words(table: Columns, name: str, features: Sequence[str]) -> Columns:
+    """Return the rows whose word of a category is one of the features; the others are bad."""
     column = table.words[name]
-    for code, word in enumerate(column.distinct):
-        if f"{name}={word}" not in features:
-            place = table.place(int(np.argmax(column.code == code)), name)
-            raise DataError(f"{place}: the model never learnt '{word}'. Correct it, or leave the row out.")
+    known = np.array([f"{name}={word}" in features for word in column.distinct])
+    return table.fitting(
+        known[column.code],
+        lambda row: f", column '{name}': the model never learnt '{column[row]}'. Correct it, or leave the row out.",
+    )
 
 
 def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:

@@ -26,6 +26,8 @@ INITIAL = 36
 """Order of clients for pre-training: (seed, client)."""
 DRIFT = 37
 """Drift of labels and arms: (seed, arm, period)."""
+LAG = 38
+"""By how many rounds a deployment reaches a client late: (seed, client, deployment)."""
 
 _MASK = np.uint64(0xFFFFFFFF)
 _S32, _S11 = np.uint64(32), np.uint64(11)

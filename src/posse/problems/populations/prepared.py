@@ -49,12 +49,14 @@ def save(population: Population, path: FilePath) -> Path:
         arrays |= {_OFFSETS[what]: rows.offsets for what, rows in ragged.items()}
         longest = {"clients": population.largest, **{what: rows.longest for what, rows in ragged.items()}}
         kept = {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()}
-        text = json.dumps(_header(population.name, population.arms, population.vocabulary, longest, kept))
+        text = json.dumps(
+            _header(population.name, population.arms, population.vocabulary, longest, kept, population.features)
+        )
         with target.open("xb") as stream:
             write: Any = np.savez  # whose annotation takes every keyword for its own
             write(stream, header=np.array(text), **arrays)
         return target
-    with Writer(target, population.name, population.arms, population.vocabulary) as out:
+    with Writer(target, population.name, population.arms, population.vocabulary, population.features) as out:
         for low in range(0, population.clients, _CLIENTS_A_CHUNK):
             high = min(low + _CLIENTS_A_CHUNK, population.clients)
             first, last = int(population.offsets[low]), int(population.offsets[high])
@@ -95,7 +97,7 @@ def load(path: FilePath, *, check: bool = False) -> Population:
     labels = ragged["tags"] if "tags" in ragged else arrays["labels"]
     return Population(
         header["name"], tuple(header["arms"]), arrays["offsets"], inputs, labels, ragged.get("names"),
-        tuple(header["vocabulary"]), header["largest"], checked=not check,
+        tuple(header["vocabulary"]), header["largest"], checked=not check, features=tuple(header.get("features", ())),
     )  # fmt: skip
 
 
@@ -207,11 +209,15 @@ class Column:
 class Writer:
     """Writes to a new folder; the header comes last, so that an unfinished folder does not look complete."""
 
-    def __init__(self, folder: Path, name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...] = (),
+        features: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"a population is written to a new folder, and {folder} is not empty. Choose another.")
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
+        self._features = features
         self._columns: dict[str, Column] = {}
         self._ends: dict[str, int] = {}
         self._longest: dict[str, int] = {}
@@ -248,7 +254,7 @@ class Writer:
                 column.abandon()
             return
         arrays = {name: column.close() for name, column in self._columns.items()}
-        header = _header(self._name, self._arms, self._vocabulary, self._longest, arrays)
+        header = _header(self._name, self._arms, self._vocabulary, self._longest, arrays, self._features)
         (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
 
     def _column(self, name: str) -> Column:
@@ -267,10 +273,11 @@ class Writer:
 
 
 def _header(
-    name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...], longest: dict[str, int], arrays: dict[str, Any]
-) -> dict[str, Any]:
+    name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...], longest: dict[str, int], arrays: dict[str, Any],
+    features: tuple[str, ...],
+) -> dict[str, Any]:  # fmt: skip
     longest = dict.fromkeys(_OFFSETS, 0) | longest
     return {
         "format": FORMAT, "version": VERSION, "name": name, "arms": list(arms), "vocabulary": list(vocabulary),
-        "largest": longest["clients"], "longest": longest, "arrays": arrays,
+        "largest": longest["clients"], "longest": longest, "arrays": arrays, "features": list(features),
     }  # fmt: skip

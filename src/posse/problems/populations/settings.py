@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import field_validator, model_validator
+import numpy as np
+from pydantic import BeforeValidator, field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -18,7 +20,22 @@ from posse.problems.populations.pictures import holds_images, read_pictures
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load
 from posse.problems.populations.splits import CLIENT, LABEL, read_population, some_clients
-from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Drift, LabelDrift, ValueDrift
+from posse.problems.populations.worlds import (
+    INITIAL_CLIENTS,
+    Availability,
+    Before,
+    Drift,
+    LabelDrift,
+    Presence,
+    Rewards,
+    Scenario,
+    ValueDrift,
+    named_clients,
+    periods_of,
+    periods_text,
+    read_rewards,
+    scenario,
+)
 
 POPULATIONS = {
     "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
@@ -88,6 +105,12 @@ class PopulationSettings(DataSettings):
     """What is known before the bandit begins: nothing, rewards of some clients, or other rewards of some clients."""
     pretrained: int = INITIAL_CLIENTS
     """Clients of pre-training."""
+    before: str | None = None
+    """Of init-shift: what arms paid before deployment. A CSV file, a row a label and a column an arm (arms without one
+    are not seen), or module:function or file.py:function of (contexts, labels, arms) that gives rewards."""
+    first: str | None = None
+    """Clients that pre-training may draw: patterns of their names such as 'clinic-*,lab-1', or module:function or
+    file.py:function of a name."""
     missing: float = 0.0
     """Chance that a client of a cohort does not answer."""
     late: float = 0.0
@@ -96,12 +119,18 @@ class PopulationSettings(DataSettings):
     """Most rounds that an answer is late."""
     never: float = 0.0
     """Share of clients that never answer."""
+    stale: int = 0
+    """Rounds by which a deployment reaches a client late, at most, each number alike: until then the client acts with
+    the model it has."""
     drift: Literal["none", "labels", "values"] = "none"
     """How the world changes: labels change their arms, or arms their value."""
     drift_every: int = 100
     """Rounds after which labels change, or of a season of the arms' values."""
     drift_share: float = 0.5
     """Share of arms that change, or how deep values fall."""
+    available: Annotated[str | None, BeforeValidator(periods_text)] = None
+    """Arms that come and go, with their first and last round, from 1 on: 3:50-,7:1-120. Others are always there. In
+    Python also {"3": (50, None), "7": (1, 120)}."""
 
     @field_validator("client_column", mode="before")
     @classmethod
@@ -147,6 +176,8 @@ class PopulationSettings(DataSettings):
         if self.data in ("own", "images", "prepared"):
             self._file()
         self.availability()
+        check.at_least(0, stale=self.stale)
+        _ = self.available and periods_of(self.available)
         self.drifting(2)
         return self
 
@@ -173,9 +204,32 @@ class PopulationSettings(DataSettings):
         given = () if self.file is None or not self.file.is_file() else (self.file,)
         return (*super().data_files(), *given)
 
+    def world(self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None) -> Scenario:
+        """Make the scenario; `own` where rewards before deployment are a function, `first` says who is drawn for it."""
+        before = among = None
+        if self.before is not None and not own:
+            before = read_rewards(Path(self.before), population.arms)
+        elif own:
+            before = Before(Rewards(np.zeros((len(population.arms),) * 2)), np.ones(len(population.arms), bool))
+        if first is not None:
+            names = (population.client_name(number) for number in range(population.clients))
+            among = np.array([at for at, name in enumerate(names) if first(name)], np.int64)
+        elif self.first is not None:
+            among = named_clients(population, self.first)
+        count = population.clients if among is None else len(among)
+        pretrained = self.pretrained if "pretrained" in self.model_fields_set else min(INITIAL_CLIENTS, count)
+        made = scenario(self.scenario, population, pretrained, before, among)
+        if made.pretrained:
+            made.initial(population.clients, self.seed)
+        return made
+
     def availability(self) -> Availability:
         """Make how clients answer."""
         return Availability(self.missing, self.late, self.delay, self.never, self.seed)
+
+    def presence(self, arms: tuple[str, ...]) -> Presence | None:
+        """Make when arms are there; none if all always are."""
+        return Presence(arms, periods_of(self.available)) if self.available else None
 
     def drifting(self, arms: int) -> Drift | None:
         """Make the drift; none if the world stays."""

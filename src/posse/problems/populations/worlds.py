@@ -6,20 +6,27 @@
 | `init` | 100 clients, all rewards of a sample seen | the same rewards |
 | `init-shift`, images | also 0.5 for a lower-case guess of an upper-case label | 1 for the label, else 0 |
 | `init-shift`, tags | the 10 most frequent tags only, 1 each | all tags, in inverse proportion to their frequency |
+| `init-shift`, your own | a table of labels x arms (`read_rewards`) | 1 for the label, else 0 |
 
 Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, section 4.2. Where the
 paper leaves the scale open the authors' code settles it: a tag pays (count of the most frequent tag) / (its count), so
 that the most frequent pays 1 and others more (1 to 4.9 on StackOverflow). That code pre-trains on 60 % of the tags and
 swaps the cases of letters; here both are as the paper says. numpy alone is needed.
 
-Drift is a table that rewards are multiplied with in a round; availability a function of (seed, client, round).
+Drift is a table that rewards are multiplied with in a round; presence says which arms a round has; availability is a
+function of (seed, client, round).
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,21 +72,38 @@ class Scenario:
     before: Rewards | None = None
     pretrained_arms: NDArray[np.bool_] | None = None
     """(arms,) which arms' rewards are seen in pre-training; the loss is over those alone."""
+    among: NDArray[np.int64] | None = None
+    """Clients that may be drawn for pre-training, where not all."""
 
     def initial(self, clients: int, seed: int) -> NDArray[np.int64]:
         """Give the clients that pre-training is on, sorted; drawn without replacement by (seed, client).
 
         The bandit phase may draw any client, these among them.
         """
-        if self.pretrained > clients:
+        drawn = order(seed, INITIAL, clients)
+        drawn = drawn if self.among is None else drawn[np.isin(drawn, self.among)]
+        if self.pretrained > len(drawn):
             raise ConfigError(
-                f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are {clients}. Take fewer."
+                f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are {len(drawn)}. Take fewer."
             )
-        return np.sort(order(seed, INITIAL, clients)[: self.pretrained])
+        return np.sort(drawn[: self.pretrained])
 
 
-def scenario(name: str, population: Population, pretrained: int = INITIAL_CLIENTS) -> Scenario:
-    """Make a scenario for a population: by its labels, or by its tags and how often each stands in it."""
+class Before(NamedTuple):
+    """What arms pay before deployment, and of which arms that is seen."""
+
+    rewards: Rewards
+    arms: NDArray[np.bool_]
+
+
+def scenario(
+    name: str, population: Population, pretrained: int = INITIAL_CLIENTS, before: Before | None = None,
+    among: NDArray[np.int64] | None = None,
+) -> Scenario:  # fmt: skip
+    """Make a scenario for a population: by its labels, or by its tags and how often each stands in it.
+
+    `before` are a user's own rewards of pre-training (init-shift), and `among` the clients that may be drawn for it.
+    """
     check.one_of(SCENARIOS, scenario=name)
     count = len(population.arms)
     plain = Rewards(np.eye(count))
@@ -88,14 +112,67 @@ def scenario(name: str, population: Population, pretrained: int = INITIAL_CLIENT
     check.at_least(1, pretrained=pretrained)
     seen = np.ones(count, bool)
     if name == "init":
-        return Scenario(name, plain, pretrained, plain, seen)
+        return Scenario(name, plain, pretrained, plain, seen, among)
+    if before is not None:
+        return Scenario(name, plain, pretrained, *before, among)
     if not isinstance(population.labels, Ragged):
-        return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen)
+        return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen, among)
     counts = tag_counts(population)
     seen = np.zeros(count, bool)
     seen[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
     rare = Rewards(np.diag(inverse_frequency(counts)))
-    return Scenario(name, rare, pretrained, Rewards(np.diag(seen * 1.0)), seen)
+    return Scenario(name, rare, pretrained, Rewards(np.diag(seen * 1.0)), seen, among)
+
+
+def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
+    """Read what arms pay before deployment: a CSV file with a row a label, and a column an arm behind its name.
+
+    Arms without a column are not seen before deployment; every label has a row.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            (_, *columns), *rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
+    except (OSError, ValueError, csv.Error) as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"it is no table: {error}"
+        raise DataError(f"rewards before deployment cannot be read from {path}: {why}. Give labels x arms.") from None
+    for what, found in (("arm", columns), ("label", [row[0] for row in rows])):
+        for at, name in enumerate(found):
+            if name not in arms:
+                raise DataError(f"{path} has the {what} '{name}', and the data do not.{check.nearest(name, arms)}")
+            if name in found[:at]:
+                raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
+    table = np.zeros((len(arms), len(arms)))
+    missing = sorted(set(arms) - {row[0] for row in rows})
+    if missing or not columns:
+        raise DataError(f"{path} needs an arm, and a row for every label, got none for {', '.join(missing[:4])}.")
+    where = [arms.index(name) for name in columns]
+    for label, *cells in rows:
+        try:
+            values = [float(cell) for cell in cells]
+        except ValueError:
+            values = []
+        if len(values) != len(columns) or not np.isfinite(values).all():
+            raise DataError(f"{path} needs a finite number for every arm in the row '{label}', got {', '.join(cells)}.")
+        table[arms.index(label), where] = values
+    seen = np.zeros(len(arms), bool)
+    seen[where] = True
+    return Before(Rewards(table), seen)
+
+
+def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
+    """Give the clients whose names fit one of some patterns, such as `clinic-*,lab-1`.
+
+    >>> pixels = np.zeros((3, 2), np.float32)
+    >>> three = Population("three", ("a", "b"), np.array([0, 1, 2, 3]), pixels, np.array([0, 1, 1], np.int32))
+    >>> named_clients(three, "client-[13]").tolist()
+    [0, 2]
+    """
+    wanted = [one.strip() for one in patterns.split(",")]
+    names = [population.client_name(number) for number in range(population.clients)]
+    found = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in wanted)]
+    if not found:
+        raise ConfigError(f"no client has a name like '{patterns}', and the first is {names[0]}. Change the pattern.")
+    return np.array(found, np.int64)
 
 
 def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
@@ -109,7 +186,7 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
     if not near:
         raise ConfigError(
             f"init-shift needs arms that are letters of both cases, or tags, got {', '.join(arms[:4])}, .... "
-            "Use scenario 'init', or EMNIST."
+            "Give what arms paid before deployment (before: a table labels x arms, or a function), or use 'init'."
         )
     for upper, lower in near:
         table[upper, lower] = NEAR
@@ -212,6 +289,94 @@ class ValueDrift:
     def table(self, round_number: int) -> NDArray[np.float64]:
         """Give the values on a diagonal."""
         return np.diag(self.values(round_number))
+
+
+@dataclass(frozen=True)
+class Presence:
+    """In which rounds arms are there: `periods` are (arm, first round, last round) from 1 on; others always are.
+
+    >>> coming = Presence(("a", "b", "c"), periods_of("b:3-,c:1-2,c:4-"))
+    >>> [coming.here(at).astype(int).tolist() for at in range(4)]
+    [[1, 0, 1], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
+    >>> coming.rounds("c")
+    '1 to 2, 4 on'
+    """
+
+    arms: tuple[str, ...]
+    periods: tuple[tuple[str, int, float], ...]
+
+    def __post_init__(self) -> None:
+        for name, _, _ in self.periods:
+            if name not in self.arms:
+                raise ConfigError(
+                    f"available has the arm '{name}', and the data do not.{check.nearest(name, self.arms)}"
+                )
+
+    def here(self, round_number: int) -> NDArray[np.bool_]:
+        """Give for each arm whether it is there in a round (from 0 on)."""
+        named = {name for name, _, _ in self.periods}
+        there = {name for name, first, last in self.periods if first <= round_number + 1 <= last}
+        return np.array([arm not in named or arm in there for arm in self.arms])
+
+    def check(self, rounds: int) -> None:
+        """Raise where a round has no arm."""
+        changes = {1, *(first for _, first, _ in self.periods), *(last + 1 for _, _, last in self.periods)}
+        for at in sorted(one for one in changes if one <= rounds):
+            if not self.here(int(at) - 1).any():
+                raise ConfigError(f"every round needs an arm, and available leaves none in round {at}. Change it.")
+
+    def rounds(self, arm: str) -> str:
+        """Say in which rounds an arm is there."""
+        own = sorted((first, last) for name, first, last in self.periods if name == arm)
+        return ", ".join(f"{first} on" if last == math.inf else f"{first} to {last:g}" for first, last in own) or "all"
+
+
+def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
+    """Read periods of arms, such as `a:20-,b:1-99`: a name, its first and last round; either round may be left out.
+
+    A name with a comma is quoted with its rounds, as in CSV files; a name may stand several times.
+    """
+    try:
+        (cells,) = csv.reader([text], skipinitialspace=True, strict=True)
+        if not cells:
+            raise ValueError
+        found = []
+        for cell in cells:
+            name, _, given = cell.rpartition(":")
+            first, dash, last = given.strip().partition("-")
+            found.append((name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf))
+            if not (name and dash):
+                raise ValueError
+    except (ValueError, OverflowError, csv.Error):
+        raise ConfigError(
+            f"available must be arms with their first and last round, such as a:20-,b:1-99, got {text!r}. Correct it."
+        ) from None
+    for name, one, two in found:
+        if not 1 <= one <= two:
+            raise ConfigError(f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm '{name}'.")
+    return tuple(found)
+
+
+def periods_text(given: object) -> object:
+    """Write a table of arms, {arm: (first, last)} or {arm: [(first, last), ...]}, as `periods_of` reads it.
+
+    >>> periods_text({"a": (20, None), "b, c": [(1, 9), (30, None)]})
+    'a:20-,"b, c:1-9","b, c:30-"'
+    """
+    if not isinstance(given, Mapping):
+        return given or None
+    cells = []
+    for name, value in given.items():
+        several = value if isinstance(value, Sequence) and value and isinstance(value[0], Sequence) else (value,)
+        for one in several:
+            if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
+                raise ConfigError(
+                    f"available needs the first and last round of arm '{name}', (20, None), got {value!r}."
+                )
+            cells.append(f"{name}:{'-'.join('' if end is None else str(end) for end in one)}")
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="").writerow(cells)
+    return stream.getvalue()
 
 
 IN_TIME = 0

@@ -26,7 +26,15 @@ from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import Noise, SecretNoise
 from posse.privacy.dp.plans import Plan
-from posse.protocols.dp_combinatorial.learning import choose, learn, nothing_known, qualities, release, remember
+from posse.protocols.dp_combinatorial.learning import (
+    choose,
+    explore,
+    learn,
+    nothing_known,
+    qualities,
+    release,
+    remember,
+)
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
 from posse.protocols.dp_combinatorial.terms import VERSION, Terms, check_plan
 
@@ -137,12 +145,7 @@ class Agent:
         buyer, quality = self._buyer, np.nan_to_num(self.qualities)
         (good, units, nothing), out = np.zeros((3, len(quality))), np.zeros_like(quality)
         for number in range(1, self._round + 1):
-            choose(
-                rate(number, buyer.coefficient), good, units, nothing, nothing, buyer.cost, buyer.capacity, buyer.alpha,
-                buyer.rho, out, self._bounds, self._work,
-            )  # fmt: skip
-            if buyer.oracle is not None:
-                out[:] = buyer.oracle(self._bounds, buyer.cost, buyer.capacity, buyer.alpha, buyer.rho)
+            self._choose(number, good, units, nothing, nothing, out)
             remember(out, out * quality, units, good)
         return float(buyer.rho * good.sum() - (buyer.cost * units).sum())
 
@@ -306,15 +309,23 @@ class Agent:
             return (Note(self.name, "done", self._round, self.taken),)
         if self._next is not None:
             self._renew(self._next)
-        known, buyer = self.knowledge, self._buyer
+        known = self.knowledge
         self._round += 1
+        self._choose(self._round, known.good, known.units, known.told_good, known.told_units, self._purchase)
+        return (Buy(self.name, self._round, tuple(map(int, self._purchase.tolist()))),)
+
+    def _choose(self, t: int, good: Floats, units: Floats, told_good: Floats, told_units: Floats, out: Floats) -> None:
+        """Write the purchase of round t into `out`, for what is known of each producer."""
+        buyer = self._buyer
+        if t <= self._terms.explore:
+            explore(buyer.capacity, out)
+            return
         choose(
-            rate(self._round, buyer.coefficient), known.good, known.units, known.told_good, known.told_units,
-            buyer.cost, buyer.capacity, buyer.alpha, buyer.rho, self._purchase, self._bounds, self._work,
+            rate(t, buyer.coefficient), good, units, told_good, told_units, buyer.cost, buyer.capacity, buyer.alpha,
+            buyer.rho, out, self._bounds, self._work,
         )  # fmt: skip
         if buyer.oracle is not None:
-            self._purchase[:] = buyer.oracle(self._bounds, buyer.cost, buyer.capacity, buyer.alpha, buyer.rho)
-        return (Buy(self.name, self._round, tuple(map(int, self._purchase.tolist()))),)
+            out[:] = buyer.oracle(self._bounds, buyer.cost, buyer.capacity, buyer.alpha, buyer.rho)
 
     def _delivered(self, delivered: Delivered) -> Sequence[Action]:
         waits = self._round > 0 and not self._done and self._sent == self._learnt
@@ -328,7 +339,8 @@ class Agent:
             )
         number = self._terms.number_at(self._round)
         if number is not None and self.ledger is not None:
-            self.ledger.spend(number)  # it refuses before anything has changed
+            # It refuses before anything has changed; reports of every round are all alike.
+            self.ledger.spend(0 if self._terms.always else number)
         remember(self._purchase, good, self.knowledge.units, self.knowledge.good)
         if number is None:
             return (*self._noted(), *self._buy())

@@ -29,6 +29,7 @@ from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.audit import trials_needed
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.plans import Plan
+from posse.privacy.dp.rounds import EveryRound
 from posse.privacy.leakage import canaries
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.features import r_squared
@@ -192,9 +193,15 @@ def canary_count(plan: Plan) -> int:
     return min(MOST, math.ceil(2.5 * trials_needed(mu, math.sqrt(2) * mu) / (1 - canaries.KNOWN)))
 
 
+def _tested(settings: DpCombinatorial) -> Plan | None:
+    """Return the plan that canaries test: of noise in every round that of one."""
+    plan = settings.load().plan
+    return plan.one() if isinstance(plan, EveryRound) else plan
+
+
 def stage(settings: DpCombinatorial, seed: int, reports: Reports = honest_reports) -> Iterator[Evidence]:
     """Let agents buy canaries, or not, in the windows of least noise, and collect what two receivers see."""
-    plan = settings.load().plan
+    plan = _tested(settings)
     assert plan is not None
     yield from canary_reports(plan, canary_count(plan), seed, reports)
 
@@ -259,7 +266,7 @@ def _agent_reports(
 
 
 def _no_canaries(settings: DpCombinatorial) -> str:
-    if settings.policy != "p-fcb" or not settings.noisy:
+    if settings.policy not in ("p-fcb", "naive") or not settings.noisy:
         return "reports carry no noise, or nothing else: there is no claim to test."
     if settings.unit == "history":
         return "the unit is a whole history, and canaries of that length would take runs of as many rounds."
@@ -267,7 +274,7 @@ def _no_canaries(settings: DpCombinatorial) -> str:
 
 
 def _canary_seconds(settings: DpCombinatorial) -> float:
-    plan = settings.load().plan
+    plan = _tested(settings)
     return 1.0 + (
         0.0 if plan is None else 2e-4 * canary_count(plan) * (1 if plan.unit.name == "entry" else plan.producers)
     )

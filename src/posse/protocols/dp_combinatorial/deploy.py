@@ -32,14 +32,15 @@ from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import offers_of
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
 from posse.runtime.local import AUTHORITY, Layout, beside, check_member, data_beside, each, enrol_all, write_party
-from posse.runtime.network.deployment import Deployment, Known, Place, address
+from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
+from posse.runtime.place import Place, address
 from posse.runtime.sources import load_function
 
 VOCABULARY = Vocabulary((Hello, Report, Delivered, Offers), (Buy,))
@@ -133,7 +134,7 @@ def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, sourc
 
 def _used(options: AgentOptions, agents: int) -> dict[str, Any]:
     """Return the public settings that have an effect; delta as the number it is, however it is written."""
-    names = ("policy", "horizon", *TALK)
+    names = ("policy", "horizon", "explore", *TALK)
     used = {name: getattr(options, name) for name in names if name not in options.unused}
     return {**used, "delta": options.asked(agents).delta} if "delta" in used else used
 

@@ -98,7 +98,7 @@ def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
         for lies in (True, False):
             run, agents = _started(settings, seed + number)
             if lies:
-                lie(agents[-1], coins, settings.policy != "fcb" and settings.rule == "accept")
+                lie(agents[-1], coins, settings.selects)
             run.finish()
             outcomes.append((believed(agents[:-1]), float(run.world.curves.lost[:-1].sum())))
         (after, regret), (before, honest) = outcomes
@@ -193,6 +193,6 @@ ATTACKS = (
     replace(
         RECONSTRUCTION, name="without-noise", title="what every other agent bought, by leaving its own noise out",
         claims=(PAIR,), needs="runs", stage=stage_without, seconds=lambda settings: 5.0,
-        missing=lambda settings: "" if settings.noisy and settings.policy == "p-fcb" else "agents add no noise.",
+        missing=lambda settings: "" if settings.noisy and settings.policy != "placebo" else "agents add no noise.",
     ),
 )  # fmt: skip

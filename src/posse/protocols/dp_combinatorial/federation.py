@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.core.random import derive
 from posse.core.roles import Ask, Message, Role
-from posse.policies.purchase.oracle import exact, greedy
+from posse.policies.purchase.oracle import exact
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
+from posse.privacy.dp.rounds import noise_every_round
 from posse.problems.markets.market import Market, make_market
 from posse.problems.markets.supply import epoch_at
 from posse.protocols.base import System
@@ -25,19 +25,17 @@ from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.protocols.dp_combinatorial.learning import Floats, nothing_known, qualities
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
+from posse.protocols.dp_combinatorial.remarks import first_noise, privacy_of, sums_of_rounds, threshold, what_to_buy
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import Truth
 from posse.protocols.runs import RolesRun, Run
-from posse.results import words
 from posse.results.record import Record, Traffic, points_of
-from posse.results.sections import Section
-from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import MemoryRun, fork
 
 BASELINE = [
-    "coefficient", "margin", "oracle", "homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every",
-    "instance_seed", "data",
+    "coefficient", "explore", "margin", "oracle", "homogeneous", "overlap", "sd", "largest_capacity", "drift",
+    "drift_every", "instance_seed", "data",
 ]  # fmt: skip
 """Settings that agents alone must share to be compared with: how they choose, and what the problem does not say."""
 LOOK = 0.25
@@ -60,7 +58,11 @@ def federation(
     offers = twin.offers_of(market, margin)
     if plan is None and any(terms.multipliers) and terms.method != "placebo":
         dealt = int((market.capacity > 0).sum(axis=1).max())
-        plan = plan_of_noise(terms.multipliers, rounds=terms.reports, producers=dealt)
+        plan = (
+            noise_every_round(terms.multipliers[0], rounds=terms.rounds, producers=dealt)
+            if terms.always
+            else plan_of_noise(terms.multipliers, rounds=terms.reports, producers=dealt)
+        )
     return [
         Agent(
             name,
@@ -85,10 +87,10 @@ class SimulatedMarket:
     """
 
     def __init__(
-        self, market: Market, seed: int, rounds: int, *, points: int = 200, truth: Truth | None = None
+        self, market: Market, seed: int, rounds: int, *, points: int = 200, truth: Truth | None = None, opening: int = 0
     ) -> None:
         agents, producers = market.cost.shape
-        self._market, self._seed = market, np.uint64(seed)
+        self._market, self._seed, self._opening = market, np.uint64(seed), opening
         self._number = {name: j for j, name in enumerate(market.agents)}
         self._offers, self._truth = twin.offers_of(market), twin.truth_of(market) if truth is None else truth
         self._words, self._found = np.zeros((4, (producers + 3) // 4), np.uint64), np.zeros(producers)
@@ -117,10 +119,13 @@ class SimulatedMarket:
         curves.earned[j] += earned
         curves.lost[j] += lost
         curves.missed[j] += not met
+        if t == self._opening:
+            curves.first[j] = self.bought[j]
         self._rounds[j] = t
         point = self._point[j]
         if point < len(self.steps) and self.steps[point] == t:
             curves.revenue[point, j], curves.regret[point, j] = curves.earned[j], curves.lost[j]
+            curves.below[point, j] = curves.missed[j]
             self._point[j] += 1
 
     @property
@@ -160,8 +165,9 @@ class MarketRun(RolesRun):
     def _world(self, seed: int) -> SimulatedMarket:
         settings = self.settings
         return SimulatedMarket(
-            self._setup.market, seed, settings.horizon, points=settings.points, truth=settings.best_purchases()
-        )
+            self._setup.market, seed, settings.horizon, points=settings.points, truth=settings.best_purchases(),
+            opening=self._setup.terms.opening,
+        )  # fmt: skip
 
     def _reply(self, ask: Ask, reward: Sequence[float]) -> Message:
         """Deliver: `reward` has the good units of each producer."""
@@ -296,6 +302,10 @@ class TwinRun(Run):
 
 def _spent(ledger: Ledger[Plan], done: int) -> Ledger[Plan]:
     """Pay for the reports up to a round, as an agent would one by one."""
+    if ledger.mechanism.alike:
+        if done:
+            ledger.spend(times=done)
+        return ledger
     for number, round_ in enumerate(ledger.mechanism.rounds):
         if round_ <= done:
             ledger.spend(number)
@@ -331,7 +341,7 @@ def _record(
         parties=market.agents,
         party_total=outcome.agent_revenue,
         party_regret=outcome.agent_regret if known else None,
-        privacy=_privacy(ledgers),
+        privacy=privacy_of(ledgers),
         summary={
             "steps_done": steps_done,
             **({"missed": missed} if known else {}),
@@ -339,43 +349,14 @@ def _record(
             "path": settings.path,
         },
         show=run.system.show(
-            settings, [what_to_buy(market, learnt, outcome.units, known=known)], protection=settings.level,
-            implied=["noise"], baseline=BASELINE, **({"cards": cards} if known else {}),
+            settings,
+            [
+                what_to_buy(market, learnt, outcome.units, known=known),
+                *([threshold(market, settings, outcome, reached)] if known and reached else []),
+                *sums_of_rounds(ledgers),
+            ],
+            protection=settings.level, implied=["noise"], baseline=BASELINE,
+            warnings=first_noise(settings, outcome), **({"cards": cards} if known else {}),
         ),
         **more,
     )  # fmt: skip
-
-
-def what_to_buy(market: Market, learnt: Sequence[Floats], bought: NDArray[np.int64], *, known: bool) -> Section:
-    """What every agent would buy at the qualities it learnt, added up by producer, beside what was bought."""
-    buys = np.zeros((len(learnt), *market.cost.shape))
-    out, work = np.zeros((2, len(market.producers)))
-    for run, quality in enumerate(learnt):
-        for j, row in enumerate(np.nan_to_num(quality)):
-            greedy(row, market.cost[j], market.capacity[j].astype(np.float64), market.alpha, market.rho, out, work)
-            buys[run, j] = out
-    seen = [~np.isnan(quality) for quality in learnt]
-    counts = np.sum([one.sum(axis=0) for one in seen], axis=0)
-    sums = np.sum([np.nan_to_num(quality).sum(axis=0) for quality in learnt], axis=0)
-    units, agents = buys.sum(axis=1).mean(axis=0), (buys > 0).sum(axis=1).mean(axis=0)
-    order = sorted(range(len(units)), key=lambda i: (-units[i], i))
-    rows = tuple(
-        (
-            market.producers[i], words.number(round(float(units[i]), 1)), f"{agents[i]:.0f} of {len(market.agents)}",
-            f"{sums[i] / counts[i]:.3f}" if counts[i] else words.UNKNOWN,
-            *((f"{market.quality[:, i].mean():.3f}",) if known else ()),
-            words.number(round(float(bought[:, i].mean()), 1)),
-        )
-        for i in order
-    )  # fmt: skip
-    columns = ("producer", "units a round", "agents that buy", "quality learnt", *(("true quality",) if known else ()))
-    note = "At what was learnt by the end, the mean over runs; a quality is the mean of the agents that saw any."
-    return Section("What to buy", (*columns, "bought in a run"), rows, (note,), tuple(range(1, len(columns) + 1)))
-
-
-def _privacy(ledgers: Sequence[Ledger[Plan]]) -> tuple[Mapping[str, JSON], ...]:
-    """Composed guarantees first, then every release; each run is a world of its own, and they all spend alike."""
-    entries: list[Mapping[str, JSON]] = [
-        {"party": ledger.party, **plain_dict(ledger.guarantee().entry(), "guarantee")} for ledger in ledgers
-    ]
-    return (*entries, *(plain_dict(entry, "release") for ledger in ledgers for entry in ledger.entries()))

@@ -18,8 +18,9 @@ from posse.privacy.dp.noise import whole_noise
 
 Floats = NDArray[np.float64]
 
-POOL, ACCEPT, FUSE = 0, 1, 2
-"""How to learn from a message: take everything, accept by width and weight, or fuse by inverse variance."""
+POOL, ACCEPT, FUSE, SUM = 0, 1, 2, 3
+"""How to learn from a message: take everything, accept by width and weight, fuse by inverse variance, or add it up
+whatever its sign."""
 
 
 class Knowledge(NamedTuple):
@@ -44,7 +45,7 @@ def nothing_known(*shape: int) -> Knowledge:
 
 def qualities(known: Knowledge) -> Floats:
     """Share of good units of each producer, an agent's own and those reported to it; NaN where it saw none."""
-    units = np.maximum(known.units + np.maximum(known.told_units, 0), 0)
+    units = known.units + known.told_units
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.clip((known.good + known.told_good) / np.where(units > 0, units, np.nan), 0, 1))
 
@@ -60,6 +61,13 @@ def choose(
     """
     quality_bounds(reach, good, units, told_good, told_units, bounds)
     greedy(bounds, cost, capacity, alpha, rho, out, work)
+
+
+@short_loops
+def explore(capacity: Floats, out: Floats) -> None:
+    """Write the purchase of a round of pure exploration: one unit of every producer that the agent deals with."""
+    for i in range(out.shape[0]):
+        out[i] = min(1.0, capacity[i])
 
 
 @short_loops
@@ -101,7 +109,8 @@ def learn(
 ) -> int:  # fmt: skip
     """Learn from one message in round t; return from how many of its entries, one a producer, something was learnt.
 
-    Entries with no positive number of units say nothing and are left out. `POOL` adds an entry as it is. `ACCEPT`
+    Entries with no positive number of units say nothing and are left out, but by `SUM`: of many noisy entries only the
+    sum of all says something. `POOL` and `SUM` add an entry as it is. `ACCEPT`
     (width w, weight v; procedure CheckandUpdate of the paper) takes an entry whose quality lies within
     w sqrt(3 ln t / (2 W)) of the agent's estimate so far, and counts it v times. `FUSE` turns an entry into as many
     effective units as its variance is worth: with noise of deviation s in both numbers a ratio of w units has variance
@@ -112,7 +121,7 @@ def learn(
     entries = 0
     for i in range(units.shape[0]):
         w, y = message[0, i], message[1, i]
-        if w <= 0.0:
+        if w <= 0.0 and rule != SUM:
             continue
         counted, counted_good = w, y
         if rule == ACCEPT:

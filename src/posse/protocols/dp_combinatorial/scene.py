@@ -62,18 +62,25 @@ def code(settings: DpCombinatorial) -> Code:
     found = [("hello", "compare the terms with every other agent")] if talks else []
     found += [
         ("loop", f"for t = 1 to {settings.horizon}:"),
+        *(
+            [("explore", f"  while t <= {settings.explore}: buy one unit of every producer")]
+            if settings.explore
+            else ()
+        ),
         ("bound", "  q ← optimistic quality of every producer, from what it knows"),
         ("buy", f"  buy the most profitable mix ({settings.oracle}) of average quality alpha or more"),
         ("remember", "  units, good ← what was delivered"),
     ]
     if not talks:
         return {"agent": found}
-    when = "after every round" if settings.policy == "fcb" else f"if t is one of {len(settings.report_rounds())} rounds"
-    what = {"placebo": "noise alone", "fcb": "units and good units of this round"}.get(
+    always = settings.policy in ("fcb", "naive")
+    when = "after every round" if always else f"if t is one of {len(settings.report_rounds())} rounds"
+    this = "units and good units of this round"
+    what = {"placebo": "noise alone", "fcb": this, "naive": f"{this} + noise"}.get(
         settings.policy, "units and good units since the last report" + (" + noise" if settings.noisy else "")
     )
     rule = {"fuse": "weigh it by its variance", "accept": "take entries near its own estimate, with a weight"}
-    learn = "add it up" if settings.policy == "fcb" else rule[settings.rule]
+    learn = "add it up" if always else rule[settings.rule]
     spend = [("spend", "    pay for it from its budget, or refuse")] if settings.noisy else []
     found += [
         ("when", f"  {when}:"),
@@ -182,7 +189,7 @@ def _budget(settings: DpCombinatorial, sent: int, planned: int) -> list[dict[str
     if settings.policy == "alone":
         return []
     text = f"{sent} of {planned} reports sent by each agent"
-    if settings.policy == "p-fcb" and settings.noisy:
+    if settings.policy != "placebo" and settings.noisy:
         text += f"; all together cost epsilon {settings.epsilon:g} at delta {settings.delta} for unit {settings.unit}"
     return [{"name": "budget", "value": sent, "of": planned, "text": text}]
 

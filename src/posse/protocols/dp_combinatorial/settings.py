@@ -14,11 +14,12 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import Plan, plan
+from posse.privacy.dp.rounds import every_round
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
 from posse.protocols.base import RunSettings, shipped
-from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, METHODS, Terms, check_noise
+from posse.protocols.dp_combinatorial.terms import LARGEST_WEIGHT, METHODS, Terms, check_explore, check_noise
 from posse.protocols.registry import system_of
 from posse.results.values import JSON
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 EXACT_ROUNDS = 20_000
 """Rounds beyond which the exact oracle would take hours."""
-TALK = ("noise", "epsilon", "delta", "unit", "start", "stop", "reports", "rule", "width", "weight")
+LISTEN = ("start", "stop", "reports", "rule", "width", "weight")
+"""Settings that say when agents report, and what they make of a report; reports of every round are added up."""
+TALK = ("noise", "epsilon", "delta", "unit", *LISTEN)
 """Settings that say what agents tell each other, and what they make of it."""
 
 
@@ -59,16 +62,17 @@ class DpCombinatorial(RunSettings, MarketSettings):
         "policy": "How to choose",
     }
 
-    policy: Literal["p-fcb", "fcb", "alone", "placebo"] = "p-fcb"
+    policy: Literal["p-fcb", "fcb", "alone", "placebo", "naive"] = "p-fcb"
     """How agents learn together (the paper's method). p-fcb: noisy reports at a few rounds; fcb: everything after every
-    round, in the clear; alone: no federation; placebo: reports of noise alone, a control."""
+    round, in the clear; naive: everything after every round, with noise; alone: no federation; placebo: reports of
+    noise alone, a control."""
     horizon: int = 20_000
     """Number of rounds T."""
     noise: Literal["tight", "paper", "equal", "none"] = "tight"
-    """Noise of p-fcb: the least that proves epsilon and delta; as published; the least without using that windows are
-    disjoint; none, for the same reports in the clear."""
+    """Noise of p-fcb and naive: the least that proves epsilon and delta; as published; the least without using that
+    windows are disjoint; none, for the same reports in the clear."""
     epsilon: float = 1.0
-    """Privacy epsilon asked for, together with delta and unit."""
+    """Privacy epsilon asked for, together with delta and unit; of naive with noise paper, epsilon of each round."""
     delta: str = "0.01"
     """A number, 1/n (agents) or 1/T (rounds); at most 1/n."""
     unit: Literal["entry", "round", "history"] = "entry"
@@ -87,6 +91,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
     """How often an accepted unit counts."""
     coefficient: float = 1.0
     """Optimism of the quality bound; 1 as published."""
+    explore: int = 0
+    """Rounds of pure exploration at the start: one unit of every producer a round (Algorithms 1 and 2)."""
     margin: float = 0.0
     """Safety margin on alpha when buying, such as 0.01 where the threshold binds."""
     oracle: Literal["greedy", "exact"] = "greedy"
@@ -107,6 +113,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
         check.at_least(0, coefficient=self.coefficient)
         check.between(0, 1, margin=self.margin)
+        check_explore(self.explore, self.horizon)
         if self.oracle == "exact" and (self.path == "compiled" or self.horizon > EXACT_ROUNDS):
             raise ConfigError(
                 f"the exact oracle runs in agents and for up to {EXACT_ROUNDS:,} rounds, got path '{self.path}' and "
@@ -119,8 +126,13 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     @property
     def talks(self) -> bool:
-        """Whether agents send reports at a few rounds."""
-        return self.policy in ("p-fcb", "placebo")
+        """Whether agents send reports that may carry noise."""
+        return self.policy in ("p-fcb", "placebo", "naive")
+
+    @property
+    def selects(self) -> bool:
+        """Whether agents learn only from reports near their own estimates."""
+        return self.policy in ("p-fcb", "placebo") and self.rule == "accept"
 
     @property
     def noisy(self) -> bool:
@@ -133,6 +145,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
         if not self.talks:
             return TALK
         without = () if self.noisy else ("epsilon", "delta", "unit")
+        if self.policy == "naive":
+            return (*without, *LISTEN)
         without = (*without, *(("reports",) if self.reports is None else ("start", "stop")))
         return (*without, "width", "weight") if self.rule == "fuse" else without
 
@@ -140,11 +154,14 @@ class DpCombinatorial(RunSettings, MarketSettings):
         """Raise if a given setting has no effect."""
         if self.policy == "placebo" and self.noise == "none":
             raise ConfigError("a placebo is noise alone, got noise 'none'. Choose tight, paper or equal.")
+        if self.policy == "naive" and self.noise == "none":
+            raise ConfigError("naive is fcb with noise, got noise 'none'. Choose tight, paper or equal, or method fcb.")
         for name in self.unused:
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
-                why = f"noise '{self.noise}'" if self.talks else f"method '{self.policy}'"
-                why = "reports" if self.reports and name in ("start", "stop") else why
+                own = self.talks and not (self.policy == "naive" and name in LISTEN)
+                why = f"noise '{self.noise}'" if own else f"method '{self.policy}'"
+                why = "reports" if own and self.reports and name in ("start", "stop") else why
                 why = f"rule '{self.rule}'" if name in ("width", "weight") and self.rule == "fuse" else why
                 raise ConfigError(f"{name} has no meaning with {why}, got {getattr(self, name)}. Leave {name} out.")
 
@@ -184,6 +201,9 @@ class DpCombinatorial(RunSettings, MarketSettings):
         """Plan the noise; None where there is none."""
         if not self.noisy:
             return None
+        if self.policy == "naive":
+            asked = self.asked(agents)
+            return every_round(asked, self.unit, self.noise, rounds=self.horizon, producers=producers)
         return plan(
             self.asked(agents), self.unit, self.noise, rounds=self.report_rounds(), producers=producers,
             horizon=self.horizon, stop=None if self.reports else self.stop,
@@ -198,12 +218,14 @@ class DpCombinatorial(RunSettings, MarketSettings):
             raise ConfigError(f"delta must be a number, 1/n or 1/T, got '{self.delta}'.") from None
         return Budget(self.epsilon, delta)
 
-    def report_rounds(self) -> tuple[int, ...]:
+    def report_rounds(self) -> Sequence[int]:
         """Rounds after which agents report.
 
         >>> DpCombinatorial(reports=(1, 2, 4), horizon=10).report_rounds()
         (1, 2, 4)
         """
+        if self.policy == "naive":
+            return range(1, self.horizon + 1)
         if self.reports is None:
             return communication_rounds(self.start, self.stop, self.horizon)
         increasing = all(a < b for a, b in zip((0, *self.reports), self.reports, strict=False))
@@ -215,16 +237,17 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     def _terms(self, agents: tuple[str, ...], producers: tuple[str, ...], plan_: Plan | None) -> Terms:
         if not self.talks:
-            return Terms(agents, producers, self.horizon, self.policy)
+            return Terms(agents, producers, self.horizon, self.policy, explore=self.explore)
         if plan_ is not None and plan_.delta > 1 / len(agents):
             raise ConfigError(
                 f"delta must be at most 1/n = {1 / len(agents):g} for {len(agents)} agents, got {plan_.delta:g}: a "
                 "larger one would allow a mechanism that publishes one agent's data outright. Lower it, or give 1/T."
             )
-        reports = self.report_rounds()
+        reports = () if self.policy == "naive" else tuple(self.report_rounds())
         return Terms(
             agents, producers, self.horizon, self.policy, reports,
             (0.0,) * len(reports) if plan_ is None else plan_.multipliers, self.rule, self.width, self.weight,
+            self.explore,
         )  # fmt: skip
 
     # What a record keeps ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.runs import Run
 from posse.results import words
 from posse.results.joining import Joining, joining
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 if TYPE_CHECKING:
     from posse.core.settings import Settings as AnySettings
@@ -30,7 +30,7 @@ def learns(settings: DpCombinatorial) -> tuple[str, ...]:
         return ("Agents exchange noise that holds nothing of what they bought.",)
     if settings.policy == "fcb":
         return ("Every agent sends every other what it bought of each producer and how much was good, every round.",)
-    when = f"after {len(settings.report_rounds())} of {settings.horizon:,} rounds"
+    when = f"after {len(settings.report_rounds()):,} of {settings.horizon:,} rounds"
     if not settings.noisy:
         return (f"Every agent sends every other what it bought of each producer and how much was good, {when}.",)
     return (
@@ -56,10 +56,9 @@ def leaks(settings: DpCombinatorial) -> tuple[str, ...]:
         out.append(
             "Reports are fused by their variance, so each tells the scale of its noise and with it the capacities."
         )
-    near = settings.policy != "fcb" and settings.rule == "accept"
     out.append(
         "An agent that lies in its reports is believed where it stays near what others have seen, and nothing finds it."
-        if near
+        if settings.selects
         else "An agent that lies in its reports can fix what others believe of a producer for good: nothing limits it."
     )
     out.append("Producers see what is bought from them; nothing here hides an agent from a producer.")
@@ -154,10 +153,13 @@ class DpCombinatorialSystem(System):
         return MarketRun(self, settings, seeds=seeds, world=world, transcript=transcript, **options)
 
     def twin(self, settings: DpCombinatorial) -> DpCombinatorial:
-        """Return the same method without noise, compiled where it can be; a placebo without noise is no federation."""
+        """Return the same method without noise, compiled where it can be.
+
+        A placebo without noise is no federation, and `naive` without noise is `fcb`.
+        """
         path = "compiled" if settings.oracle == "greedy" else "agents"
-        if settings.policy == "placebo":
-            return settings.instead(policy="alone", path=path)
+        if settings.policy in ("placebo", "naive"):
+            return settings.instead(policy="alone" if settings.policy == "placebo" else "fcb", path=path)
         return settings.instead(path=path, **({"noise": "none"} if settings.talks else {}))
 
     def level_of(self, settings: DpCombinatorial) -> str:
@@ -195,6 +197,7 @@ class DpCombinatorialSystem(System):
         rows = (
             ("p-fcb", "noisy reports at a few rounds"),
             ("fcb", "everything after every round, in the clear"),
+            ("naive", "everything after every round, with noise"),
             ("alone", "no federation"),
             ("placebo", "reports of noise alone, a control"),
         )

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.privacy.dp.plans import Plan
-from posse.protocols.dp_combinatorial.learning import ACCEPT, FUSE, POOL
+from posse.protocols.dp_combinatorial.learning import ACCEPT, FUSE, POOL, SUM
 
 VERSION = 1
 
-METHODS = ("alone", "fcb", "p-fcb", "placebo")
-"""No federation; everything after every round; noisy reports at a few rounds; reports of noise alone."""
+METHODS = ("alone", "fcb", "p-fcb", "placebo", "naive")
+"""No federation; everything after every round; noisy reports at a few rounds; reports of noise alone; noisy reports
+after every round."""
 
 LARGEST_WEIGHT = 1e6
 """Beyond it sums of units would not be finite in the end."""
@@ -32,15 +33,17 @@ class Terms(msgspec.Struct, frozen=True):
     rounds: int
     method: str = "p-fcb"
     reports: tuple[int, ...] = ()
-    """Rounds after which a report is sent; for `fcb` after every round, and this is empty."""
+    """Rounds after which a report is sent; for `fcb` and `naive` after every round, and this is empty."""
     multipliers: tuple[float, ...] = ()
-    """Noise of each report: its standard deviation in units of the sender's capacity."""
+    """Noise of each report: its standard deviation in units of the sender's capacity; for `naive` one for all."""
     rule: str = "accept"
     """accept, pool or fuse."""
     width: float = 0.1
     """How far from its own estimate an agent accepts a quality, in widths of its confidence interval."""
     weight: float = 10.0
     """How often an accepted unit counts."""
+    explore: int = 0
+    """Rounds of pure exploration at the start: one unit of every producer."""
 
     def __post_init__(self) -> None:
         check.one_of(METHODS, method=self.method)
@@ -50,7 +53,9 @@ class Terms(msgspec.Struct, frozen=True):
         check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
         if self.method != "alone" and len(self.agents) < 2:
             raise ConfigError(f"a federation needs at least 2 agents, got {len(self.agents)}. Use the method 'alone'.")
-        if len(self.multipliers) != len(self.reports):
+        check_explore(self.explore, self.rounds)
+        wanted = 1 if self.method == "naive" else len(self.reports)
+        if len(self.multipliers) != wanted:
             raise ConfigError(
                 f"expected a multiplier a report, got {len(self.multipliers)} for {len(self.reports)} reports."
             )
@@ -60,7 +65,12 @@ class Terms(msgspec.Struct, frozen=True):
     @property
     def always(self) -> bool:
         """Whether everything is sent after every round."""
-        return self.method == "fcb"
+        return self.method in ("fcb", "naive")
+
+    @property
+    def opening(self) -> int:
+        """Round of the first report; 0 where there is none."""
+        return 1 if self.always else next(iter(self.reports), 0)
 
     @property
     def planned(self) -> int:
@@ -75,7 +85,9 @@ class Terms(msgspec.Struct, frozen=True):
 
     def multiplier(self, number: int) -> float:
         """Noise of a report."""
-        return 0.0 if self.always else self.multipliers[number]
+        if self.always:
+            return self.multipliers[0] if self.multipliers else 0.0
+        return self.multipliers[number]
 
     @property
     def digest(self) -> bytes:
@@ -84,8 +96,16 @@ class Terms(msgspec.Struct, frozen=True):
 
     @property
     def learning_rule(self) -> int:
-        """Number of the rule in compiled code; what is sent after every round is pooled."""
-        return POOL if self.always else _RULES[self.rule]
+        """Number of the rule in compiled code; what is sent after every round is added up."""
+        return SUM if self.method == "naive" else POOL if self.always else _RULES[self.rule]
+
+
+def check_explore(explore: int, rounds: int) -> None:
+    """Refuse a phase of exploration that is no number of rounds of the run."""
+    if not 0 <= explore <= rounds:
+        raise ConfigError(
+            f"explore must be from 0 to the {rounds:,} rounds there are, got {explore}. Choose one in between."
+        )
 
 
 def check_noise(plan: Plan, capacity: NDArray[np.generic]) -> None:
@@ -105,10 +125,12 @@ def check_noise(plan: Plan, capacity: NDArray[np.generic]) -> None:
 def check_plan(plan: Plan, terms: Terms, capacity: NDArray[np.float64]) -> None:
     """Refuse a plan that does not pay for what these terms let an agent send."""
     dealt = int(np.count_nonzero(capacity))
-    paid = (plan.rounds, plan.multipliers) == (terms.reports, terms.multipliers)
-    if terms.always or not paid or plan.producers < dealt:
+    sent = range(1, terms.rounds + 1) if terms.always else terms.reports
+    paid = (plan.rounds, plan.multipliers) == (sent, terms.multipliers)
+    if terms.method == "fcb" or not paid or plan.producers < dealt:
+        planned = "every round" if plan.alike else f"rounds {list(plan.rounds)}"
         raise ConfigError(
-            f"the plan is for reports after rounds {list(plan.rounds)} about up to {plan.producers} producers, the "
+            f"the plan is for reports after {planned} about up to {plan.producers} producers, the "
             f"agent sends after {'every round' if terms.always else list(terms.reports)} about {dealt}, or with other "
             "noise: its ledger would not tell the truth. Make terms and plan from one another."
         )

@@ -29,6 +29,7 @@ from posse.protocols.dp_combinatorial.learning import (
     Knowledge,
     choose,
     draw_noise,
+    explore,
     learn,
     nothing_known,
     release,
@@ -59,6 +60,10 @@ class Outcome:
     """(runs, producers) bought by all agents."""
     missed: Wholes
     """(runs, agents) rounds below the threshold."""
+    below: Floats
+    """(runs, points) share of all agents' purchases up to each point that fell below the threshold."""
+    first: Floats
+    """(runs, agents, producers) units that the first message is about."""
     taken: Wholes
     """(runs, agents) entries of reports that were learnt from."""
 
@@ -75,7 +80,7 @@ class Simulation:
         self._seed, self._rounds, self._coefficient = np.uint64(seed), terms.rounds, coefficient
         self._keys = np.array([derive(seed, j) for j in range(agents)], np.uint64)
         self._market = (market.supply, offers_of(market, margin), truth_of(market) if truth is None else truth)
-        self._talk = _talk(terms)
+        self._talk, self._explore = _talk(terms), terms.explore
         self.time = 0
         """Rounds that are over."""
         self.known = nothing_known(agents, producers)
@@ -85,8 +90,8 @@ class Simulation:
         """Run so many rounds more, at most to the end, or until `stop[0]` is not 0."""
         last = min(self.time + rounds, self._rounds)
         self.time = _rounds(
-            self._seed, self._keys, self.time + 1, last, self._coefficient, *self._market, self._talk, self.known,
-            self.curves, np.zeros(1, np.int64) if stop is None else stop,
+            self._seed, self._keys, self.time + 1, last, self._explore, self._coefficient, *self._market, self._talk,
+            self.known, self.curves, np.zeros(1, np.int64) if stop is None else stop,
         )  # fmt: skip
 
 
@@ -114,6 +119,8 @@ def gather(seeds: tuple[int, ...], steps: Wholes, runs: Sequence[tuple[Knowledge
         stacked([curve.lost for curve in curves], agents),
         stacked([known.units.sum(axis=0) for known, _ in runs], -1 if runs else 0).astype(np.int64),
         stacked([curve.missed for curve in curves], agents).astype(np.int64),
+        stacked([curve.below.sum(axis=1) / (agents * steps) for curve in curves], len(steps)),
+        stacked([curve.first for curve in curves], agents, -1 if runs else 0),
         stacked([curve.taken for curve in curves], agents).astype(np.int64),
     )
 
@@ -157,7 +164,7 @@ class Talk(NamedTuple):
     """Rounds after whose purchase everyone sends; ignored where `always`."""
     always: bool
     multipliers: Floats
-    """Noise of each message, in capacities."""
+    """Noise of each message, in capacities; one for all where `always`, and none where that is 0."""
     placebo: bool
     """Send noise alone."""
     rule: int
@@ -177,8 +184,12 @@ class Curves(NamedTuple):
     lost: Floats
     missed: Wholes
     """Rounds in which an agent's purchase fell below the threshold."""
+    below: Wholes
+    """(points, agents) the same by then."""
     taken: Wholes
     """Entries of messages from which an agent learnt."""
+    first: Floats
+    """(agents, producers) units that an agent's first message is about."""
     trace: Floats
     """(rounds, agents, producers) every purchase, or nothing where it has no rounds."""
 
@@ -187,7 +198,8 @@ def no_curves(points: Wholes, agents: int, producers: int, traced: int = 0) -> C
     """Make the curves of a run that has not begun; `traced` rounds have their purchases kept."""
     return Curves(
         points, np.zeros((len(points), agents)), np.zeros((len(points), agents)), np.zeros(agents), np.zeros(agents),
-        np.zeros(agents, np.int64), np.zeros(agents, np.int64), np.zeros((traced, agents, producers)),
+        np.zeros(agents, np.int64), np.zeros((len(points), agents), np.int64), np.zeros(agents, np.int64),
+        np.zeros((agents, producers)), np.zeros((traced, agents, producers)),
     )  # fmt: skip
 
 
@@ -231,8 +243,8 @@ def _talk(terms: Terms) -> Talk:
 
 @loops
 def _rounds(
-    seed: int, keys: Words, first: int, last: int, coefficient: float, supply: Supply, offers: Offers, truth: Truth,
-    talk: Talk, known: Knowledge, curves: Curves, stop: Wholes,
+    seed: int, keys: Words, first: int, last: int, exploring: int, coefficient: float, supply: Supply, offers: Offers,
+    truth: Truth, talk: Talk, known: Knowledge, curves: Curves, stop: Wholes,
 ) -> int:  # fmt: skip
     """Run rounds `first` to `last`, or until `stop[0]` is not 0, on `known` and `curves`; return the last one done."""
     agents, producers = offers.cost.shape
@@ -241,16 +253,20 @@ def _rounds(
     sums = np.zeros((3, producers))
     point = np.searchsorted(curves.points, first)
     number = np.searchsorted(talk.rounds, first)
+    opening = 1 if talk.always else talk.rounds[0] if talk.rounds.shape[0] > 0 else 0
     for t in range(first, last + 1):
         if stop[0] != 0:
             return t - 1
         epoch = epoch_at(supply, t)
         reach = rate(t, coefficient)
         for j in range(agents):
-            choose(
-                reach, known.good[j], known.units[j], known.told_good[j], known.told_units[j], offers.cost[j],
-                offers.capacity[j], offers.alpha, offers.rho, purchase, bounds, work,
-            )  # fmt: skip
+            if t <= exploring:
+                explore(offers.capacity[j], purchase)
+            else:
+                choose(
+                    reach, known.good[j], known.units[j], known.told_good[j], known.told_units[j], offers.cost[j],
+                    offers.capacity[j], offers.alpha, offers.rho, purchase, bounds, work,
+                )  # fmt: skip
             deliver(supply, seed, j, t, known.units[j], purchase, words, good)
             remember(purchase, good, known.units[j], known.good[j])
             earned, lost, met = settle(j, epoch, purchase, good, offers, truth)
@@ -259,14 +275,19 @@ def _rounds(
             curves.missed[j] += not met
             if curves.trace.shape[0] > 0:
                 curves.trace[t - 1, j] = purchase
-        if talk.always:
+        if t == opening:
+            curves.first[:] = known.units
+        if talk.always and talk.multipliers.shape[0] == 0:
             _pool(known, curves.taken, sums)
+        elif talk.always:
+            _share(t, t - 1, talk.multipliers[0], keys, offers, talk, known, curves.taken)
         elif number < talk.rounds.shape[0] and talk.rounds[number] == t:
-            _share(t, number, keys, offers, talk, known, curves.taken)
+            _share(t, number, talk.multipliers[number], keys, offers, talk, known, curves.taken)
             number += 1
         if point < curves.points.shape[0] and curves.points[point] == t:
             curves.revenue[point] = curves.earned
             curves.regret[point] = curves.lost
+            curves.below[point] = curves.missed
             point += 1
     return last
 
@@ -314,11 +335,13 @@ def settle(
 
 
 @loops
-def _share(t: int, number: int, keys: Words, offers: Offers, talk: Talk, known: Knowledge, taken: Wholes) -> None:
+def _share(
+    t: int, number: int, noise_of: float, keys: Words, offers: Offers, talk: Talk, known: Knowledge, taken: Wholes
+) -> None:
     """Let every agent send message `number` and learn from those of all others, in the order of the roster."""
     agents, producers = offers.cost.shape
     messages, noise = np.zeros((agents, 2, producers)), np.zeros((2, producers))
-    sigmas = talk.multipliers[number] * offers.capacity
+    sigmas = noise_of * offers.capacity
     for j in range(agents):
         if talk.placebo:
             for i in range(producers):

@@ -160,7 +160,7 @@ class Asked:
 
 
 def _ran(settings: FedContextual, rounds: int, seed: int) -> FedRun:
-    own = settings.but(horizon=rounds, limit=None, keep=None, model_out=None, evaluate=None, runs=1)
+    own = settings.shorter(rounds)
     run: Any = system_of(settings).start(own, seeds=[(settings.seed + seed) % 2**32])
     run.finish()
     return run  # type: ignore[no-any-return]
@@ -251,7 +251,7 @@ def canary_devices(settings: FedContextual, seed: int, noise: float | None = Non
     devices = Population("canaries", ("arm", "other"), np.arange(len(there) + 1), inputs, nobody)
     used = settings.noise if noise is None else noise
     own = FedContextual(
-        noise=used, clip=settings.clip, levels=settings.levels, cohort=len(there), horizon=1, policy="greedy",
+        noise=used, clip=settings.norm, levels=settings.levels, cohort=len(there), horizon=1, policy="greedy",
         model="linear", optimiser="sgd", server_rate=1.0, client_rate=0.5, quantile=0.0, sampling="fixed",
         seed=(settings.seed + seed) % 2**32, deploy_every=1, delta=min(settings.delta, 0.1 / len(there)),
     )  # fmt: skip
@@ -260,7 +260,7 @@ def canary_devices(settings: FedContextual, seed: int, noise: float | None = Non
     (bias, weights) = (
         np.frombuffer(one["data"], np.float32) for one in run.view("cohort").secrets["cohort"]["deployed"]
     )
-    values = weights.reshape(count, -1).astype(np.float64) * len(there) / settings.clip
+    values = weights.reshape(count, -1).astype(np.float64) * len(there) / settings.norm
     mu = 1 / claimed_noise(settings, bias.size + weights.size) if settings.noise else math.inf
     yield canaries.tossed(values, coins, np.array([1.0, 0.0]), mu, settings.delta)
 
@@ -289,7 +289,7 @@ class Shown:
 
 
 def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
-    from posse.protocols.fed_contextual.rounds import dense, host
+    from posse.protocols.fed_contextual.computing.rounds import dense, host
 
     setup = settings.load()
     run = _ran(settings, min(setup.rounds, 2 * settings.deploy_every + 1), seed)

@@ -52,9 +52,7 @@ def _preferred(settings: FedContextual, seed: int, arm: int | None) -> NDArray[n
     owner = np.repeat(np.arange(population.clients), np.diff(population.offsets))
     poisons, labels = owner % POISON == 0, np.asarray(population.labels)
     made = population if arm is None else replace(population, labels=np.where(poisons, arm, labels).astype(np.int32))
-    own = settings.but(
-        horizon=min(ROUNDS, settings.load().rounds), limit=None, keep=None, model_out=None, evaluate=None, runs=1
-    )
+    own = settings.shorter(min(ROUNDS, settings.load().rounds))
     run: Any = system_of(settings).start(own, seeds=[(settings.seed + seed) % 2**32], population=made)
     run.finish()
     leaves = run.view("cohort").secrets["cohort"]["deployed"]

@@ -14,7 +14,6 @@ ONNX operators; it acts, and does not train. The package `onnx` alone is needed.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -26,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.check import require
-from posse.core.errors import ConfigError, DataError
+from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import write_whole
 from posse.core.settings import Settings
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax
-from posse.policies.contextual.registry import ExplorationSettings, exploration, parameters_of
+from posse.policies.contextual.registry import PARAMETERS, ExplorationSettings, exploration, parameters_of
 from posse.policies.own import is_own
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.version import __version__
 
 Arrays = Sequence[NDArray[Any]]
@@ -42,7 +41,7 @@ KINDS = ("auto", "linear", "bag", "cnn")
 
 
 class ExportSettings(ExplorationSettings, Settings):
-    """Which model becomes a graph, with which policy."""
+    """Which model becomes a graph, with which policy: that of a deployed model, which says it, or the one given."""
 
     model: Path
     """Model (.npz): of --model-out, of a run on devices, or of a kept run."""
@@ -66,7 +65,7 @@ class Read:
             raise DataError(f"the model {path} cannot be read ({why}). Take a file of --model-out.") from None
         named = [name for name in parts if name.startswith("leaf")]
         leaves = [parts[f"leaf{at}"] for at in range(len(named)) if f"leaf{at}" in parts]
-        said, self.policy = _deployed(parts, path)
+        said, self.policy = _deployed(parts, leaves, path)
         if said and kind not in ("auto", said):
             raise ConfigError(f"kind is {kind}, and {path} holds a {said} model. Leave it out.")
         self.kind = _kind(leaves, said or kind, path)
@@ -90,15 +89,17 @@ class Read:
         return (len(self.leaves[1]),)
 
 
-def _deployed(parts: Mapping[str, NDArray[Any]], path: Path) -> tuple[str, Exploration | None]:
+def _deployed(parts: Mapping[str, NDArray[Any]], leaves: Arrays, path: Path) -> tuple[str, Exploration | None]:
     """Return what a deployed model says that it is, and its policy; nothing for other files."""
     if "about" not in parts:
         return "", None
+    from posse.protocols.fed_contextual.flower.deployment import parsed
+
     try:
-        about = json.loads(str(parts["about"]))
-        kind, policy, explore = str(about["schema"]["model"]), str(about["policy"]), float(about["explore"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"the model {path} does not say what it is ({error!r}). Take one that was deployed.") from None
+        about = parsed(str(parts["about"]), list(leaves))
+    except ProtocolError as error:
+        raise DataError(f"the model {path} cannot be read ({error}) Take one that was deployed.") from None
+    kind, policy, explore = about.model, about.policy, about.explore
     if is_own(kind):
         raise DataError(
             f"{path} holds a model of your own, {kind}: arrays are read of built-in models alone (linear, bag of "
@@ -239,6 +240,14 @@ def _about(model: Read, policy: Exploration) -> Mapping[str, str]:
 def export(settings: ExportSettings) -> Iterator[Section]:
     """Write the graph, and say what it takes and gives."""
     model, policy = Read(settings.model.expanduser(), settings.kind, settings.scale), settings.exploration()
+    named = settings.model_fields_set & {"policy", *PARAMETERS}
+    if model.policy is not None and policy != model.policy:
+        if any(getattr(settings, name) is not None for name in named):
+            raise ConfigError(
+                f"{settings.model} was deployed for {model.policy}, got {policy}: devices log other chances. Leave the "
+                "policy out."
+            )
+        policy = model.policy
     made = graph_of(model, policy).SerializeToString()
     write_whole(settings.out, made)
     inputs = "words and weights" if model.kind == "bag" else f"contexts of {' x '.join(map(str, model.shape))} numbers"

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
+from posse.policies.contextual.schedules import CONSTANT, check_schedule
 from posse.problems.populations.worlds import SCENARIOS, Availability, Drift, LabelDrift, ValueDrift
-from posse.protocols.fed_contextual.client import LOSSES
-from posse.protocols.fed_contextual.cohorts import SAMPLINGS
-from posse.protocols.fed_contextual.models import MODELS, write_arrays
-from posse.protocols.fed_contextual.server import OPTIMISERS, SERIES, Measured
-from posse.protocols.fed_contextual.training import average_reward
+from posse.protocols.fed_contextual.computing.client import LOSSES
+from posse.protocols.fed_contextual.computing.cohorts import SAMPLINGS
+from posse.protocols.fed_contextual.computing.models import MODELS, write_arrays
+from posse.protocols.fed_contextual.computing.server import OPTIMISERS, SERIES, Measured
+from posse.protocols.fed_contextual.computing.training import average_reward
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -37,6 +38,10 @@ class Pretraining:
     client_rate: float = 0.5
     server_rate: float = 0.5
     optimiser: str = "sgd"
+    noise: float = 0.0
+    """Noise multiplier, where these rounds carry noise."""
+    clip_noise: float = 0.0
+    sampling: str = "fixed"
 
     def __post_init__(self) -> None:
         check.at_least(1, rounds=self.rounds)
@@ -81,6 +86,8 @@ class Job:
     """Fraction of updates within the norm, which then follows it; 0 keeps the norm fixed."""
     noise: float = 0.0
     """Noise multiplier."""
+    clip_noise: float = 0.0
+    """Noise on the count of updates within the norm, where that follows them under noise."""
     levels: int = 0
     """Whole numbers from 0 to the norm, as secure sums need them; 0 for floats."""
     model: str = "auto"
@@ -95,6 +102,14 @@ class Job:
     """{"kind": "labels", "every": 200, "share": 0.5} or {"kind": "values", "period": 400, "depth": 0.5}; and a seed."""
     availability: Mapping[str, Any] | None = None
     """{"missing": 0.1, "late": 0.1, "never": 0.05}; an update that is late is lost."""
+    schedule: str = CONSTANT
+    """How the policy's last parameter changes from deployment to deployment."""
+    stale: int = 0
+    """Rounds by which a deployment reaches a client late, at most."""
+    keep_log: int = 0
+    """Deployments whose logs a client keeps; 0: it acts anew in every round."""
+    available: str | None = None
+    """Arms that come and go, with their first and last round: 3:50-,7:1-120."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -106,14 +121,15 @@ class Job:
         check.one_of(OPTIMISERS, optimiser=self.optimiser)
         check.one_of(SAMPLINGS, sampling=self.sampling)
         check.one_of(MODELS, model=self.model)
-        for least, name in ((1, "deploy_every"), (1, "rounds"), (1, "cohort"), (1, "batch"), (1, "cap"), (0, "levels")):
+        for least, name in ((1, "deploy_every"), (1, "rounds"), (1, "cohort"), (1, "batch"), (1, "cap"), (0, "levels"),
+                            (0, "stale"), (0, "keep_log")):  # fmt: skip
             check.at_least(least, **{name: getattr(self, name)})
         check.positive(clip=self.clip)
         check.at_least(0, noise=self.noise)
         check.between(0, 1, quantile=self.quantile)
         self._check_seeds()
         self._check_noise()
-        self.exploration()
+        check_schedule(self.schedule, self.exploration())
 
     def _check_seeds(self) -> None:
         wrong = [seed for seed in self.seeds if not 0 <= seed < 2**32]
@@ -121,13 +137,15 @@ class Job:
             raise ConfigError(f"seeds must be in [0, 2^32), got {wrong or 'none'}. Name some.")
 
     def _check_noise(self) -> None:
-        if self.noise and self.quantile:
+        if self.noise and self.quantile and not self.clip_noise:
             raise ConfigError(
                 f"a norm that follows the updates is not accounted for under noise, got quantile {self.quantile} and "
-                f"noise {self.noise}. Set quantile = 0 and a fixed clip."
+                f"noise {self.noise}. Set quantile = 0 and a fixed clip, or clip_noise."
             )
         if self.centralised and (self.noise or self.levels):
             raise ConfigError("a centralised run has no clients to protect, got noise or levels. Leave them out.")
+        if self.centralised and (self.stale or self.keep_log):
+            raise ConfigError("a centralised run has no clients that lag or keep logs, got stale or keep_log.")
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
@@ -213,7 +231,7 @@ class Result(NamedTuple):
     job: dict[str, Any]
     """As JSON has it."""
     seen: Measured
-    """Pulls are none in files that were written before they were counted."""
+    """Pulls and best are none in files that were written before they were counted."""
     about: dict[str, Any]
     """Device, seconds, versions."""
 
@@ -234,7 +252,8 @@ def read(path: Path) -> Result:
     """Read what `write` kept."""
     try:
         with np.load(path, allow_pickle=False) as kept:
-            seen = Measured(*(kept[name] for name in SERIES))._replace(pulls=kept.get("pulls"))
+            series = Measured(*(kept[name] for name in SERIES))
+            seen = series._replace(pulls=kept.get("pulls"), best=kept.get("best"))
             return Result(json.loads(str(kept["job"])), seen, json.loads(str(kept["about"])))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is no whole result of a job ({error}). Remove it and run the job again.") from None

@@ -16,7 +16,7 @@ from posse.core.settings import Settings
 from posse.protocols.base import Level
 from posse.results import words
 from posse.results.naming import PLAIN
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 if TYPE_CHECKING:
     from posse.privacy.dp.guarantee import Guarantee
@@ -84,8 +84,11 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
             "The sum of a round tells the context of a sample that alone moved an arm: in first rounds of few devices."
         )
     if config.get("noise") and config.get("scenario", "scratch") != "scratch":
-        out.append("Pre-training carries no noise: the figures do not cover the clients it is on.")
-    measured = "probabilities and samples" if fleet else "probabilities, samples and decisions for each arm"
+        public = "Pre-training is on data of clients who gave them to everybody: no figure covers it."
+        plain = "Pre-training carries no noise: the figures do not cover the clients it is on."
+        how = config.get("pretraining_privacy", "none")
+        out += [] if how == "noised" else [public if how == "public" else plain]
+    measured = "probabilities, samples" + ("" if fleet else ", decisions for each arm") + " and updates within the clip"
     drawn = "The run was drawn from a seed, which is in the record: draws can be repeated, and noise taken off."
     seeded = "This is a simulation: its world seed is in the record, and with it all noise can be taken off."
     last = () if fleet and config.get("seed", -1) < 0 else (drawn if fleet else seeded,)
@@ -112,11 +115,19 @@ LEVELS = tuple(
 
 def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What the figures of privacy leave out in this run, beside what they always leave out."""
-    out = ["sums of rewards, probabilities, samples and decisions for each arm, which carry no noise"]
-    if config.get("scenario", "scratch") != "scratch":
-        out.append("pre-training, which carries no noise")
-    if config.get("server_rate") is None and config.get("input_size") is None:
+    sums = "rewards, probabilities, samples, decisions for each arm and updates within the clip"
+    out = [f"sums of {sums}, which carry no noise"]
+    how = config.get("pretraining_privacy", "none")
+    if config.get("scenario", "scratch") != "scratch" and how != "noised":
+        out.append("pre-training, which carries no noise" if how == "none" else "pre-training, whose data are public")
+    given, before = config.get("input_size") is not None, how == "noised"  # pre-training's rate is measured anyway
+    left = ("pretraining_client_rate",) * before + (() if given else ("server_rate", "client_rate"))
+    if any(config.get(name) is None for name in left):
         out.append("rates that were left out, which follow from the size of all contexts; give rates or input_size")
+    if config.get("schedule") == "falcon":
+        out.append("FALCON's own schedule, which follows from the mean number of decisions a device; list its values")
+    if config.get("supervised"):
+        out.append("what a supervised model earns, which learns from all rewards without noise")
     if config.get("evaluate"):
         out.append("the estimate of another policy, which is made of logs without noise")
     if int(config.get("runs", 1)) > 1:

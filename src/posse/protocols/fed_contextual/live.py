@@ -22,18 +22,19 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.interrupts import held
+from posse.policies.contextual.schedules import CONSTANT, explores_of
 from posse.privacy.dp.ledger import Ledger
 from posse.problems.populations.population import Population
 from posse.protocols.base import System
-from posse.protocols.fed_contextual.client import acted
-from posse.protocols.fed_contextual.cohorts import cohort_of
-from posse.protocols.fed_contextual.models import write_model
+from posse.protocols.fed_contextual.computing.client import acted
+from posse.protocols.fed_contextual.computing.cohorts import cohort_of
+from posse.protocols.fed_contextual.computing.models import write_model
+from posse.protocols.fed_contextual.computing.rounds import Cohort, logged_round
+from posse.protocols.fed_contextual.computing.server import State, begin, deploy
+from posse.protocols.fed_contextual.computing.tasks import Draws, Rates, Task
 from posse.protocols.fed_contextual.record import config_of, labelled, privacy_of
-from posse.protocols.fed_contextual.rounds import Cohort, logged_round
-from posse.protocols.fed_contextual.server import State, begin, deploy
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.simulation import Simulation, check_finite
-from posse.protocols.fed_contextual.tasks import Draws, Rates, Task
 from posse.protocols.live import Choice, Serving
 
 DEVICES = 60
@@ -42,6 +43,7 @@ ROUNDS = 1 << 30
 """Rounds of a bandit in use: as many as there will be."""
 REFUSED = {
     "centralised": False, "drift": "none", "scenario": "scratch", "evaluate": None, "keep": None,
+    "stale": 0, "keep_log": 0, "available": None,
 }  # fmt: skip
 """Settings of simulations that mean nothing here, and the values that they must have."""
 
@@ -72,8 +74,11 @@ class FedServing(Serving):
             self._plan = self._simulation.plan
             if samples is not None:
                 self._plan = self._plan._replace(schedule=self._plan.schedule._replace(samples=samples))
+            arms, decisions = len(setup.population.arms), every * settings.deploy_every
+            explores = explores_of(settings.schedule, settings.exploration(), arms, decisions, setup.parameters)
+            self._plan = self._plan._replace(explores=explores)
             self._state: State = begin(self._plan.task, settings.seed)
-        self._ledger = None if setup.mechanism is None else Ledger(settings.ledger(setup.mechanism).mechanism)
+        self._ledger = None if setup.training is None else Ledger(setup.training)
         self._samples = self._plan.schedule.samples
         self._shape: tuple[int, ...] = np.asarray(setup.population.inputs).shape[1:]
         self._dtype = np.asarray(setup.population.inputs).dtype
@@ -116,7 +121,7 @@ class FedServing(Serving):
         draws = Draws(jnp.uint32((settings.seed + turn * 0x9E3779B1) % 2**32), self._done, client)
         with held(), jax.default_device(self._simulation.device):
             arm, chance = _decided(
-                self._plan.task, self._plan.rates, self._state.deployed, jnp.asarray(given), jnp.int32(place),
+                self._plan.task, self._plan.at(self._done), self._state.deployed, jnp.asarray(given), jnp.int32(place),
                 jnp.zeros(self._samples, jnp.int32), draws,
             )  # fmt: skip
         made, self._made, self._since = self._made, self._made + 1, self._since + 1
@@ -195,9 +200,10 @@ class FedServing(Serving):
     def fields(self) -> dict[str, Any]:
         """Return what was chosen, rounds and privacy."""
         settings = self.settings
+        measured = settings.but(schedule=CONSTANT)  # FALCON's own follows from `every` here, and not from data
         return {
             "pulls": self._pulls[None], "seeds": (settings.seed,), "show": self._system.show(settings),
-            "privacy": privacy_of(settings, self._setup, self._done),
+            "privacy": privacy_of(measured, self._setup, self._done),
             "summary": {"steps_done": self._done, "rounds_done": self._done, "samples": int(self._pulls.sum())},
         }  # fmt: skip
 

@@ -93,7 +93,7 @@ class OnDevice:
         import jax
         import jax.numpy as jnp
 
-        from posse.protocols.fed_contextual.models import named_model, shape_of, tree_of
+        from posse.protocols.fed_contextual.computing.models import named_model, shape_of, tree_of
 
         one, two = len(model.leaves[0]), len(model.leaves[2])
         network = named_model("cnn", model.shape[0], len(model.names), len(model.leaves[4]), (one, two))

@@ -14,19 +14,21 @@ from numpy.typing import NDArray
 
 from posse.core.errors import DataError
 from posse.policies.contextual.registry import described
+from posse.policies.contextual.schedules import Explores
 from posse.policies.decisions import Learnt
 from posse.privacy.dp.sampled import Accountant
 from posse.problems.populations.population import Population
 from posse.protocols.base import System
 from posse.protocols.fed_contextual import remarks
+from posse.protocols.fed_contextual.computing.cohorts import Schedule, past
+from posse.protocols.fed_contextual.computing.models import Leaves, leaves_of
+from posse.protocols.fed_contextual.computing.server import Measured
+from posse.protocols.fed_contextual.computing.training import joined
 from posse.protocols.fed_contextual.levels import not_covered, proved
-from posse.protocols.fed_contextual.models import Leaves, leaves_of
-from posse.protocols.fed_contextual.server import Measured
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
-from posse.protocols.fed_contextual.training import joined
 from posse.results import words
 from posse.results.record import Record, points_of
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.results.values import JSON, plain_dict
 
 Floats = NDArray[np.float64]
@@ -82,6 +84,8 @@ class Outcome:
     """Rounds done."""
     estimated: object = None
     """What another policy would earn, or why that cannot be estimated."""
+    supervised: Floats | None = None
+    """Rewards a round of a supervised model of the same class, on the same devices."""
 
     def add(self, some: Measured) -> None:
         """Put further rounds behind those that were there."""
@@ -90,9 +94,11 @@ class Outcome:
 
     @property
     def seen(self) -> Measured:
-        """What all rounds showed."""
-        self.parts[:] = [joined(self.parts)]
-        return self.parts[0]
+        """What all rounds showed; rounds that another thread adds meanwhile are left for the next look."""
+        count = len(self.parts)
+        made = joined(self.parts[:count])
+        self.parts[:count] = [made]
+        return made
 
     def column(self, name: str) -> Floats:
         """One number a round."""
@@ -109,11 +115,12 @@ class Clock:
 
 def record_of(
     system: System, settings: FedContextual, setup: Setup, outcomes: list[Outcome], clock: Clock, seconds: float,
-    status: str, params: Any = None,
+    status: str, params: Any = None, explores: Explores | None = None,
 ) -> Record:  # fmt: skip
     """Make the record; of one that is not finished only the runs that came furthest count.
 
-    `params` are those of the first seed, which the record keeps where they are a linear model of few numbers.
+    `params` are those of the first seed, which the record keeps where they are a linear model of few numbers;
+    `explores` the policy's parameters by deployment, where they follow a schedule.
     """
     kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
     done = max((outcome.rounds for outcome in outcomes), default=0)
@@ -127,6 +134,12 @@ def record_of(
         more["stopped"] = f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
     if kept:
         more["resume"] = f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
+    if outcomes and len(points):
+        more["curves"] = _curves(outcomes, points)
+        if explores is not None:
+            used = [explores((int(at) - 1) // settings.deploy_every + 1)[-1] for at in points]
+            name = f"{list(asdict(settings.exploration()))[-1]} of the policy"
+            more["curves"].append({"name": name, "values": [[round(value, 6) for value in used]] * len(outcomes)})
     if setup.model == "linear" and params is not None and setup.parameters <= MOST_KEPT:
         more["learnt"] = _linear(leaves_of(params), *labelled(setup.population)).table()
     return Record(
@@ -142,17 +155,22 @@ def record_of(
         total=tuple(float(outcome.column("reward").sum()) for outcome in outcomes),
         pulls=_pulls(outcomes),
         status=status,
-        privacy=privacy_of(settings, setup, done),
+        privacy=privacy_of(settings, setup, done, int(summary.get("log_used", 0))),
         seconds=seconds,
         summary=summary,
-        show=system.show(settings, sections_of(summary, len(outcomes)), **more),
+        show=system.show(settings, [*sections_of(summary, len(outcomes)), *_coming(settings, setup, outcomes)], **more),
     )  # fmt: skip
 
 
 _ROWS = (
     ("average reward", "average_reward"), ("average reward, last tenth of the rounds", "average_reward_last_tenth"),
+    ("regret a decision, to the best arm of every context", "average_regret"),
+    ("a supervised model of the same class would earn", "supervised_reward"),
+    ("regret a decision, to that model", "regret_to_supervised"),
     ("mean probability of the chosen arm", "average_probability"), ("decisions", "samples"),
-    ("rounds", "rounds_done"), ("clip norm at the end", "clip_norm"),
+    ("rounds", "rounds_done"), ("share of devices that had an older model", "behind"),
+    ("deployments that a device was behind, at most", "most_behind"),
+    ("rounds that learnt from one log, at most", "log_used"), ("clip norm at the end", "clip_norm"),
     ("share of updates within the clip", "within_clip"), ("rounds a second", "rounds_a_second"),
 )  # fmt: skip
 
@@ -189,6 +207,45 @@ def sections_of(summary: Mapping[str, Any], runs: int) -> list[Section]:
     return made
 
 
+def _curves(outcomes: list[Outcome], points: NDArray[np.int64]) -> list[JSON]:
+    """What is drawn beside rewards and regret, at the same rounds: how sure devices were of what they chose."""
+
+    def between(values: Floats) -> Floats:
+        return np.diff(values.cumsum()[points - 1], prepend=0.0)
+
+    def a_decision(one: Outcome) -> Floats:
+        """Where nobody decided, since all learn from logs that they kept, the last value stays."""
+        counts = between(one.column("samples"))
+        places = np.maximum.accumulate(np.where(counts > 0, np.arange(len(counts)), 0))
+        return np.asarray((between(one.column("probability")) / counts.clip(1))[places])
+
+    sure = [a_decision(one) for one in outcomes]
+    made = [("mean probability of the chosen arm", sure)]
+    if all(one.seen.best is not None for one in outcomes):
+        lost = [one.column("best") - one.column("reward") for one in outcomes]
+        made.append(("cumulative regret to the best arm of every context", [one.cumsum()[points - 1] for one in lost]))
+    if all(one.supervised is not None for one in outcomes):
+        gaps = [np.asarray(one.supervised) - one.column("reward") for one in outcomes]
+        made.append(("cumulative regret to a supervised model", [gap.cumsum()[points - 1] for gap in gaps]))
+    return [{"name": name, "values": [[round(float(x), 6) for x in run] for run in values]} for name, values in made]
+
+
+def _coming(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> list[Section]:
+    """Say in which rounds arms were there, and how often they were chosen in these, where they come and go."""
+    arms = setup.population.arms
+    coming = settings.presence(arms)
+    if coming is None:
+        return []
+    pulls = _pulls(outcomes).sum(axis=0)
+    counts = [int(one) for one in pulls] if len(pulls) else [None] * len(arms)
+    named = {name for name, _, _ in coming.periods}
+    rows = tuple(
+        (arm, coming.rounds(arm), words.number(count)) for arm, count in zip(arms, counts, strict=True) if arm in named
+    )
+    note = "An arm that is not there has no chance, in decisions, logs and regret; all other arms are always there."
+    return [Section("Arms that come and go", ("arm", "rounds", "decisions"), rows, (note,), (2,))]
+
+
 def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
     """How often each arm was chosen, (runs, arms); no arms where a run was taken up that had not counted."""
     counts = [outcome.seen.pulls for outcome in outcomes]
@@ -196,13 +253,30 @@ def _pulls(outcomes: list[Outcome]) -> NDArray[np.int64]:
     return np.array(known) if known and len(known) == len(counts) else np.zeros((len(outcomes), 0), np.int64)
 
 
-def privacy_of(settings: FedContextual, setup: Setup, done: int) -> tuple[Mapping[str, JSON], ...]:
-    """Return what the rounds of a run prove: by the ledger's accountant, and by RDP where that is another."""
+def privacy_of(settings: FedContextual, setup: Setup, done: int, used: int = 0) -> tuple[Mapping[str, JSON], ...]:
+    """Return what the rounds of a run prove: by the ledger's accountant, and by RDP where that is another.
+
+    `used`: rounds that learnt from one log, at most, where logs are kept. The figure is of a client with all its logs,
+    and counts every round as one clipped update of it: what the update was learnt from, and how often, changes nothing.
+    """
     made = setup.mechanism
     if made is None or not done:
         return ()
     accountants: tuple[Accountant, ...] = ("pld", "rdp") if made.sampling == "poisson" else ("rdp",)
-    entries = proved(made, done, settings.delta, accountants, more=not_covered(settings.resolved()))
+    before, missing = setup.before, not_covered(settings.resolved())
+    kept = f"; a log was learnt from in up to {words.count(used, 'round')}, each counted in full" if used else ""
+    if before is None:
+        entries = proved(made, done, settings.delta, accountants, more=missing, composition=f"sequential{kept}")
+        return tuple(plain_dict(entry, "guarantee") for entry in entries)
+    entries = []
+    first_rounds = f"{before.rounds} rounds of pre-training"
+    for accountant in accountants:  # both phases are about the same clients: epsilons and deltas add up
+        first = before.gaussian.epsilon(before.rounds, before.delta, accountant)
+        both = first + made.epsilon(done, settings.delta - before.delta, accountant)
+        entries += proved(
+            made, done, settings.delta, (accountant,), more=missing, epsilon=both,
+            composition=f"{first_rounds} ({first:.3g} of it) and {done} of training add up{kept}",
+        )  # fmt: skip
     return tuple(plain_dict(entry, "guarantee") for entry in entries)
 
 
@@ -220,6 +294,8 @@ def config_of(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
         "model": {"bag": "bag-of-words"}.get(setup.model, setup.model),
         "sampling": setup.sampling,
         "quantile": setup.quantile,
+        "clip": settings.norm,
+        "clip_noise": settings.count_noise or None,
         "pretrained": setup.world.pretrained,
         "horizon": setup.rounds,
         "policy": {**described(chosen), "parameters": parameters},
@@ -243,7 +319,13 @@ def _summary(settings: FedContextual, setup: Setup, outcomes: list[Outcome], clo
         summary["average_reward"] = rewards / samples
         summary["average_probability"] = chances / samples
         summary["average_reward_last_tenth"] = _last_tenth(outcomes)
-        summary |= _each_run(outcomes) | without_model(settings, setup, outcomes)
+        if all(one.seen.best is not None for one in outcomes):
+            best = sum(float(one.column("best").sum()) for one in outcomes)
+            summary["average_regret"] = (best - rewards) / samples
+        if all(one.supervised is not None for one in outcomes):
+            summary["supervised_reward"] = sum(float(np.asarray(one.supervised).sum()) for one in outcomes) / samples
+            summary["regret_to_supervised"] = float(summary["supervised_reward"]) - rewards / samples
+        summary |= _each_run(outcomes) | without_model(settings, setup, outcomes) | _past(settings, setup, outcomes)
         summary["clip_norm"] = float(np.mean([one.column("limit")[-1] for one in outcomes]))
         summary["within_clip"] = float(np.mean([one.column("within").mean() for one in outcomes]))
     if clock.wall:
@@ -252,6 +334,22 @@ def _summary(settings: FedContextual, setup: Setup, outcomes: list[Outcome], clo
         budget = f"({settings.limit:g}, {settings.delta:g})"
         summary["stopped"] = f"privacy budget {budget} spent after {setup.rounds} of {settings.horizon} rounds"
     return {**summary, **_remarks(settings, setup, outcomes), **_estimates(settings, outcomes)}
+
+
+def _past(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
+    """Return how far behind devices were, and how often logs were learnt from, where they lag or keep logs."""
+    if not (settings.stale or settings.keep_log):
+        return {}
+    schedule = Schedule(
+        0, setup.population.clients, settings.cohort, settings.deploy_every, 0, setup.sampling,
+        answers=settings.answers(), stale=settings.stale, keep_log=settings.keep_log,
+    )  # fmt: skip
+    every = [past(schedule, one.seed, one.rounds) for one in outcomes]
+    summary: Summary = {"log_used": max(one.most_used for one in every)} if settings.keep_log else {}
+    if settings.stale:
+        summary["behind"] = sum(one.behind for one in every) / max(1, sum(one.parts for one in every))
+        summary["most_behind"] = max(one.most_behind for one in every)
+    return summary
 
 
 def _each_run(outcomes: list[Outcome]) -> Summary:
@@ -267,7 +365,8 @@ def without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]
     if setup.own.pay is not None:
         return {}
     drift = settings.drifting(len(setup.population.arms))
-    found = remarks.baselines(setup.population, setup.world.rewards, drift, outcomes[0].rounds)
+    coming = settings.presence(setup.population.arms)
+    found = remarks.baselines(setup.population, setup.world.rewards, drift, outcomes[0].rounds, coming)
     return {"chance_reward": found.chance, "best_fixed_reward": found.best, "best_fixed_arm": found.arm}
 
 
@@ -277,7 +376,7 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
     large = remarks.large_inputs(squared, settings.optimiser)
     summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
     pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
-    stays = setup.own.pay is None and settings.drift == "none"
+    stays = setup.own.pay is None and settings.drift == "none" and not settings.available
     table = setup.world.rewards.table
     chance = remarks.baselines(setup.population, setup.world.rewards).chance if stays and outcomes else 0.0
     stays = stays and float(table.min()) >= 0 and float(table.max()) <= 1
@@ -302,10 +401,11 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
 
 
 def _last_tenth(outcomes: list[Outcome]) -> float:
-    """Average reward of the last tenth of the rounds: where the model has come to."""
+    """Average reward of the last tenth of the rounds, or since the last decision: where the model has come to."""
     sums = np.zeros(2)
     for one in outcomes:
-        last = max(1, one.rounds // 10)
+        decided = np.flatnonzero(one.column("samples"))
+        last = max(1, one.rounds // 10, one.rounds - int(decided.max(initial=0)))
         sums += [one.column("reward")[-last:].sum(), one.column("samples")[-last:].sum()]
     return float(sums[0] / max(1.0, sums[1]))
 

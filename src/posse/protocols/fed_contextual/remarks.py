@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import Ragged
-from posse.problems.populations.worlds import Drift, Rewards, tag_counts
+from posse.problems.populations.worlds import Drift, Presence, Rewards, tag_counts
 
 Floats = NDArray[np.float64]
 
@@ -45,13 +45,16 @@ class Baselines(NamedTuple):
     chance: float
     """An arm at random, each alike."""
     best: float
-    """The best arm, for all contexts."""
+    """The best arm, for all contexts; where arms come and go, the best of those that are there."""
     arm: str
     """Its name."""
 
 
-def baselines(population: Population, rewards: Rewards, drift: Drift | None = None, rounds: int = 1) -> Baselines:
-    """Return what needs no model; in a world that drifts, the mean over up to 200 of its rounds, evenly spread.
+def baselines(
+    population: Population, rewards: Rewards, drift: Drift | None = None, rounds: int = 1,
+    coming: Presence | None = None,
+) -> Baselines:  # fmt: skip
+    """Return what needs no model; where rewards or arms change, the mean over up to 200 of the rounds, evenly spread.
 
     >>> rows = np.zeros((4, 1), np.float32)
     >>> four = Population("four", ("a", "b"), [0, 4], rows, np.array([0, 1, 1, 1], np.int32))
@@ -62,11 +65,16 @@ def baselines(population: Population, rewards: Rewards, drift: Drift | None = No
         counts = tag_counts(population)
     else:
         counts = np.bincount(population.labels, minlength=len(population.arms))
-    some = np.unique(np.linspace(0, max(1, rounds) - 1, _ROUNDS).astype(np.int64)) if drift is not None else [0]
-    table = np.mean([rewards.at(drift, int(at)).table for at in some], axis=0)
-    means = counts @ table / max(1, population.samples)
-    best = int(means.argmax())
-    return Baselines(float(means.mean()), float(means[best]), population.arms[best])
+    changes = drift is not None or coming is not None
+    some = np.unique(np.linspace(0, max(1, rounds) - 1, _ROUNDS).astype(np.int64)) if changes else [0]
+    every = np.array([counts @ rewards.at(drift, int(at)).table for at in some]) / max(1, population.samples)
+    means, here = every.mean(axis=0), np.ones(every.shape, bool)
+    if coming is not None:
+        here = np.array([coming.here(int(at)) for at in some])
+    best = np.where(here, means, -np.inf).argmax(axis=1)
+    chance = float(every.mean(axis=1, where=here).mean())
+    arm = population.arms[int(np.bincount(best).argmax())]
+    return Baselines(chance, float(every[np.arange(len(every)), best].mean()), arm)
 
 
 def default_client_rate(population: Population, model: str) -> float:

@@ -8,12 +8,11 @@ round the server's view also holds what reached it: every device's clipped updat
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from posse.core import check
@@ -24,16 +23,16 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
 from posse.protocols.base import System
-from posse.protocols.fed_contextual.cohorts import cohort_of
-from posse.protocols.fed_contextual.models import Model, leaves_of, shape_of, write_model
+from posse.protocols.fed_contextual.computing.cohorts import cohort_of, logs_of
+from posse.protocols.fed_contextual.computing.models import Model, leaves_of, shape_of, write_model
+from posse.protocols.fed_contextual.computing.rounds import Observed, host, observed, with_contexts
+from posse.protocols.fed_contextual.computing.server import State, begin
+from posse.protocols.fed_contextual.computing.tasks import OwnPay
+from posse.protocols.fed_contextual.computing.training import train
 from posse.protocols.fed_contextual.record import Clock, Outcome, labelled, record_of
-from posse.protocols.fed_contextual.rounds import Observed, host, observed, with_contexts
-from posse.protocols.fed_contextual.server import State, begin
 from posse.protocols.fed_contextual.settings import FedContextual
-from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate
+from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate, supervised_rewards
 from posse.protocols.fed_contextual.study import NOTHING, Own, computing_on
-from posse.protocols.fed_contextual.tasks import OwnPay
-from posse.protocols.fed_contextual.training import train
 from posse.protocols.runs import Run
 from posse.results.record import Progress, Record, Watch
 
@@ -99,30 +98,31 @@ class Seed:
 class FedRun(Run):
     """Rounds of simulated devices; several seeds go side by side on a GPU, and one after the other on a CPU."""
 
-    unit = "round"
+    unit, steady = "round", True
     settings: FedContextual
 
     def __init__(
         self, system: System, settings: FedContextual, seeds: Sequence[int] | None = None, *,
         population: Population | None = None, model: Model | None = None, pay: OwnPay | None = None,
+        before: OwnPay | None = None, first: Callable[[str], bool] | None = None,
     ) -> None:  # fmt: skip
         """Begin a run.
 
         `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
         contexts; or a module of flax, equinox or PyTorch) and `pay` (rewards from contexts, labels and arms) are a
-        user's own, instead of the settings'.
+        user's own, instead of the settings'; so are `before`, rewards before deployment, and `first`, whether
+        pre-training may draw a client of that name.
         """
         super().__init__(system, settings, seeds)
         if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
             raise ConfigError(f"seeds must be in [0, 2^32), got {wrong[0]}. Choose others.")
-        own = Own(model, pay)
+        own = Own(model, pay, before, first)
         given = own != NOTHING or population is not None
         self.setup = settings.check(own, population) if given else settings.load()
         with held():
             self.simulation = Simulation(settings, self.setup, len(self.seeds))
             self._kept = None if settings.keep is None else Kept(settings.keep, settings, self.setup)
-        made = self.setup.mechanism
-        self._training = None if made is None else settings.ledger(made).mechanism
+        self._training = self.setup.training
         self._begun: list[Seed] = []
         self._low, self._closed, self._compiled = 0, False, False
         self._clock = Clock()
@@ -169,8 +169,7 @@ class FedRun(Run):
     def advance(self, n: int = 1) -> None:
         """Do n rounds of the seeds under way. What is compiled first is not counted as their time."""
         if not self._compiled:
-            with computing_on(self.simulation.device):
-                self.simulation.warm_up()
+            self.simulation.warm_up()
             self._compiled = True
         super().advance(n)
 
@@ -216,6 +215,8 @@ class FedRun(Run):
                 with held():
                     kept = self._kept.load(seed, begin(self.simulation.plan.task, seed), self.setup.rounds)
             if kept is None:
+                if self.setup.before is not None:  # paid for before anybody is drawn
+                    Ledger(self.setup.before.training).spend(times=self.setup.before.rounds)
                 self._begun.append(Seed(outcome, self.simulation.first(seed), ledger))
                 continue
             outcome.add(kept[1])
@@ -243,17 +244,25 @@ class FedRun(Run):
         """Keep, estimate and write what is asked for at the end of some seeds."""
         self._keep()
         for one in self._group:
+            if self.settings.supervised:
+                one.outcome.supervised = supervised_rewards(self.simulation, one.outcome.seed)
             if self.settings.evaluate is not None:
                 one.outcome.estimated = estimate(self.simulation, one.state, one.outcome.seed)
             if self.settings.model_out is not None:
                 write_model(self.settings.model_out, one.state.params, one.done, *labelled(self.setup.population))
         self._closed = True
 
+    def interrupted(self) -> Record:
+        """Keep the states of the seeds, and return the record."""
+        self._keep()
+        return super().interrupted()
+
     def _keep(self) -> None:
         """Keep the states of seeds that did something; one that was interrupted while it advanced is not whole."""
         for one in self._group if self._kept is not None else ():
-            if one.outcome.rounds and one.outcome.rounds == one.done:
-                self._kept.save(one.outcome.seed, one.state, one.outcome.seen)  # type: ignore[union-attr]
+            state = one.state  # which another thread may replace while this one looks
+            if int(state.round) and one.outcome.rounds and len((seen := one.outcome.seen).reward) == int(state.round):
+                self._kept.save(one.outcome.seed, state, seen)  # type: ignore[union-attr]
 
     # Looking at it ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +286,9 @@ class FedRun(Run):
             return {**state, "rounds_paid": one.ledger.releases} if one.ledger is not None else state
         numbers, present = cohort_of(self.simulation.plan.schedule, one.outcome.seed, max(0, one.done - 1))
         pulls = one.outcome.seen.pulls if one.outcome.rounds else None
+        if (there := self.simulation.plan.here) is not None:
+            here = there(max(0, one.done - 1))
+            state["absent_arms"] = [arm for at, arm in enumerate(self.setup.population.arms) if not here[at]]
         return {
             **state, "last_devices": numbers[present > 0].tolist(), "devices": self.setup.population.clients,
             "pulls": None if pulls is None else [int(count) for count in pulls],
@@ -341,8 +353,8 @@ class FedRun(Run):
         assert callable(gather)
         here = present > 0
         cohort = gather(numbers[here], present[here], last)
-        today = plan.rates if plan.pays is None else plan.rates._replace(pays=(jnp.asarray(plan.pays(last)),))
-        return observed(plan.task, today, state, cohort, seed, setup.population)
+        cohort = cohort._replace(logs=logs_of(plan.schedule, seed, last, numbers[here]))
+        return observed(plan.task, plan.at(last), state, cohort, seed, setup.population)
 
     def _reached(self, number: int) -> list[Entry]:
         """What reached the server in the last round, beside the measured sums."""
@@ -388,7 +400,10 @@ class FedRun(Run):
         outcomes = [one.outcome for one in self._begun]
         status = status or ("finished" if self.done else "running")
         params = self._begun[0].state.params if self._begun else None
-        return record_of(self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status, params)
+        return record_of(
+            self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status, params,
+            self.simulation.plan.explores,
+        )  # fmt: skip
 
     # Going back -------------------------------------------------------------------------------------------------------
 

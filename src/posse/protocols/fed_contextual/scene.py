@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posse.protocols.base import Scenario
-from posse.protocols.fed_contextual.cohorts import cohort_of
+from posse.protocols.fed_contextual.computing.cohorts import cohort_of
 from posse.protocols.scenes import Code, interval, lines, number
 
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ SCENARIOS = (
 )  # fmt: skip
 
 SOURCES = {
-    "server": "posse.protocols.fed_contextual.server:advance",
-    "device": "posse.protocols.fed_contextual.client:client_round",
+    "server": "posse.protocols.fed_contextual.computing.server:advance",
+    "device": "posse.protocols.fed_contextual.computing.client:client_round",
 }
 
 
 def code(settings: FedContextual) -> Code:
     """Return what server and devices do in a round."""
     noise, levels = settings.noise, settings.levels
-    norm, given = number(settings.clip), settings.server_rate
+    norm, given = number(settings.norm), settings.server_rate
     rate = number(given) if given else "by the size of contexts"
-    follows = settings.quantile != 0.0 and not noise
+    follows = bool(settings.follows)
     summed = "sum of the updates" + (f" + normal noise of {number(noise)} norms" if noise else "")
     server = [
         ("loop", f"for every round, up to {settings.horizon}:"),

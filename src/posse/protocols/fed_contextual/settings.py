@@ -1,15 +1,14 @@
-"""Settings of a federated contextual bandit: one model for flags, files and Python.
+"""Settings of a simulated federated contextual bandit: one model for flags, files and Python.
 
-`LearningSettings` is what a simulation and a fleet of devices share; `FedContextual` is a simulation's. Importing this
-needs no jax: help and mistakes are shown on a machine that has none.
+Importing this needs no jax: help and mistakes are shown on a machine that has none.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -17,19 +16,28 @@ from pydantic import Field, field_validator, model_validator
 
 from posse.core import check
 from posse.core.check import require
-from posse.core.errors import BudgetError, ConfigError
+from posse.core.errors import ConfigError
 from posse.core.interrupts import held
-from posse.core.settings import Settings
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Greedy
-from posse.policies.contextual.registry import PARAMETERS, ExplorationSettings, exploration, parameters_of
-from posse.policies.own import is_own
-from posse.privacy.dp.guarantee import Budget, figure
-from posse.privacy.dp.ledger import Ledger
+from posse.policies.contextual.registry import PARAMETERS, ScheduledSettings, exploration, parameters_of
+from posse.policies.contextual.schedules import OWN_FALCON, C
+from posse.policies.own import explain, is_own, load
 from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
-from posse.problems.populations.worlds import INITIAL_CLIENTS, Availability, Scenario, scenario
+from posse.problems.populations.worlds import Availability, Scenario
 from posse.protocols.base import RunSettings
+from posse.protocols.fed_contextual.learning import (
+    RING,
+    Before,
+    Count,
+    LearningSettings,
+    Optimisers,
+    Positive,
+    Published,
+    Rate,
+    Samplings,
+)
 from posse.protocols.fed_contextual.remarks import (
     declared_client_rate,
     default_client_rate,
@@ -41,19 +49,21 @@ from posse.protocols.fed_contextual.remarks import (
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.study import Own
 
-Published = Literal["greedy", "epsilon-greedy", "softmax", "falcon"]
-Optimisers = Literal["adam", "optax-adam", "sgd"]
-Samplings = Literal["poisson", "fixed"]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-Rate = Annotated[float | None, Field(gt=0)]
-
 ONLY = {
     **dict.fromkeys(("hidden", "channels"), "the cnn"),
     **dict.fromkeys(
-        ("pretraining", "pretrained", "pretraining_client_rate", "pretraining_server_rate", "pretraining_optimiser"),
+        (
+            "pretraining",
+            "pretrained",
+            "pretraining_client_rate",
+            "pretraining_server_rate",
+            "pretraining_optimiser",
+            "first",
+            "pretraining_privacy",
+        ),
         "scenarios with pre-training",
     ),
+    "before": "scenario init-shift",
     **dict.fromkeys(("drift_every", "drift_share"), "worlds that drift"),
 }
 """Settings that have no effect elsewhere, and where they have one."""
@@ -61,102 +71,8 @@ NAMED = ("auto", "linear", "bag-of-words", "cnn")
 """Models by name."""
 OWN = "own"
 """What a record calls a model that a user gave."""
-QUANTILE = 0.8
-"""Fraction of updates within the norm, where it follows them and nothing else is said."""
 SMALL_IMAGE = 16
 """Pixels of a side below which an image has a linear model unless another is asked for."""
-RING = 2**31
-
-
-class LearningSettings(Settings):
-    """What every run has, simulated or on devices: how devices explore and learn, and how they are protected."""
-
-    panels: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("policy", "explore", "model", "hidden", "channels", "features", "arms", "loss", "evaluate",
-                         "start"), "How to choose"),
-        **dict.fromkeys(("clip", "quantile", "noise", "delta", "limit", "levels", "sampling", "secure", "corrupt",
-                         "dropout"), "Who may learn what"),
-    }  # fmt: skip
-
-    loss: Literal["regression", "importance"] = "regression"
-    """Loss of a device's log: squared error, or the same over the probability of the arm."""
-    cohort: Count = 20
-    """Devices of a round; the expected number where they are drawn by coins."""
-    deploy_every: Count = 10
-    """Rounds after which devices act with the newest model."""
-    batch: Count = 16
-    """Samples a step of training."""
-    client_rate: Rate = None
-    """Learning rate of devices; 0.1 if left out, or for a linear model less where inputs are large: at most 0.5 / (mean
-    squared norm of the inputs)."""
-    server_rate: Rate = None
-    """Learning rate of the server. If left out: 0.6 / input_size, at most 1, for linear models and bags of words, 0.002
-    for the cnn, 0.01 for models of your own, 1 for plain steps."""
-    input_size: Rate = None
-    """How large contexts are: (mean of their sums of absolute values) / (0.2 + the share of their squared norm that is
-    their mean's). Measured in a simulation if left out; devices measure nothing. Default rates follow it."""
-    optimiser: Optimisers = "adam"
-    """What the server does with the mean update: Adam as published (Keras'), as optax has it, or plain steps."""
-    clip: Positive = 1.0
-    """Norm to which updates are clipped, or the first one."""
-    quantile: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Fraction of updates that should be within the norm, which then follows it (default: 0.8); 0 keeps it fixed, which
-    noise needs."""
-    noise: Annotated[float, Field(ge=0)] = 0.0
-    """Noise multiplier: standard deviation of the noise on a round's sum, in clipping norms; 0 for none."""
-    delta: float = 1e-6
-    """Delta of the figures; below 1 / devices."""
-    limit: Annotated[float | None, Field(gt=0)] = None
-    """Largest epsilon (with delta) that may be spent on a device; training stops before it would be more."""
-    levels: Annotated[int, Field(ge=0)] = 0
-    """Whole numbers from 0 to the norm to which updates are rounded, as secure sums need them (65536 is usual); 0 for
-    floats."""
-
-    @property
-    def rounded_to(self) -> int:
-        """Levels in force."""
-        return self.levels
-
-    def check_protection(self) -> None:
-        """Raise where settings of noise contradict each other."""
-        if not 0 < self.delta < 1:
-            raise ConfigError(f"delta must be above 0 and below 1, got {self.delta:g}. Choose one below 1 / devices.")
-        if self.limit and not self.noise:
-            raise ConfigError(f"limit goes with noise, got limit {self.limit:g} and noise 0. Give noise.")
-        if self.noise and self.quantile:
-            raise ConfigError(
-                f"a clip that follows the updates tells more than is accounted for, got quantile {self.quantile:g} and "
-                f"noise {self.noise:g}. Fix the clip with quantile 0."
-            )
-
-    def check_delta(self, devices: int) -> None:
-        """Raise where delta promises nothing for so many devices."""
-        if self.delta * devices >= 1:
-            raise ConfigError(
-                f"delta must be below 1 / devices = {1 / devices:.3g}, got {self.delta:g}: a larger one allows to "
-                "publish a device's data whole. Lower it."
-            )
-
-    def mechanism(self, devices: int, size: int, sampling: Samplings = "poisson") -> SampledGaussian:
-        """Return what is accounted for, for so many devices and a model of `size` numbers.
-
-        Rounding to levels lengthens an update of norm C by at most C sqrt(size) / levels: so much more sensitive is the
-        sum, and so much less the noise counts.
-        """
-        longer = 1 + math.sqrt(size) / self.rounded_to if self.rounded_to else 1.0
-        return SampledGaussian(devices, self.cohort, self.noise / longer, sampling)
-
-    def ledger(self, mechanism: SampledGaussian) -> Ledger[Training]:
-        """Return a new ledger; a limit below the cost of one round is refused."""
-        budget = Budget(self.limit, self.delta) if self.limit else None
-        ledger = Ledger(Training(mechanism, budget, self.delta))
-        if ledger.most == 0:
-            one = figure(mechanism.epsilon(1, self.delta, ledger.mechanism.counted_by), self.delta)
-            raise BudgetError(
-                f"not even one round fits the limit {budget}: with noise {self.noise:g} it costs {one}. "
-                "Raise noise, limit or devices, or lower the cohort."
-            )
-        return ledger
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +101,13 @@ class Setup:
     """What is accounted for; none without noise."""
     own: Own
     """A user's own model and rewards, where given."""
+    training: Training | None = None
+    """What the ledger of the bandit phase spends; none without noise."""
+    before: Before | None = None
+    """What pre-training under noise spends; none where it carries none."""
 
 
-class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, RunSettings):
+class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, RunSettings):
     """Everything a run of fed-contextual needs to know.
 
     >>> FedContextual(policy="falcon", rounds=400).horizon
@@ -195,6 +115,7 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     """
 
     system: ClassVar[str] = "fed-contextual"
+    counts: ClassVar[bool] = True
     aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
 
     horizon: Count = 200
@@ -209,6 +130,9 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     """Of the cnn: channels of its two convolutions, such as 16,32."""
     sampling: Samplings | None = None
     """How devices are drawn: each by a coin of its own (poisson, the default under noise), or so many (fixed, else)."""
+    clip_noise: Rate = None
+    """Of a norm that follows updates under noise: standard deviation of the noise on the count of those within it. If
+    left out: 0.05 x cohort, and no less than 0.5 and noise."""
     cap: Count = 256
     """Samples of a device at most."""
     pretraining: Count = 100
@@ -220,12 +144,20 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     """Learning rate of the server in these rounds."""
     pretraining_optimiser: Optimisers = "sgd"
     """What the server does with the mean update in these rounds."""
+    pretraining_privacy: Literal["none", "public", "noised"] = "none"
+    """How these rounds count under noise: not at all, and the record says so (none); as data of clients who gave them
+    to everybody (public); or with the same clip and noise, through the ledger (noised)."""
     centralised: bool = False
     """All samples of a round in one place: what a federation is measured against. Nothing is protected."""
     evaluate: Published | None = None
     """Estimate from devices' logs what this policy would earn with the deployed model, without running it."""
+    supervised: bool = False
+    """Also train a supervised model of the same class on all rewards of all devices, and record the regret to it."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Where it is computed."""
+    cores: Annotated[int | None, Field(ge=0)] = None
+    """CPU cores that the devices of a large round are spread over, 0 for all that there are; in one piece on one core
+    if left out. A seed gives the same bits on any number of cores, and in one piece the same to rounding."""
     keep: Path | None = None
     """Folder for the state of every run; the same command goes on from what is there."""
     model_out: Path | None = None
@@ -252,9 +184,17 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
         def make() -> Exploration:
             given, others = self.parameters(), parameters_of(self.evaluate) if self.evaluate else ()
             known = parameters_of(self.policy)
+            if self.schedule == OWN_FALCON and "gamma" in known:
+                given.setdefault("gamma", C)
             return exploration(self.policy, {n: v for n, v in given.items() if n in known or n not in others})
 
         return self.once("policy", make)
+
+    @property
+    def count_noise(self) -> float:
+        """Noise on the count of updates within the norm: that given, or the usual one."""
+        usual = super().count_noise
+        return (self.clip_noise or usual) if usual else 0.0
 
     def answers(self) -> Availability | None:
         """Return how devices answer; none where all do."""
@@ -264,11 +204,23 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     def _consistent(self) -> Self:
         """Raise where settings contradict each other."""
         self.check_protection()
+        if self.clip_noise is not None and not self.count_noise:
+            raise ConfigError(
+                f"clip_noise applies to a clip that follows updates under noise, got {self.clip_noise:g} for noise "
+                f"{self.noise:g} and quantile {self.follows:g}. Leave it out."
+            )
         self._check_numbers()
         self._check_evaluation()
-        self._leave_out("scenarios with pre-training", self.scenario != "scratch", f"scenario {self.scenario}")
+        supervised = self.scenario != "scratch" or self.supervised  # which has the same rates
+        self._leave_out("scenarios with pre-training", supervised, f"scenario {self.scenario}")
+        self._leave_out("scenario init-shift", self.scenario == "init-shift", self.scenario)
         self._leave_out("worlds that drift", self.drift != "none", f"drift {self.drift}")
         return self
+
+    def shorter(self, rounds: int) -> Self:
+        """Return the settings of a single run of so many rounds that keeps and writes nothing."""
+        lags = {"stale": min(self.stale, rounds), "keep_log": min(self.keep_log, -(-rounds // self.deploy_every))}
+        return self.but(horizon=rounds, limit=None, keep=None, model_out=None, evaluate=None, runs=1, **lags)
 
     def load(self) -> Setup:
         """Check everything before anything starts, and return what it makes; once, however often it is called."""
@@ -304,12 +256,12 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
 
     def _setup(self, own: Own | None, population: Population) -> Setup:
         """Settle what is left open, by what the population is."""
-        from posse.protocols.fed_contextual.models import Model, model_of, size_of
+        from posse.protocols.fed_contextual.computing.models import Model, model_of, size_of
         from posse.protocols.fed_contextual.study import NOTHING, check_own
 
-        own = own or NOTHING
+        own = self._loaded(own or NOTHING)
         if is_own(self.model) or own.model is not None:
-            from posse.protocols.fed_contextual.own_models import adapted, named
+            from posse.protocols.fed_contextual.computing.own_models import adapted, named
 
             if population.bags and not isinstance(own.model, Model):
                 raise ConfigError("models of your own take numbers, and the data are texts. Use model bag-of-words.")
@@ -318,30 +270,53 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
             own = own._replace(model=made if isinstance(made, Model) else adapted(made, shape, arms))
         if own != NOTHING:
             check_own(own, population)
-        world = scenario(self.scenario, population, self._pretrained(population))
-        if world.pretrained:
-            world.initial(population.clients, self.seed)
+        world = self.world(population, own.before is not None, own.first and partial(_fits, own.first))
         if self.drift != "none":
             self.drifting(len(population.arms))
+        if (coming := self.presence(population.arms)) is not None:
+            coming.check(self.horizon)
         name = self._model(population) if own.model is None else OWN
         self._leave_out("the cnn", name == "cnn", f"model {name}")
         one, two = self.channels
         size = size_of(own.model or model_of(population, name, self.hidden, (one, two)))
         sampling = self.sampling or ("poisson" if self.noise else "fixed")
-        mechanism, rounds = None, self.horizon
+        mechanism = before = training = None
+        rounds = self.horizon
         if self.noise:
             self.check_delta(population.clients)
             mechanism = self.mechanism(population.clients, size, sampling)
-            rounds = min(rounds, self.ledger(mechanism).most or rounds)
-        quantile = self.quantile if self.quantile is not None else 0.0 if self.noise else QUANTILE
+            before = self._before(world, size, sampling)
+            training = self.ledger(mechanism, (0.0, 0.0) if before is None else before.spent).mechanism
+            rounds = min(rounds, training.most or rounds)
+            self.check_logs(rounds, self.stale, self.centralised, sampling)
         declared = None if self.input_size is None else declared_client_rate(self.input_size, name)
         rate = self.client_rate or declared or default_client_rate(population, name)
-        before = self.pretraining_client_rate or default_pretraining_rate(population, name)
+        first = self.pretraining_client_rate or default_pretraining_rate(population, name)
         large = self.input_size or input_size(population, name)
         server = self.server_rate or default_server_rate(large, name, self.optimiser)
         return Setup(
-            population, world, name, size, sampling, quantile, rate, server, large, before, rounds, mechanism, own
-        )
+            population, world, name, size, sampling, self.follows, rate, server, large, first, rounds, mechanism, own,
+            training, before,
+        )  # fmt: skip
+
+    def _before(self, world: Scenario, size: int, sampling: Samplings) -> Before | None:
+        """Return what pre-training spends, where it carries noise: half of delta is its own."""
+        if self.pretraining_privacy != "noised" or not world.pretrained:
+            return None
+        made = self.mechanism(world.pretrained, size, sampling, min(self.cohort, world.pretrained))
+        return Before(made, self.pretraining, self.delta / 2)
+
+    def _loaded(self, own: Own) -> Own:
+        """Add functions that settings name: rewards before deployment, and who the first clients are."""
+        for name in ("before", "first"):
+            where, given = getattr(self, name), getattr(own, name)
+            if given is not None and where is not None:
+                raise ConfigError(f"{name} is given twice, as a setting and as a function. Leave one out.")
+            if is_own(where):
+                if not callable(made := load(where, "function", callable)):
+                    raise ConfigError(f"{name} must name a function, got {made!r}.")
+                own = own._replace(**{name: made})  # type: ignore[arg-type]
+        return own
 
     @field_validator("model")
     @classmethod
@@ -367,11 +342,18 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
                 "noise and secure sums need the unweighted mean of devices' clipped updates, got centralised, which "
                 "has no devices to protect. Leave one of them out."
             )
+        if self.pretraining_privacy != "none" and not self.noise:
+            raise ConfigError(
+                f"pretraining_privacy goes with noise, got {self.pretraining_privacy} and noise 0. Give noise."
+            )
         if (self.levels + 1) * self.cohort * 2 >= RING:
             raise ConfigError(
                 f"a sum of whole numbers must stay below 2^31, got {self.levels} levels and a cohort of {self.cohort}. "
                 "Lower one of them."
             )
+        if self.supervised and self.drift != "none":
+            raise ConfigError(f"supervised needs rewards that stay as they are, got drift {self.drift}. Leave one out.")
+        self.check_logs(self.horizon, self.stale, self.centralised, self.sampling)
         self.availability()
 
     def _check_files(self) -> None:
@@ -390,12 +372,17 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
     def _check_own(self, own: Own) -> None:
         if own.model is not None and self.model != "auto":
             raise ConfigError(f"a model of your own goes without another, got model {self.model}. Leave it out.")
-        if own.pay is not None and (self.drift != "none" or self.scenario == "init-shift"):
-            what = "drift" if self.drift != "none" else "scenario"
+        if own.pay is not None and self.drift != "none":
             raise ConfigError(
-                f"{what} '{getattr(self, what)}' changes a table of rewards, and rewards of your own have none. "
-                "Leave it out."
+                f"drift '{self.drift}' changes a table of rewards, and rewards of your own have none. Leave it out."
             )
+        if own.pay is not None and self.scenario == "init-shift" and self.before is None and own.before is None:
+            raise ConfigError(
+                "init-shift with rewards of your own needs those before deployment too. Give before: a table labels x "
+                "arms, or a function."
+            )
+        if own.before is not None and self.scenario != "init-shift":
+            raise ConfigError(f"before applies to scenario init-shift, got {self.scenario}. Leave it out.")
 
     def _leave_out(self, where: str, apply: bool, got: str) -> None:
         """Raise if a given setting has no effect."""
@@ -427,12 +414,6 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
             )
         return population
 
-    def _pretrained(self, population: Population) -> int:
-        """Clients of pre-training: those asked for, or as many as there are."""
-        if "pretrained" in self.model_fields_set:
-            return self.pretrained
-        return min(INITIAL_CLIENTS, population.clients)
-
     def _model(self, population: Population) -> str:
         if self.model != "auto":
             return {"bag-of-words": "bag"}.get(self.model, self.model)
@@ -441,3 +422,11 @@ class FedContextual(LearningSettings, ExplorationSettings, PopulationSettings, R
         shape: tuple[int, ...] = getattr(population.inputs, "shape", ())[1:]
         square = len(shape) == 2 and shape[0] == shape[1] >= SMALL_IMAGE
         return "cnn" if square and getattr(population.inputs, "dtype", None) == "uint8" else "linear"
+
+
+def _fits(first: Callable[[str], bool], name: str) -> bool:
+    """Whether pre-training may draw a client, by a user's own function."""
+    try:
+        return bool(first(name))
+    except Exception as error:
+        raise ConfigError(f"first fails on the client '{name}': {explain(error)}.") from error

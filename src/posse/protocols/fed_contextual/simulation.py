@@ -10,37 +10,40 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.interrupts import held
+from posse.core.interrupts import aside, held
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.policies.evaluation.offline import FEWEST, Estimate, Log, evaluate
-from posse.protocols.fed_contextual.client import act
-from posse.protocols.fed_contextual.cohorts import OverflowingCohort, draw
+from posse.problems.populations.worlds import Scenario
+from posse.protocols.fed_contextual import study
+from posse.protocols.fed_contextual.computing.client import act
+from posse.protocols.fed_contextual.computing.client import rows as rows_of
+from posse.protocols.fed_contextual.computing.cohorts import OverflowingCohort, draw, versions
+from posse.protocols.fed_contextual.computing.models import Model, Tree
+from posse.protocols.fed_contextual.computing.rounds import Source, emptied, host, with_contexts
+from posse.protocols.fed_contextual.computing.server import Measured, State, begin, models_of
+from posse.protocols.fed_contextual.computing.tasks import ACT, Pay, Policy, Rates, greedy, key_of, policy_of
+from posse.protocols.fed_contextual.computing.training import Plan, Run, joined, load, save, train, train_many
 from posse.protocols.fed_contextual.jobs import Job, Pretraining
-from posse.protocols.fed_contextual.models import Model, Tree
-from posse.protocols.fed_contextual.rounds import Source, emptied, host, with_contexts
-from posse.protocols.fed_contextual.server import Measured, State, begin
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
-from posse.protocols.fed_contextual.study import Bench, device_of
-from posse.protocols.fed_contextual.tasks import ACT, Pay, Policy, key_of, policy_of
-from posse.protocols.fed_contextual.training import Plan, Run, load, save, train_many
+from posse.protocols.fed_contextual.study import Bench, computing_on, device_of
 
 TOGETHER = {"cpu": 1, "gpu": 50}
 """Rounds in one call. A run can be interrupted and kept between calls: on a CPU, where a call costs little beside a
 round, after every round, and one program does for any number of them."""
 FORMAT = "posse fed-contextual 1"
 HEADER = "run.json"
-FREE = ("keep", "rounds", "horizon", "runs", "points", "limit", "evaluate", "model_out")
+FREE = ("keep", "rounds", "horizon", "runs", "points", "limit", "evaluate", "model_out", "supervised")
 """Settings that may change when a run goes on."""
 _EVERY = 10.0
 """Seconds between two states that are kept."""
@@ -57,7 +60,7 @@ class Simulation:
         """`runs`: of how many seeds, where not the settings' own number."""
         self.settings, self.setup, self.runs = settings, setup, settings.runs if runs is None else runs
         self.device, self.together = device_of(settings.device), TOGETHER[settings.device]
-        self.bench = Bench(setup.population, settings.device, own=setup.own)
+        self.bench = Bench(setup.population, settings.device, own=setup.own, cores=settings.cores)
 
     @cached_property
     def job(self) -> Job:
@@ -95,21 +98,23 @@ class Simulation:
         plan = self.plan._replace(schedule=self.plan.schedule._replace(rounds=upto))
         runs = [Run(*self.job.pairs[0], seed, state) for seed, state in zip(seeds, states, strict=True)]
         source = self.source if source is None else source
-        return _next(train_many(plan, runs, source, side=self.side, together=self.together))
+        cores = self.bench.spread
+        return _next(train_many(plan, runs, source, side=self.side, together=self.together, cores=cores))
 
     def until(self, done: int) -> int:
         """Return the round at which the call ends that begins after `done` rounds; the same for every run."""
         return min(self.setup.rounds, (done // self.together + 1) * self.together)
 
     def warm_up(self) -> None:
-        """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits for each part."""
-        with held():
+        """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits for none of it."""
+        aside(self._compile)
+
+    def _compile(self) -> None:
+        with computing_on(self.device):  # of this thread alone
             empty, planned = emptied(self.source), self.setup.rounds
-        for rounds in {min(planned, self.together), planned % self.together} - {0}:
-            with held():
+            for rounds in {min(planned, self.together), planned % self.together} - {0}:
                 self.rounds([begin(self.plan.task, 0)], rounds, [0], empty)
-        if self.setup.world.pretrained:
-            with held():
+            if self.setup.world.pretrained:
                 _next(self._pretraining(self.settings.seed, empty))
 
     def _pretrained(self, seed: int) -> Tree:
@@ -143,14 +148,18 @@ def _job(asked: FedContextual, made: Setup) -> Job:
     before = Pretraining(
         asked.pretraining, made.world.pretrained or asked.pretrained, made.pretraining_client_rate,
         asked.pretraining_server_rate, asked.pretraining_optimiser,
+        *(() if made.before is None else (asked.update_noise(made.before.gaussian), asked.count_noise, made.sampling)),
     )  # fmt: skip
     drift, answers = asked.drifting(len(made.population.arms)), asked.answers()
     same = ("scenario", "loss", "optimiser", "deploy_every", "seeds", "cohort",
-            "batch", "cap", "clip", "noise", "levels", "hidden", "channels", "centralised")  # fmt: skip
+            "batch", "cap", "levels", "hidden", "channels", "centralised", "schedule", "stale", "keep_log",
+            "available")  # fmt: skip
+    noise = 0.0 if made.mechanism is None else asked.update_noise(made.mechanism)
     return Job(
         "run", policy=asked.exploration(), **{name: getattr(asked, name) for name in same},
         model=made.model if made.own.model is None else "auto", rounds=made.rounds, sampling=made.sampling,
-        quantile=made.quantile, client_rate=made.client_rate, server_rate=made.server_rate, pretraining=before,
+        quantile=made.quantile, clip=asked.norm, noise=noise, clip_noise=asked.count_noise, pretraining=before,
+        client_rate=made.client_rate, server_rate=made.server_rate,
         drift=None if drift is None else {"kind": asked.drift, **vars(drift)},
         availability=None if answers is None else vars(answers),
     )  # fmt: skip
@@ -199,6 +208,8 @@ class Kept:
             return None
         try:
             state, seen = load(path, like)
+            if len(seen.reward) != int(state.round):
+                raise ValueError("rounds that it does not show would not be paid for")
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             raise DataError(
                 f"{path} is damaged, or not of a run with these settings. Remove it to begin that run anew."
@@ -255,30 +266,59 @@ def _agree(found: dict[str, Any], header: dict[str, Any], folder: Path) -> None:
             )
 
 
+def supervised_rewards(simulation: Simulation, seed: int) -> NDArray[np.float64]:
+    """Return what a supervised model of the same class earns in every round of a run, on the devices of that round.
+
+    It learns from all rewards of all devices in as many rounds as the run has, with pre-training's rates, and then
+    chooses the best arm by its scores: the policy that federated regret is measured against.
+    """
+    asked, made, plan, bench = simulation.settings, simulation.setup, simulation.plan, simulation.bench
+    rewards, clients = made.world.rewards, made.population.clients
+    world = Scenario("init", rewards, clients, rewards, np.ones(len(made.population.arms), bool))
+    job = replace(simulation.job, pretraining=Pretraining(
+        made.rounds, clients, made.pretraining_client_rate, asked.pretraining_server_rate, asked.pretraining_optimiser,
+    ))  # fmt: skip
+    learns = study.supervised(plan, job, made.population, world, seed, made.own._replace(before=None))
+    source = bench.source(asked.cap, learns.schedule.samples)
+    *_, (taught, _) = train(learns, begin(learns.task, seed), source, seed, together=simulation.together)
+    acts = plan._replace(
+        task=plan.task._replace(learns=False, policy=greedy, levels=0),
+        rates=plan.rates._replace(explore=(), noise=0.0), explores=None,
+    )  # fmt: skip
+    first = begin(acts.task, seed, taught.params)
+    parts = [seen for _, seen in train(acts, first, source, seed, together=simulation.together)]
+    return np.asarray(joined(parts).reward, np.float64)
+
+
 def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     """Estimate (SNIPS, clients as clusters) the reward a decision of the policy to evaluate, on one more cohort.
 
-    Logs that leave choices of that policy without support give the reason instead of a number.
+    A device acts with the deployed model that it has. Logs that leave choices of that policy without support give the
+    reason instead of a number.
     """
     asked, made, plan = simulation.settings, simulation.setup, simulation.plan
     assert asked.evaluate is not None
     done, clients, arms = int(state.round), made.population.clients, len(made.population.arms)
     numbers, present = draw(seed, done, clients, min(DEVICES, clients), "fixed")
+    ages = done // plan.schedule.deploy_every - versions(plan.schedule, seed, done, numbers)
+    models = models_of(state)
     gather = host(made.population, plan.schedule.samples, asked.cap)
     gather = gather if made.own.pay is None else with_contexts(gather)
     assert callable(gather)
-    pays = plan.rates.pays if plan.pays is None else (jnp.asarray(plan.pays(done), jnp.float32),)
+    today = plan.at(done)
+    if plan.here is not None:  # the run is over: the arms of its last round
+        today = today._replace(here=plan.at(max(0, done - 1)).here)
     other = asked.other()
     target, values = policy_of(type(other)), other.values(arms)
     rows: list[list[Any]] = []
-    for number in numbers:
+    for number, age in zip(numbers, ages, strict=True):
         cohort = gather(np.array([number], np.int32), present[:1], done)
         contexts, labels, mask = jax.tree.map(lambda leaf: leaf[0], (cohort.contexts, cohort.labels, cohort.mask))
-        key = key_of(seed, ACT, done, int(number))
+        key, then = key_of(seed, ACT, done, int(number)), today.then(0, age)
         with held():
             acted = _logged(
-                plan.task.model, plan.task.policy, target, plan.task.pay, state.deployed, contexts, labels, mask, key,
-                plan.rates.explore, values, pays,
+                plan.task.model, plan.task.policy, target, plan.task.pay, rows_of(models, int(age)),
+                state.deployed, contexts, labels, mask, key, then, values,
             )  # fmt: skip
         real = np.asarray(mask) > 0
         rows.append([np.full(real.sum(), number), *(np.asarray(one)[real] for one in acted)])
@@ -298,17 +338,15 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
 
 @partial(jax.jit, static_argnames=("model", "policy", "target", "pay"))
 def _logged(
-    model: Model, policy: Policy, target: Policy, pay: Pay, deployed: Any, contexts: Any, labels: Any, mask: jax.Array,
-    key: jax.Array, explore: Any, other: Any, pays: Any,
+    model: Model, policy: Policy, target: Policy, pay: Pay, held: Any, deployed: Any, contexts: Any, labels: Any,
+    mask: jax.Array, key: jax.Array, rates: Rates, other: Any,
 ) -> tuple[jax.Array, ...]:  # fmt: skip
-    """Act once with the deployed model; also the chances of every arm, by both policies."""
-    scores = model.scores(deployed, contexts)
-
-    def choose(given: jax.Array) -> jax.Array:
-        return policy(given, *explore)
+    """Act once with the model that a device has; also the chances of every arm, by its policy and by the target."""
 
     def paid(given: Any, arms: jax.Array) -> jax.Array:
-        return pay(given, arms, *pays)
+        return pay(given, arms, *rates.pays)
 
-    log = act(model, deployed, choose, paid, contexts, labels, mask, key)
-    return log.arms, log.rewards, log.probabilities, choose(scores), target(scores, *other)
+    choose = partial(rates.chances, policy)
+    log, scores = act(model, held, choose, paid, contexts, labels, mask, key), model.scores(deployed, contexts)
+    chances = choose(model.scores(held, contexts))
+    return log.arms, log.rewards, log.probabilities, chances, rates.chances(target, scores, other)

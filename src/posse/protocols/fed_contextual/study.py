@@ -28,23 +28,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from posse.core.errors import ConfigError, PosseError
+from posse.policies.contextual.schedules import explores_of
+from posse.policies.own import explain
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load
-from posse.problems.populations.worlds import Rewards, Scenario, scenario
-from posse.protocols.fed_contextual import tasks
-from posse.protocols.fed_contextual.cohorts import Schedule, room
-from posse.protocols.fed_contextual.jobs import Job, Result, read, read_jobs, write
-from posse.protocols.fed_contextual.models import Model, Tree, model_of, shape_of
-from posse.protocols.fed_contextual.rounds import Data, Source, host, padding, source_of, with_contexts
-from posse.protocols.fed_contextual.server import Clipping, Measured, State, begin, optimiser
-from posse.protocols.fed_contextual.tasks import OwnPay, Rates, Task, policy_of
-from posse.protocols.fed_contextual.training import Plan, Run, joined, train, train_many
+from posse.problems.populations.worlds import Presence, Rewards, Scenario, periods_of, scenario
+from posse.protocols.fed_contextual.computing import tasks
+from posse.protocols.fed_contextual.computing.cohorts import Schedule, room
+from posse.protocols.fed_contextual.computing.models import Model, Tree, model_of, shape_of, size_of
+from posse.protocols.fed_contextual.computing.rounds import Data, Source, host, padding, source_of, with_contexts
+from posse.protocols.fed_contextual.computing.server import Clipping, Measured, State, begin, optimiser
+from posse.protocols.fed_contextual.computing.tasks import OwnPay, Rates, Task, policy_of
+from posse.protocols.fed_contextual.computing.training import Plan, Run, joined, train, train_many
+from posse.protocols.fed_contextual.jobs import Job, Result, job_of, read, read_jobs, write
 
 DEVICES = ("cpu", "gpu")
 SIDE = {"cpu": 1, "gpu": 8}
 """Runs side by side, at most."""
 TOGETHER = {"cpu": 10, "gpu": 50}
 """Rounds in one call, at most."""
+CHECKED = 1000
+"""Deployments whose exploration is checked before the first round."""
 
 Progress = Callable[[Job, int, int, float], None]
 """Called with the job, rounds done of all its runs, rounds in all, and rounds a second."""
@@ -58,6 +62,10 @@ class Own(NamedTuple):
 
     model: Model | None = None
     pay: OwnPay | None = None
+    before: OwnPay | None = None
+    """Rewards before deployment."""
+    first: Callable[[str], bool] | None = None
+    """Whether pre-training may draw a client, by its name."""
 
 
 NOTHING = Own()
@@ -77,11 +85,14 @@ class Bench:
     """Whether the population is put on the device whole; if left out, where it is small enough."""
     own: Own = NOTHING
     """A user's own model and rewards."""
+    cores: int | None = None
+    """CPU cores over which large rounds are divided, 0 for all; in one piece if left out."""
     _sources: dict[tuple[int, int], Source] = field(default_factory=dict)
     _pretrained: dict[tuple[Any, ...], Tree] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         device_of(self.device)
+        self.spread = (self.cores or cores_here()) if self.cores is not None and self.device == "cpu" else 0
 
     def source(self, cap: int, samples: int) -> Source:
         """Return where cohorts come from: the device's memory, or the host's disk if that is too small."""
@@ -100,7 +111,10 @@ class Bench:
         """Pre-train the model of a seed on all rewards of some clients; yields states, some rounds apart."""
         before = supervised(plan, job, self.population, world, seed, self.own)
         source = self.source(job.cap, before.schedule.samples) if source is None else source
-        return (state for state, _ in train(before, begin(before.task, seed), source, seed, together=together))
+        if self.own.before is not None and self.own.pay is None:
+            source = with_contexts(source)
+        first, spread = begin(before.task, seed), self.spread
+        return (state for state, _ in train(before, first, source, seed, together=together, cores=spread))
 
     def side_by_side(self, runs: int, source: Source) -> int:
         """Return how many runs go side by side: one alone does not fill a GPU."""
@@ -122,7 +136,7 @@ class Bench:
         side = self.side_by_side(len(parts), source)
         for low in range(0, len(parts), side):
             runs = [Run(*one, begin(plan.task, one[2], first[one[2]])) for one in job.runs[low : low + side]]
-            for after in train_many(plan, runs, source, side=side, together=together):
+            for after in train_many(plan, runs, source, side=side, together=together, cores=self.spread):
                 for at, (_, seen) in enumerate(after, low):
                     parts[at].append(seen)
                     done += len(np.asarray(seen.reward))
@@ -149,7 +163,9 @@ class Bench:
 def _assembled(job: Job, runs: list[Measured]) -> Measured:
     """Put runs together, by pairs of rates and seeds."""
     shape = (len(job.pairs), len(job.seeds), -1)
-    return Measured(*(np.stack(column).reshape(shape) for column in zip(*runs, strict=True)))
+    columns: Iterator[Any] = zip(*runs, strict=True)
+    made: list[Any] = [None if column[0] is None else np.stack(column).reshape(shape) for column in columns]
+    return Measured(*made)
 
 
 # What rounds work on, from a job ------------------------------------------------------------------------------------
@@ -165,10 +181,14 @@ def check_own(own: Own, population: Population) -> None:
         shape = jax.eval_shape(own.model.scores, shape_of(own.model), contexts).shape
         if shape != (wanted := (pad, len(population.arms))):
             raise ConfigError(f"a model must give scores of shape {wanted}, samples x arms, got {shape}. Correct it.")
-    if own.pay is not None:
-        shape = jax.eval_shape(own.pay, contexts, labels, jnp.zeros(pad, jnp.int32)).shape
-        if shape != (pad,):
-            raise ConfigError(f"pay must give one reward a sample, {(pad,)}, got {shape}. Correct it.")
+    for name in ("pay", "before"):
+        if (function := getattr(own, name)) is not None:
+            try:
+                shape = jax.eval_shape(function, contexts, labels, jnp.zeros(pad, jnp.int32)).shape
+            except Exception as error:
+                raise ConfigError(f"{name} fails on {pad} samples: {explain(error)}.") from error
+            if shape != (pad,):
+                raise ConfigError(f"{name} must give one reward a sample, {(pad,)}, got {shape}. Correct it.")
 
 
 def bandit(job: Job, population: Population, world: Scenario, lanes: int = 1, own: Own = NOTHING) -> Plan:
@@ -176,33 +196,50 @@ def bandit(job: Job, population: Population, world: Scenario, lanes: int = 1, ow
     arms, explore = len(population.arms), job.exploration()
     model = own.model or model_of(population, job.model, job.hidden, job.channels)
     pay, pay_all = (tasks.pay, tasks.pay_all) if own.pay is None else tasks.paid_by(own.pay, arms)
-    task = Task(
-        model, policy_of(type(explore)), pay, _optimiser(job.optimiser), Clipping(job.clip, job.quantile), pay_all,
-        job.batch, job.loss, lanes, job.levels, job.learns, job.centralised,
-    )  # fmt: skip
-    expected = (job.noise or job.sampling == "poisson") and not job.centralised
-    rates = Rates(
-        *job.pairs[0], job.noise, float(job.cohort) if expected else 0.0, explore.values(arms),
-        _tables(world.rewards, own),
-    )  # fmt: skip
     schedule = Schedule(
         job.rounds, population.clients, job.cohort, job.deploy_every, padding(population, job.cap, job.batch),
-        job.sampling, answers=job.answers(),
+        job.sampling, answers=job.answers(), stale=job.stale, keep_log=job.keep_log,
+    )  # fmt: skip
+    task = Task(
+        model, policy_of(type(explore)), pay, _optimiser(job.optimiser), Clipping(job.clip, job.quantile), pay_all,
+        job.batch, job.loss, lanes, job.levels, job.learns, job.centralised, schedule.older,
+    )  # fmt: skip
+    decisions = float(np.minimum(population.sizes(), job.cap).mean()) * job.cohort * job.deploy_every
+    varies = explores_of(job.schedule, explore, arms, decisions, size_of(model))
+    expected = (job.noise or job.sampling == "poisson") and not job.centralised
+    rates = Rates(
+        *job.pairs[0], job.noise, float(job.cohort) if expected else 0.0,
+        explore.values(arms) if varies is None else varies(1), _tables(world.rewards, own), job.clip_noise,
     )  # fmt: skip
     drift = job.drifts(arms)
-    return Plan(task, rates, schedule, None if drift is None else lambda at: world.rewards.at(drift, at).table)
+    pays = None if drift is None else lambda at: world.rewards.at(drift, at).table
+    if varies is not None:
+        for deployment in range(1, 2 + min(CHECKED, job.rounds // job.deploy_every)):
+            varies(deployment)
+    here = Presence(population.arms, periods_of(job.available)).here if job.available else None
+    return Plan(task, rates, schedule, pays, varies, here)
 
 
 def supervised(plan: Plan, job: Job, population: Population, world: Scenario, seed: int, own: Own = NOTHING) -> Plan:
-    """Plan pre-training before a plan's bandit phase: rounds on all rewards of some clients, without noise."""
+    """Plan pre-training before a plan's bandit phase: rounds on all rewards of some clients."""
     assert world.before is not None
     before = job.pretraining
-    task = plan.task._replace(optimiser=_optimiser(before.optimiser), levels=0, learns=True, centralised=False)
+    task = plan.task._replace(optimiser=_optimiser(before.optimiser), levels=0, learns=True, centralised=False, older=0)
+    pays = _tables(world.before, own)
+    if own.before is not None:
+        task, pays = task._replace(pay_all=tasks.paid_by(own.before, len(population.arms))[1]), ()
+    elif own.pay is not None and world.name == "init-shift":
+        task, pays = task._replace(pay_all=tasks.pay_labels), _tables(world.before, NOTHING)
     seen = None if world.pretrained_arms is None else jnp.asarray(world.pretrained_arms)
-    rates = Rates(before.client_rate, before.server_rate, pays=_tables(world.before, own), seen=seen)
+    cohort = min(job.cohort, before.clients)
+    rates = Rates(
+        before.client_rate, before.server_rate, before.noise, float(cohort) if before.noise else 0.0, pays=pays,
+        counted=before.clip_noise, seen=seen,
+    )  # fmt: skip
     schedule = plan.schedule._replace(
-        rounds=before.rounds, clients=before.clients, cohort=min(job.cohort, before.clients), sampling="fixed",
+        rounds=before.rounds, clients=before.clients, cohort=cohort, sampling=before.sampling,
         supervised=True, among=tuple(world.initial(population.clients, seed).tolist()), deploy_every=before.rounds,
+        stale=0, keep_log=0,
     )  # fmt: skip
     return Plan(task, rates, schedule)
 
@@ -233,6 +270,13 @@ def device_of(name: str) -> jax.Device:
             f"JAX {jax.__version__} sees no {name} here, only {jax.default_backend()}. Use --device cpu, or install "
             "JAX for the machine's accelerator: pip install 'jax[cuda12]'."
         ) from None
+
+
+def cores_here() -> int:
+    """Return how many cores this process may use: those it is bound to, and no more than OMP_NUM_THREADS says."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = os.environ.get("OMP_NUM_THREADS", "")
+    return min(bound, int(most)) if most.isdigit() and int(most) else bound
 
 
 def keep_compiled(home: Path | None = None) -> None:
@@ -279,7 +323,7 @@ def run_jobs(bench: Bench, jobs: Iterable[Job], out: Path, progress: Progress | 
         path = out / f"{job.name}.npz"
         if not path.exists():
             write(path, bench.run(job, progress))
-        elif json.dumps(read(path).job, sort_keys=True) != job.to_json():
+        elif job_of(read(path).job).to_json() != job.to_json():
             raise ConfigError(f"{path} is the result of another job of that name. Rename the job, or remove the file.")
         yield path
 
@@ -292,9 +336,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="folder of results")
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
     parser.add_argument("--side", type=int, help="runs side by side; 8 on a GPU, 1 on a CPU")
+    parser.add_argument("--cores", type=int, help="cores of a CPU that a round is divided over, 0 for all")
     given = parser.parse_args(arguments)
     try:
-        bench = Bench(load(given.data), given.device, given.side)
+        bench = Bench(load(given.data), given.device, given.side, cores=given.cores)
         for path in run_jobs(bench, read_jobs(given.jobs), given.out, _print_progress):
             _print_result(path)
     except PosseError as error:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from posse.core.check import require
 from posse.protocols.base import Action, RoleKind, System
 from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
 from posse.protocols.runs import Run
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 if TYPE_CHECKING:
     from posse.policies.decisions import Learnt
@@ -35,6 +36,12 @@ def _of_devices(word: str, summary: str, settings: str, module: str = "trial", *
         ("devices", word), summary, lambda: getattr(import_module(f"{home}.settings"), settings),
         lambda given: getattr(import_module(f"{home}.{module}"), word)(given), **more,
     )  # fmt: skip
+
+
+def _ranked(settings: Any) -> Iterable[Section]:
+    require("jax", extra="contextual")
+    found: Iterable[Section] = import_module("posse.protocols.fed_contextual.computing.candidates").rates(settings)
+    return found
 
 
 class FedContextualSystem(System):
@@ -61,6 +68,7 @@ class FedContextualSystem(System):
     unattacked: ClassVar[Mapping[str, str]] = {
         "One place holds all samples": "Nothing is hidden from that place.",
         "Pre-training carries no noise": "Figures leave it out; attacks on a model without noise show what it tells.",
+        "Pre-training is on data of clients who gave": "It is said of the data: they are public.",
         "Rewards, probabilities": "They are printed in the record: there is nothing to find out.",
         "Which devices take part": "The server is given it, to send them the model.",
         "This is a simulation": "The seed is in the record: the same command draws the same noise again.",
@@ -79,6 +87,13 @@ class FedContextualSystem(System):
             lambda: import_module("posse.protocols.fed_contextual.export").ExportSettings,
             lambda given: import_module("posse.protocols.fed_contextual.export").export(given),
             positional=("model",),
+        ),
+        Action(
+            ("rates",),
+            "Rank learning rates by what their models would earn, from a log of decisions.",
+            lambda: import_module("posse.protocols.fed_contextual.learning").RateSettings,
+            lambda given: _ranked(given),
+            positional=("logs",),
         ),
         _of_devices(
             "up",
@@ -132,7 +147,7 @@ class FedContextualSystem(System):
         self, settings: FedContextual, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
         transcript: int = 0, **options: Any,
     ) -> Run:  # fmt: skip
-        """Begin a run of simulated devices; `population`, `model` and `pay` are a user's own."""
+        """Begin a run of simulated devices; `population`, `model`, `pay`, `before` and `first` are a user's own."""
         from posse.core.interrupts import held
 
         with held():  # jax does not bear a Ctrl-C while it is imported
@@ -161,7 +176,8 @@ class FedContextualSystem(System):
             return settings
         noisy = bool(settings.noise)
         return settings.but(
-            noise=0.0, levels=0, limit=None, keep=None, model_out=None, quantile=0.0 if noisy else settings.quantile,
+            noise=0.0, levels=0, limit=None, keep=None, model_out=None, clip_noise=None, pretraining_privacy="none",
+            quantile=settings.follows if noisy and settings.clip else settings.quantile,
             sampling=settings.sampling or ("poisson" if noisy else "fixed"),
             horizon=settings.load().rounds if settings.limit else settings.horizon,
         )  # fmt: skip

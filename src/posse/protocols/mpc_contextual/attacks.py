@@ -33,9 +33,9 @@ from posse.privacy.leakage.scores import area, hits
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.protocols.mpc_contextual import sockets
 from posse.protocols.mpc_contextual.coins import DealerCoins
-from posse.protocols.mpc_contextual.messages import Choice, Opening, Payoff, Seed
-from posse.protocols.mpc_contextual.outside import Model
 from posse.protocols.mpc_contextual.program import input_masks
+from posse.protocols.mpc_contextual.roles.messages import Choice, Opening, Payoff, Seed
+from posse.protocols.mpc_contextual.roles.outside import Model
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, terms_of
 from posse.protocols.registry import system_of
@@ -172,7 +172,7 @@ def of_puller(view: View, like: MpcContextual | None) -> Followed:
         )
     rows = np.arange(len(setup.contexts))
     arms = np.frombuffer(view.secrets[PULLER]["arms"], np.uint16).astype(np.int64)
-    return Followed(arms, None, Known(setup.features(rows), setup.contexts.means), terms.rate)
+    return Followed(arms, None, Known(setup.features(rows), setup.contexts.scaled), terms.rate)
 
 
 def follow(seen: Followed, seed: int) -> Floats:
@@ -221,7 +221,7 @@ def _run_apart(settings: MpcContextual, seed: int) -> Staged:
 
 def _followed(settings: MpcContextual, seed: int, *, rewards: bool) -> Iterator[Evidence]:
     made, setup = staged(settings, seed), settings.load()
-    known = Known(setup.features(made.left), setup.contexts.means[made.left])
+    known = Known(setup.features(made.left), setup.contexts.scaled[made.left])
     seen = Followed(made.arms, made.rewards if rewards else None, known, setup.terms.rate)
     yield Evidence(seen, {**made.truth, "mean": known.features.mean(axis=0)})
 
@@ -347,7 +347,7 @@ def _probed(settings: MpcContextual, seed: int, *, errors: bool) -> Iterator[Evi
     made, setup = staged(settings, seed), settings.load()
     rng = np.random.default_rng((seed, 26))
     rows = (made.truth["features"], setup.features(made.left))
-    pays = (made.truth["means"], setup.contexts.means[made.left])
+    pays = (made.truth["means"], setup.contexts.scaled[made.left])
     answers: list[Any] = []
     for given, means in zip(rows, pays, strict=True):
         scores, every = given @ made.weights.T, np.arange(len(given))

@@ -8,16 +8,29 @@ knows what is there and not where they read. To each of the two the coin has exa
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.streams import Words
 from posse.protocols.mpc_contextual.terms import Terms
 
 _ROWS = 64
+
+
+def part_of(secrets: Secrets, terms: Terms) -> bytes:
+    """Return a party's part of the common key."""
+    return secrets.key(b"mpc part", context=terms.digest())
+
+
+def common_key(terms: Terms, parts: Mapping[str, bytes]) -> bytes:
+    """Return the parties' common key, which the dealer does not know: a hash of all parts."""
+    return hashlib.sha256(b"posse mpc common" + b"".join(parts[party] for party in terms.parties)).digest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,39 +13,51 @@ import numpy as np
 
 from posse.core import check, files
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
-from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Note, Role
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.datasets.reading import reading
-from posse.protocols.mpc_contextual import messages
-from posse.protocols.mpc_contextual.dealer import DealerRole
-from posse.protocols.mpc_contextual.outside import ActSettings, WorldArms, earning, pulling, simulated, write_share
-from posse.protocols.mpc_contextual.party import CHECKPOINT, STEP_OVER, Party
 from posse.protocols.mpc_contextual.program import Layout as ModelLayout
 from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
+from posse.protocols.mpc_contextual.roles import messages
+from posse.protocols.mpc_contextual.roles.dealer import DealerRole
+from posse.protocols.mpc_contextual.roles.outside import (
+    ActSettings,
+    WorldArms,
+    earning,
+    looking,
+    own_share,
+    pulling,
+    row_order,
+    simulated,
+    timed,
+    write_share,
+)
+from posse.protocols.mpc_contextual.roles.party import CHECKPOINT, STEP_OVER, Party
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, Terms, leaks
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.local import world_beside
-from posse.runtime.network.deployment import Deployment, Known, Place
+from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
-from posse.runtime.sources import SourceSettings
+from posse.runtime.place import Place
+from posse.runtime.sources import FeatureSettings, SourceSettings
 
 VOCABULARY = Vocabulary(
     (
         messages.Hello, messages.Seed, messages.Want, messages.Dealt, messages.Opening, messages.Reveal,
-        messages.Choice, messages.Pulled, messages.Payoff, messages.Acted, messages.Earned,
+        messages.Choice, messages.Pulled, messages.Payoff, messages.Acted, messages.Earned, messages.Over,
+        messages.Rows, messages.End, messages.Seen,
     ),
-    (messages.Act, messages.Earn),
+    (messages.Act, messages.Earn, messages.Look),
 )  # fmt: skip
 OUTSIDE = (PULLER, PAYEE, DEALER)
-OF_PARTY = ("features", "scale", "encoding", "decimal")
+OF_PARTY = ("features", "start_from", "scale", "encoding", "decimal")
 """Options that say where a party's own features are and how they are read."""
 WORLD_ARMS = "world.arms"
 """Beside the files of a simulated federation: the arm of every step."""
@@ -78,11 +90,12 @@ def build(place: Place) -> Deployment:
     role, source = _role(place, options, terms, planned)
     everyone = {**dict.fromkeys(terms.parties, "party"), **{each: each for each in OUTSIDE}}
     peers = {each: part for each, part in everyone.items() if each != name}
-    inputs = options.model_dump(exclude_defaults=True, exclude={"features"})
+    inputs = options.model_dump(exclude_defaults=True, exclude={"features", "start_from"})
     if isinstance(role, Party):
         inputs["features"] = role.inputs_digest
     return Deployment(
         role, VOCABULARY, peers, source, _agreed(options, terms), inputs, watch=partial(_note, place, terms, role),
+        grows=kind == PULLER or terms.arriving, commands={"end": _end} if kind == "party" else {},
         needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
         known=lambda: _known(role, options, terms), public=lambda: msgspec.structs.asdict(terms),
     )  # fmt: skip
@@ -95,8 +108,10 @@ def _agreed(options: ContextualOptions, terms: Terms) -> dict[str, Any]:
         "parties": terms.parties, "columns": terms.features, "arms": terms.arms, "steps": terms.steps,
         "epsilon": "/".join(map(str, terms.explore)), "policy": options.policy, "width": options.width,
         "batch": terms.batch, "overlap": terms.overlap, "bits": terms.bits, "newton": terms.newton,
+        "reward_range": terms.reward_range, "start": terms.start, "frozen": terms.frozen,
+        "slot": terms.slot, "jitter": terms.jitter,
         "compared": "scores" if terms.early else "truncated scores", "rows": options.rows,
-        "bounds": options.norms() if options.rows else (), **world,
+        "bounds": options.norms() if options.rows or options.arriving else (), "arriving": options.arriving, **world,
     }  # fmt: skip
 
 
@@ -106,13 +121,14 @@ def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
     config = {
         "run": terms.run, "policy": options.described(terms), "horizon": terms.steps,
         "parties": len(terms.parties), "arms": terms.arms, "bits": terms.bits, "newton": terms.newton,
-        "batch": terms.batch, "overlap": terms.overlap,
+        "batch": terms.batch, "overlap": terms.overlap, "reward_range": list(terms.reward_range),
+        **({"start": terms.start, "frozen": terms.frozen} if terms.start else {}),
     }  # fmt: skip
     outcome = f"the part of {role.name} is over; the {PAYEE} has the total"
     total, pulls = None, {}
     privacy: tuple[Mapping[str, Any], ...] = ()
     if isinstance(role, Payee):
-        total, outcome = role.total, f"total reward {role.total:g} of {terms.steps:,} pulls"
+        total, outcome = role.total, f"total reward {role.total:g} of {role.step:,} pulls"
     if isinstance(role, Puller):
         counts = np.bincount(role.arms, minlength=terms.arms)
         pulls = {f"arm {arm + 1}": int(count) for arm, count in enumerate(counts)}
@@ -134,7 +150,7 @@ def _found(role: Role, terms: Terms) -> Iterator[Section]:
         )
         yield Section("Arms that it pulled", ("arm", "pulls", "share"), rows, numeric=(1, 2))
     if isinstance(role, Payee) and len(role.rewards):
-        rewards = role.rewards / REWARD_ONE
+        rewards = terms.reward_range.value(role.rewards)
         tenth = max(1, len(rewards) // 10)
         parts = {"all steps": rewards, "first tenth": rewards[:tenth], "last tenth": rewards[-tenth:]}
         rows = tuple((name, f"{len(some):,}", f"{some.mean():.4f}") for name, some in parts.items())
@@ -148,25 +164,56 @@ def _found(role: Role, terms: Terms) -> Iterator[Section]:
 def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan) -> tuple[Role, Source | None]:
     kind = place.identity.role
     if kind == PULLER:
-        return Puller(terms), _pulls(place, options)
+        return Puller(terms), timed(_pulls(place, options), terms)
     if kind == PAYEE:
-        return Payee(terms), _pays(place, options, terms)
+        return Payee(terms), timed(_pays(place, options, terms), terms)
     if kind == DEALER:
         return DealerRole(terms, planned, place.secrets), None
-    features = features_of(options, terms, place.identity.name, place.folder)
+    name = place.identity.name
+    features, columns = (None, ()) if terms.arriving else features_of(options, terms, name, place.folder)
     role = Party(
-        place.identity.name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every
-    )
-    return role, None
+        name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every,
+        start=start_of(options, terms, name, place.folder),
+    )  # fmt: skip
+    role.columns = columns
+    return role, _looks(place, options, terms) if terms.arriving else None
 
 
-def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Path) -> Words:
-    """Return a party's features in fixed point, a row a step."""
+def _looks(place: Place, options: ContextualOptions, terms: Terms) -> Source:
+    """Where this party's contexts arrive from."""
+    if options.features is not None:
+        raise ConfigError("contexts arrive from a [source], and features is a file of all of them. Remove one.")
+    if place.file.source is None:
+        raise ConfigError("a party needs to know where its contexts arrive from. Give [source] with a kind.")
+    number = terms.parties.index(place.identity.name)
+    source = FeatureSettings.make(place.file.source).features(place.run, place.folder)
+    return looking(source, terms.bits, terms.features[number], options.norms()[number], scale=options.scale)
+
+
+def _end(without: str) -> messages.End:
+    if without.strip():
+        raise ConfigError(f"a run of mpc-contextual ends for all, got '{without.strip()}'. Leave --without out.")
+    return messages.End()
+
+
+def start_of(options: ContextualOptions, terms: Terms, name: str, folder: Path) -> Words | None:
+    """Return the share that a party starts from, where the run starts from an earlier one."""
+    if options.start_from is not None:
+        return own_share(folder / options.start_from, name, terms)
+    if terms.start:
+        raise ConfigError(
+            f"the run starts from earlier shares ({terms.start[:15]}...). Give start_from with this party's own."
+        )
+    return None
+
+
+def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Path) -> tuple[Words, tuple[str, ...]]:
+    """Return a party's features in fixed point, a row a step, and their names where they come from a table."""
     if options.world is not None:
         contexts = _fitting(options.world.contexts(), terms)
         bound = contexts.blocks[contexts.parties.index(name)].bound
-        rows = contexts.order(options.world.seed, terms.steps)
-        return FixedPoint(terms.bits, bound).encode(contexts.held(name)[rows])
+        rows = row_order(contexts, options.world.seed, terms)
+        return FixedPoint(terms.bits, bound).encode(contexts.held(name)[rows]), ()
     if options.features is None:
         raise ConfigError(
             "a party needs features. Give features with a CSV file of its own, or try with [options.world]."
@@ -176,7 +223,7 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
     with reading(options.encoding, options.decimal):
         block = read_block(folder / options.features, bound, scale=options.scale)
     check_block(block, options.rows, terms.features[number], terms.steps)
-    return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps])
+    return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps]), tuple(block.names)
 
 
 def check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:
@@ -236,7 +283,8 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
         return (f"what the arms show of the contexts is not known: {error.text}",)
     return (
         f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
-        f"{terms.steps:,} steps; rewards and weights carry no noise.",
+        f"{terms.before + terms.steps:,} steps{' with those before' if terms.before else ''}; rewards and weights "
+        "carry no noise.",
     )
 
 
@@ -253,11 +301,12 @@ def _pays(place: Place, options: ContextualOptions, terms: Terms) -> Source:
     """Where this payee's rewards come from: a simulated world, or what [source] says."""
     if place.file.source is not None:
         draws = place.secrets.number(b"mpc source", context=place.run.encode())
-        return earning(SourceSettings.make(place.file.source).source(draws, place.folder), place.run)
+        source = SourceSettings.make(place.file.source).source(draws, place.folder, within=terms.reward_range)
+        return earning(source, place.run, terms.reward_range)
     if options.world is None:
         raise ConfigError("the payee needs to know where its rewards come from. Give [source] with a kind.")
     contexts, seed = _fitting(options.world.contexts(), terms), options.world.seed
-    return simulated(contexts, seed, terms.steps, WorldArms(place.folder / WORLD_ARMS))
+    return simulated(contexts, seed, terms, WorldArms(place.folder / WORLD_ARMS))
 
 
 def _needs(role: Role, plan: Plan) -> set[str]:
@@ -267,7 +316,10 @@ def _needs(role: Role, plan: Plan) -> set[str]:
     party knows what is still to come; the others know from their own step how far everyone must be.
     """
     if isinstance(role, Party):
-        return {*role.terms.parties, PULLER} - {role.name} if role.finished else role.awaited
+        if not role.finished:
+            return role.awaited
+        ended = role.choices < role.terms.choices  # then all must know it
+        return {*role.terms.parties, PULLER, *((PAYEE, DEALER) if ended else ())} - {role.name}
     if isinstance(role, DealerRole):
         return {*role.terms.parties, PULLER, PAYEE}
     assert isinstance(role, Puller | Payee)
@@ -275,7 +327,7 @@ def _needs(role: Role, plan: Plan) -> set[str]:
     if role.finished:
         return {*terms.parties, PAYEE} - {role.name}
     names = {*terms.parties, PAYEE if isinstance(role, Puller) else PULLER}
-    if isinstance(role, Payee) and role.pulled == terms.choices:
+    if isinstance(role, Payee) and role.pulled == role.choices:
         names.discard(PULLER)
     # Parties are at most a pass ahead of the puller, and ask the dealer for a few chunks ahead.
     ahead = (role.step // terms.batch + 1) // plan.passes + messages.AHEAD
@@ -288,10 +340,13 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
     """Write a share when it is time, and at the end; the puller writes its arms at the end."""
     if note.kind == CHECKPOINT:
         assert isinstance(note.value, bytes)
-        write_share(place.journal, terms, role.name, note.step, note.value)
+        assert isinstance(role, Party)
+        write_share(place.journal, terms, role.name, note.step, note.value, role.tag(note.step), role.columns)
     elif note.kind == STEP_OVER and role.finished:
-        if isinstance(role, Party):
-            write_share(place.journal, terms, role.name, note.step, role.model.tobytes())
+        if isinstance(role, Party) and not terms.frozen:
+            write_share(
+                place.journal, terms, role.name, note.step, role.model.tobytes(), role.tag(note.step), role.columns
+            )
         elif isinstance(role, Puller):
             lines = [f"{step},{arm}\n" for step, arm in enumerate(role.arms.tolist())]
             files.write_whole(place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE)

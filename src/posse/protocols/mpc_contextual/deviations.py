@@ -29,8 +29,8 @@ from posse.core.roles import Message
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import area, hits
 from posse.protocols.mpc_contextual.coins import DealerCoins, Dealt
-from posse.protocols.mpc_contextual.dealer import dealer_of
-from posse.protocols.mpc_contextual.messages import Choice, Earned, Opening, Reveal
+from posse.protocols.mpc_contextual.roles.dealer import dealer_of
+from posse.protocols.mpc_contextual.roles.messages import Choice, Earned, Opening, Reveal
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.registry import system_of

@@ -11,28 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-from posse.core.fixed import REWARD_ONE, to_units
+from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Ask, Message, Role, View
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.protocols.base import System
-from posse.protocols.mpc_contextual import floats
-from posse.protocols.mpc_contextual.dealer import DealerKeys, DealerRole
-from posse.protocols.mpc_contextual.floats import FloatTwin
-from posse.protocols.mpc_contextual.messages import Act, Acted, Choice, Dealt, Earn, Earned, Opening, Payoff, Reveal
-from posse.protocols.mpc_contextual.outside import Model
-from posse.protocols.mpc_contextual.party import Party
 from posse.protocols.mpc_contextual.program import costs, plan, planned_seconds
-from posse.protocols.mpc_contextual.puller_and_payee import Payee, Puller
+from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole
+from posse.protocols.mpc_contextual.roles.messages import (
+    Act,
+    Acted,
+    Choice,
+    Dealt,
+    Earn,
+    Earned,
+    Opening,
+    Payoff,
+    Reveal,
+)
+from posse.protocols.mpc_contextual.roles.outside import Model, make_place, write_share
+from posse.protocols.mpc_contextual.roles.party import Party
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twin import FixedTwin, coins_of, run_fixed, seeded
+from posse.protocols.mpc_contextual.twins import floats
+from posse.protocols.mpc_contextual.twins.floats import FloatTwin
+from posse.protocols.mpc_contextual.twins.twin import FixedTwin, coins_of, run_fixed, seeded
 from posse.protocols.runs import RolesRun, Run
 from posse.results import words
-from posse.results.answers import yardsticks
 from posse.results.record import Record, Traffic, points_of
-from posse.results.sections import Section
+from posse.results.reports.answers import yardsticks
+from posse.results.reports.sections import Section
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import fork
 
@@ -54,8 +64,11 @@ class Outcome:
 # All roles ------------------------------------------------------------------------------------------------------------
 
 
-def federation(terms: Terms, features: Words, seed: int | None = None, *, planned: Plan | None = None) -> list[Role]:
-    """Make all roles; `features` are everybody's, a row a step, in fixed point."""
+def federation(
+    terms: Terms, features: Words, seed: int | None = None, *, planned: Plan | None = None,
+    shares: Mapping[str, Words] | None = None,
+) -> list[Role]:  # fmt: skip
+    """Make all roles; `features` are everybody's, a row a step, in fixed point; `shares` those of the first model."""
     made = plan(terms) if planned is None else planned
 
     def secrets(name: str) -> Secrets:
@@ -65,7 +78,7 @@ def federation(terms: Terms, features: Words, seed: int | None = None, *, planne
     at = 0
     for party, size in zip(terms.parties, terms.features, strict=True):
         block = features[:, at : at + size]
-        roles.append(Party(party, terms, made, block, secrets(party)))
+        roles.append(Party(party, terms, made, block, secrets(party), start=shares[party] if shares else None))
         at += size
     return [*roles, Puller(terms), Payee(terms), DealerRole(terms, made, secrets(DEALER))]
 
@@ -104,6 +117,8 @@ class ContextualRun(RolesRun):
         self._plan = plan(self._setup.terms)
         self._outcomes: list[Outcome] = []
         """Of the seeds that are over."""
+        if settings.keep_shares is not None:
+            make_place(settings.keep_shares, self._setup.terms)
         super().__init__(system, settings, **options)
 
     @property
@@ -112,7 +127,8 @@ class ContextualRun(RolesRun):
 
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         setup = self._setup
-        return lambda: federation(setup.terms, setup.encoded(setup.order(seed)), seed, planned=self._plan)
+        features = setup.encoded(setup.order(seed))
+        return lambda: federation(setup.terms, features, seed, planned=self._plan, shares=setup.shares)
 
     def _world(self, seed: int) -> SimulatedWorld:
         units = self._setup.units(seed, self._setup.order(seed))
@@ -125,6 +141,14 @@ class ContextualRun(RolesRun):
             self.memory.roles = {}
             self.worlds[-1] = None
         super()._begin(number)
+
+    def _next(self) -> None:
+        """Begin the next seed; at the end keep the shares, if asked to."""
+        super()._next()
+        if self._over and self.settings.keep_shares is not None:
+            for party in (role for role in self.memory.roles.values() if isinstance(role, Party)):
+                folder, steps = self.settings.keep_shares / party.name, self._each
+                write_share(folder, self._setup.terms, party.name, steps, party.model.tobytes(), party.tag(steps))
 
     def load(self, saved: Any) -> None:
         """Come back to a saved moment of this run."""
@@ -146,9 +170,10 @@ class ContextualRun(RolesRun):
         if isinstance(ask, Act):
             return Acted(ask.step)
         assert isinstance(ask, Earn)
-        if not isinstance(reward, int | float) or not 0 <= reward <= 1:
-            raise ConfigError(f"a reward must be in [0, 1], got {reward!r} for step {ask.step}.")
-        return Earned(ask.step, int(to_units(reward)))
+        within = self._setup.terms.reward_range
+        if not isinstance(reward, int | float) or not within.holds(reward):
+            raise ConfigError(f"a reward must be in {within}, got {reward!r} for step {ask.step}.")
+        return Earned(ask.step, int(within.units(reward)))
 
     @property
     def public(self) -> dict[str, Any]:
@@ -156,12 +181,15 @@ class ContextualRun(RolesRun):
         return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: contexts in their order, arms, rewards, means of arms, steps explored."""
+        """What only the simulation knows: contexts in their order, arms, rewards, means of arms, steps explored.
+
+        Rewards and means are scaled to [0, 1].
+        """
         setup, outcome = self._setup, self._outcome()
         rows = setup.order(outcome.seed)
         return {
             "features": setup.features(rows), "arms": outcome.arms, "rewards": outcome.units / REWARD_ONE,
-            "means": setup.contexts.means[rows],
+            "means": setup.contexts.scaled[rows],
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }  # fmt: skip
 
@@ -260,11 +288,12 @@ class TwinRun(Run):
         units, coins = setup.units(seed, rows), coins_of(terms, seed)
         self._units = units
         if self.settings.path == "fixed":
-            return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, seed)
+            return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, seed, setup.model)
+        model = None if setup.model is None else Model(terms, 0, setup.model)
         return FloatTwin(
             setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
             width=terms.width / 2**WIDTH_BITS, normals=coins.normals, lift=terms.lift,
-            overlap=terms.overlap,
+            overlap=terms.overlap, start=None if model is None else (model.weights, model.inverse), frozen=terms.frozen,
         )  # fmt: skip
 
     @property
@@ -337,14 +366,14 @@ def _record(
     done = min(len(outcome.units) for outcome in outcomes)
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
-    reward = np.array([outcome.units[:done].cumsum()[points - 1] for outcome in outcomes]) / REWARD_ONE
+    reward = np.array([terms.reward_range.sums(outcome.units[:done])[points - 1] for outcome in outcomes])
     return run.recorded(
         status,
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,
         reward=reward.reshape(many, len(points)),
         regret=_regrets(settings, outcomes, points) if known else None,
-        total=tuple(float(outcome.units.sum()) / REWARD_ONE for outcome in outcomes),
+        total=tuple(terms.reward_range.total(outcome.units) for outcome in outcomes),
         pulls=np.array([np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]).reshape(many, -1),
         summary={**summary, **(_yardsticks(settings) if known else {})},
         show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),

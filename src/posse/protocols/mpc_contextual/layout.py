@@ -19,23 +19,27 @@ from posse.core.settings import Settings
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.datasets.reading import check_encoding, reading
 from posse.protocols.mpc_contextual.deploy import OF_PARTY, OUTSIDE, arm_figures, check_block, checked_plan
-from posse.protocols.mpc_contextual.outside import ActSettings
+from posse.protocols.mpc_contextual.roles.outside import ActSettings, check_fits, gathered, share_file
 from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, Terms, check_parties
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, Terms, check_parties, check_start
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
 from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, world_beside, write_party
-from posse.runtime.network.deployment import address
-from posse.runtime.sources import SourceSettings
+from posse.runtime.place import address
+from posse.runtime.sources import FeatureSettings, SourceSettings
 
 
 class PartyEntry(Settings):
     """One party of a federation file."""
 
     name: str
-    features: Path
+    features: Path | None = None
     """CSV file of its own features."""
+    source: dict[str, Any] | None = None
+    """Where its contexts arrive from, in place of a file ([party.source])."""
+    columns: int | None = None
+    """Number of its features, where contexts arrive."""
     bound: float | None = None
     """Largest norm of its part of a row; by its share of the features if left out."""
     scale: bool = False
@@ -48,6 +52,8 @@ class PartyEntry(Settings):
     def block(self, bound: float, scale: bool) -> FeatureBlock:
         """Read its file."""
         check_encoding(self.encoding)
+        if self.features is None:
+            raise ConfigError(f"party '{self.name}' has no features. Give it a file, or arriving contexts a source.")
         with reading(self.encoding, self.decimal):
             return read_block(self.features, bound, scale=scale)
 
@@ -82,17 +88,18 @@ class ContextualFederation(ContextualOptions):
 
 def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
-    values = each(values, "party", lambda party: beside(party, here, "features"))
+    values = each(values, "party", lambda party: source_beside(beside(party, here, "features"), here))
     for name in (PULLER, PAYEE):
         if isinstance(values.get(name), dict):
             values = {**values, name: source_beside(values[name], here)}
-    values = world_beside(values, here)
+    values = world_beside(beside(values, here, "start_from"), here)
     federation = ContextualFederation.make(values)
     options = check_federation(federation)
+    terms = options.terms(federation.run)
     return Layout(
-        federation, lambda folder: lay_out(federation, folder), federation.steps, PULLER, ("party", *OUTSIDE),
+        federation, lambda folder: lay_out(federation, folder), terms.steps, PULLER, ("party", *OUTSIDE),
         lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
-        arm_figures(options, options.terms(federation.run)),
+        arm_figures(options, terms),
     )  # fmt: skip
 
 
@@ -101,11 +108,15 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
     check_name(run=federation.run)
     if federation.give_up:
         check.positive(give_up=federation.give_up)
-    for name in ("parties", "columns", "bounds", "rows", *OF_PARTY):
-        if name in federation.model_fields_set:
+    for name in ("parties", "columns", "bounds", "rows", "start", *OF_PARTY):
+        if name != "start_from" and name in federation.model_fields_set:
             raise ConfigError(f"a federation's file has {name} from its parties. Give [[party]], or [world].")
+    if federation.frozen and federation.start_from is None:
+        check_start("", federation.frozen, federation.overlap)
     made = _common(federation)
     terms = made.terms(federation.run)
+    if federation.start_from is not None:
+        check_fits(next(iter(gathered(federation.start_from).values())).terms, terms)
     for name in terms.parties:
         check_name(name=name)
         if name == AUTHORITY:
@@ -121,6 +132,8 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
 
 def _common(federation: ContextualFederation) -> ContextualOptions:
     values = {name: getattr(federation, name) for name in ContextualOptions.model_fields}
+    if federation.start_from is not None:
+        values["start"] = next(iter(gathered(federation.start_from).values())).start
     if federation.world is not None:
         for name in ("members", "puller", "payee", "arms"):
             if name in federation.model_fields_set:
@@ -131,6 +144,8 @@ def _common(federation: ContextualFederation) -> ContextualOptions:
     check_parties([member.name for member in members])
     _check_source(PULLER, federation.puller, ActSettings)
     _check_source(PAYEE, federation.payee, SourceSettings)
+    if federation.arriving:
+        return _arriving(federation, values)
     blocks = [member.block(1.0, scale=True) for member in members]
     sizes = tuple(len(block.names) for block in blocks)
     bounds = tuple(
@@ -143,6 +158,24 @@ def _common(federation: ContextualFederation) -> ContextualOptions:
     names = tuple(member.name for member in members)
     own = {"parties": names, "columns": sizes, "bounds": bounds, "rows": blocks[0].ids_digest}
     return ContextualOptions(**{**values, **own})
+
+
+def _arriving(federation: ContextualFederation, values: dict[str, Any]) -> ContextualOptions:
+    """Give everyone the terms of contexts that arrive."""
+    for member in federation.members:
+        if member.features is not None or not member.columns:
+            raise ConfigError(
+                f"contexts arrive at party '{member.name}' from a source with a number of columns, not from a file. "
+                "Give source and columns, and no features."
+            )
+        _check_source(f"party '{member.name}'", OutsideEntry(source=member.source or {}), FeatureSettings)
+    sizes = tuple(member.columns or 0 for member in federation.members)
+    bounds = tuple(
+        math.sqrt(size / sum(sizes)) if member.bound is None else member.bound
+        for member, size in zip(federation.members, sizes, strict=True)
+    )
+    names = tuple(member.name for member in federation.members)
+    return ContextualOptions(**{**values, "parties": names, "columns": sizes, "bounds": bounds})
 
 
 def _check_source(name: str, entry: OutsideEntry | None, kind: type[Settings]) -> None:
@@ -177,26 +210,30 @@ def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
             "journal": f"{name}/journal", "sync": federation.sync,
             "give_up": federation.give_up or None, "listen": listens.get(name),
             "connect": {other: listens[other] for other in list(members)[:number]},
-            "options": {**shared, **dict(_own(federation, name))},
+            "options": {**shared, **dict(_own(federation, name, common.start))},
             "source": _source_of(federation, name),
         }  # fmt: skip
         paths.append(write_party(folder / f"{name}.toml", values))
     return paths
 
 
-def _own(federation: ContextualFederation, name: str) -> Iterator[tuple[str, Any]]:
+def _own(federation: ContextualFederation, name: str, start: str) -> Iterator[tuple[str, Any]]:
     """Give what only this role's file says."""
     if federation.world is not None and name != DEALER:
         yield "world", federation.world.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    if federation.start_from is not None and name not in OUTSIDE:
+        yield "start_from", str(share_file(federation.start_from, name, start).resolve())
     for member in federation.members:
         if member.name == name:
-            yield "features", str(member.features.resolve())
+            if member.features is not None:
+                yield "features", str(member.features.resolve())
             yield from member.model_dump(include={"scale", "encoding", "decimal"}, exclude_defaults=True).items()
 
 
 def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | None:
     entry = {PULLER: federation.puller, PAYEE: federation.payee}.get(name)
-    return None if entry is None else entry.source
+    own = {member.name: member.source for member in federation.members}.get(name)
+    return own if entry is None else entry.source
 
 
 def invite(values: dict[str, Any], here: Path) -> Invitation:
@@ -206,7 +243,7 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
     settings = ContextualOptions.make(values)
     if settings.world is not None:
         raise ConfigError("a simulated world is of one machine: puller and payee share its arms. Use 'posse up'.")
-    if not settings.rows:
+    if not settings.rows and not settings.arriving:
         raise ConfigError("all must agree on the rows of the parties' files. Give rows with their digest.")
     for name in settings.parties:
         check_name(name=name)

@@ -32,6 +32,9 @@ The arm to learn from is known when the pass begins, so that its row of the mode
     5      that truncated; the payee's reward r comes            |
     6      gain g truncated; o (r - s) under a mask              | the arm of now is revealed
     7      P - o k g' + o 2^-(bits + 2) and w + o (r - s) g, truncated
+
+A `frozen` run ends a pass after round 6 (or 7), when the arm is revealed, and one more in which the puller says that it
+pulled: nothing is learnt.
 """
 
 from __future__ import annotations
@@ -115,10 +118,12 @@ def step(
         known = s.mask(model)
         yield
         _, learnt = yield from together(
-            _decide(s, terms, layout, known, x[..., :1, :], hand, deals),
+            _decide(s, terms, layout.rows if terms.bonus else layout.rows[-1:], known, x[..., :1, :], hand, deals),
             _learn_before(s, terms, layout, model, known, x[..., 1:, :], o, deals),
         )
         return learnt  # type: ignore[no-any-return]
+    if terms.frozen:
+        return (yield from _only_decide(s, terms, layout, model, x, hand, deals))
     known = s.mask(model)
     yield
     raw = s.product(known[..., None, :, layout.rows], x[..., None, None, :], contract=True)
@@ -231,11 +236,29 @@ def _learn_before(
     return (yield from _update(s, terms, layout, model, o, chosen, gain, error))
 
 
+def _only_decide(
+    s: Session, terms: Terms, layout: Layout, model: Shared, x: Masked, hand: Hand | None, deals: Deals | None
+) -> Rounds[Shared]:
+    """Reveal the arms of a frozen run, and wait until they are pulled; the model stays as it is.
+
+    Without a bonus weights alone are opened under masks.
+    """
+    known = s.mask(model if terms.bonus else model[..., layout.triangle :])
+    yield
+    rows = layout.rows if terms.bonus else layout.rows[-1:] - layout.triangle
+    yield from _decide(s, terms, rows, known, x, hand, deals)
+    _choice(s, terms, deals)
+    yield
+    return model
+
+
 def _decide(
-    s: Session, terms: Terms, layout: Layout, known: Masked, x: Masked, hand: Hand | None, deals: Deals | None
+    s: Session, terms: Terms, rows: NDArray[np.int64], known: Masked, x: Masked, hand: Hand | None, deals: Deals | None
 ) -> Rounds[None]:
-    """Reveal the arm for the context of now: 5 rounds for up to 11 arms, 1 more where scores are truncated first."""
-    rows = layout.rows if terms.bonus else layout.rows[-1:]
+    """Reveal arms for contexts: 5 rounds for up to 11 arms, 1 more where scores are truncated first.
+
+    `rows` are the rows of the model that are multiplied with a context, that of the weights last.
+    """
     raw = s.product(known[..., None, :, rows], x[..., None, None, :], contract=True)
     if terms.early:
         yield from _reveal(s, terms, raw[..., -1], None, hand, deals)
@@ -402,7 +425,7 @@ def costs(terms: Terms) -> Costs:
     made, parties, batch = plan(terms), len(terms.parties), terms.batch
     shares = sum(one.shares for one in made.rounds) / batch
     inputs = 8 * max(terms.features) * (1 + terms.lag)
-    outside = 8 * (terms.arms + 1)
+    outside = 8 * (terms.arms + (0 if terms.frozen else 1))
     return Costs(
         rounds=len(made.rounds) / batch,
         sent=(parties - 1) * (shares + inputs) + terms.arms,

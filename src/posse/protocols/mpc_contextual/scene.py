@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.fixed import REWARD_ONE
 from posse.protocols.base import Scenario
-from posse.protocols.mpc_contextual import messages as said
 from posse.protocols.mpc_contextual.federation import ContextualRun, Outcome, TwinRun
+from posse.protocols.mpc_contextual.roles import messages as said
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.protocols.scenes import Code, Part, lines, number, parts, several
@@ -102,10 +101,10 @@ def code(settings: MpcContextual) -> Code:
 
 
 SOURCES = {
-    "party": "posse.protocols.mpc_contextual.party:Party",
-    PULLER: "posse.protocols.mpc_contextual.puller_and_payee:Puller",
-    PAYEE: "posse.protocols.mpc_contextual.puller_and_payee:Payee",
-    DEALER: "posse.protocols.mpc_contextual.dealer:DealerRole",
+    "party": "posse.protocols.mpc_contextual.roles.party:Party",
+    PULLER: "posse.protocols.mpc_contextual.roles.puller_and_payee:Puller",
+    PAYEE: "posse.protocols.mpc_contextual.roles.puller_and_payee:Payee",
+    DEALER: "posse.protocols.mpc_contextual.roles.dealer:DealerRole",
 }
 
 
@@ -116,7 +115,7 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
     """Return the picture of this moment."""
     outcome, roles = _outcome(run)
     terms, done = run.settings.load().terms, len(outcome.units)
-    earned = float(outcome.units.sum()) / REWARD_ONE
+    earned = terms.reward_range.total(outcome.units)
     best, random = _worlds(run, outcome.seed)
     pulls = np.bincount(outcome.arms[:done], minlength=terms.arms)
     last = run.settings.load().contexts.arms[int(outcome.arms[-1])] if len(outcome.arms) else ""
@@ -140,7 +139,7 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
         "figures": [
             {"name": "reward", "value": earned, "of": float(best[done]),
              "text": f"{number(earned, 1)}; who knew every chance would earn {number(float(best[done]), 1)}"},
-            {"name": "a step", "value": average, "of": 1.0, "text": f"{number(average, 3)} a step"},
+            {"name": "a step", "value": average, "of": terms.reward_range.high, "text": f"{number(average, 3)} a step"},
             {"name": "rounds", "value": rounds, "text": f"{number(rounds, 2)} rounds a step"},
             {"name": "explored at random", "value": terms.rate, "of": 1.0, "text": f"{terms.rate:.0%} of the arms"},
         ],
@@ -315,7 +314,7 @@ class _Explained:
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.roles[PAYEE]._units[first : first + batch]
-        paid = several([number(float(one) / REWARD_ONE, 3) for one in units])
+        paid = several([number(float(one), 3) for one in self.terms.reward_range.value(units)])
         says = f"{a} sends {b} the reward under a mask: the model learns from it and no party sees it."
         return "reward", "Payoff", says, [["reward", paid]], {PAYEE: ["reward"], "party": ["reward"]}
 

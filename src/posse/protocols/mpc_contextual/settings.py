@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,6 +14,7 @@ from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.fixed import RewardRange
 from posse.core.settings import Settings
 from posse.privacy.dp.arms import ArmChoice, Arms
 from posse.privacy.dp.guarantee import Budget, check_delta
@@ -23,7 +24,9 @@ from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
 from posse.problems.datasets.reading import check_encoding
 from posse.protocols.base import RunSettings, shipped
+from posse.protocols.mpc_contextual.roles.outside import check_fits, gathered, row_order
 from posse.protocols.mpc_contextual.terms import (
+    ARRIVING,
     FEWEST_BITS,
     MOST_BATCH,
     MOST_BITS,
@@ -33,6 +36,7 @@ from posse.protocols.mpc_contextual.terms import (
     check_parties,
     check_ranges,
     exploration,
+    largest_steps,
 )
 from posse.protocols.registry import system_of
 from posse.results.values import JSON, plain_dict
@@ -53,10 +57,17 @@ class Setup:
 
     contexts: Contexts
     terms: Terms
+    shares: Mapping[str, Words] | None = None
+    """Every party's share of the model that the run starts from."""
+
+    @property
+    def model(self) -> Words | None:
+        """The model that the run starts from."""
+        return None if self.shares is None else np.sum(list(self.shares.values()), axis=0, dtype=np.uint64)
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """Return the row of every step."""
-        return self.contexts.order(seed, self.terms.steps)
+        return row_order(self.contexts, seed, self.terms)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of rows, the parties' blocks one behind the other."""
@@ -77,8 +88,8 @@ class MethodSettings(Settings):
     """How a bandit on shares chooses, learns and computes; a run in one process and a federation share them."""
 
     panels: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("without_guarantee", "delta", "limit"), PROTECTION),
-        **dict.fromkeys(("policy", "width", "batch", "overlap"), CHOICE),
+        **dict.fromkeys(("without_guarantee", "delta", "limit", "slot", "jitter"), PROTECTION),
+        **dict.fromkeys(("policy", "width", "batch", "overlap", "frozen"), CHOICE),
     }
 
     without_guarantee: bool = False
@@ -100,7 +111,15 @@ class MethodSettings(Settings):
     delta: float = 1e-5
     """Delta of the figure for all steps together."""
     limit: float | None = None
-    """Largest privacy epsilon (with delta) that one context may cost over the whole run; longer runs are refused."""
+    """Largest privacy epsilon (with delta) that one context may cost over the whole run, and over the runs that it
+    starts from; longer runs are refused."""
+    frozen: bool = False
+    """Only decide, with the model of start_from: nothing is learnt, and no weight changes."""
+    slot: float = 0.0
+    """Seconds of a slot: between organisations puller and payee answer at whole slots after they were asked, so that
+    delays do not tell the arm. An audit stages its runs over sockets with it; 0 for none."""
+    jitter: float = 0.0
+    """Seconds up to which puller and payee wait in addition, by chance."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,7 +136,7 @@ class MethodSettings(Settings):
         """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
         budget = None if self.limit is None else Budget(self.limit, self.delta)
         ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=self.delta))
-        ledger.spend(times=terms.steps if steps is None else steps)
+        ledger.spend(times=terms.before + (terms.steps if steps is None else steps))
         return ledger
 
 
@@ -139,6 +158,11 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     the arm, and no privacy epsilon."""
     path: Literal["parties", "fixed", "float"] = "parties"
     """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
+    start_from: Path | None = None
+    """Folder with the shares of all parties of an earlier run (model-*.share, at any depth): start from its model.
+    Contexts go on where that run ended; coins and tie orders are new."""
+    keep_shares: Path | None = None
+    """Folder in which every party's share of the model is kept at the end, for start_from; of one run."""
     latency: float | None = None
     """Milliseconds of one way between any two roles, to estimate the time of a step elsewhere."""
     bandwidth: float = 100.0
@@ -156,11 +180,17 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         check.positive(bandwidth=self.bandwidth)
         check.between(1, MOST_BATCH, batch=self.batch)
         check_overlap(self.overlap, self.batch)
+        if self.keep_shares is not None and self.runs > 1:
+            raise ConfigError(f"keep_shares keeps the shares of one run, got {self.runs} runs. Take one.")
+        if self.keep_shares is not None and self.frozen:
+            raise ConfigError("a frozen run has the shares that it starts from. Leave keep_shares out.")
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
         if "width" in self.unused and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         if "newton" in self.unused and "newton" in self.model_fields_set:
+            if self.frozen:
+                raise ConfigError(f"newton belongs to runs that learn, got {self.newton} for a frozen one.")
             with_ = "overlap, whose reciprocal is read from a table" if self.overlap else f"{self.batch} together"
             raise ConfigError(f"newton belongs to runs without batch and overlap, got {self.newton} for {with_}.")
         check_guarantee(exploration(self.epsilon), self.without_guarantee)
@@ -174,7 +204,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     def unused(self) -> tuple[str, ...]:
         """Settings that have no effect with this policy, batch or overlap."""
         policy = ("width",) if self.policy == "epsilon-greedy" else ()
-        return (*policy, "newton") if self.batch > 1 or self.overlap else policy
+        return (*policy, "newton") if self.batch > 1 or self.overlap or self.frozen else policy
 
     def load(self) -> Setup:
         """Make contexts and terms, and check what needs them; once."""
@@ -182,6 +212,10 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
 
     def _load(self) -> Setup:
         contexts = self.contexts()
+        earlier = {} if self.start_from is None else gathered(self.start_from)
+        first = next(iter(earlier.values()), None)
+        if first is not None and not first.tag:
+            raise ConfigError(f"the shares in {self.start_from} have no tag: an older version of Posse wrote them.")
         terms = Terms(
             run="simulation",
             parties=contexts.parties,
@@ -195,10 +229,17 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             bonus=BONUS[self.policy],
             width=round(self.width * 2**WIDTH_BITS),
             overlap=self.overlap,
+            reward_range=contexts.reward_range,
+            start="" if first is None else first.start,
+            frozen=self.frozen,
+            slot=self.slot,
+            jitter=self.jitter,
         )
+        if first is not None:
+            check_fits(first.terms, terms)
         check_ranges(terms)
         self.ledger(terms)
-        return Setup(contexts, terms)
+        return Setup(contexts, terms, {name: share.words for name, share in earlier.items()} or None)
 
     @property
     def protection(self) -> str:
@@ -218,6 +259,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             "arms": setup.terms.arms,
             "horizon": setup.terms.steps,
             "policy": self.described(setup.terms),
+            **({"start": setup.terms.start} if setup.terms.start else {}),
         }
 
     def problem(self) -> dict[str, JSON]:
@@ -303,19 +345,29 @@ class ContextualOptions(MethodSettings):
     arms: int = 0
     """Number of arms."""
     steps: int = 0
-    """Number of steps T."""
+    """Number of steps T; where contexts arrive and it is left out, as many as bits and limit allow, until a source is
+    over or a party's operator ends the run."""
     epsilon: float | str = 0.1
     """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
     rows: str = ""
     """Digest of the row identifiers of the parties' files, which must be the same in all of them."""
+    start: str = ""
+    """Steps and tag of the earlier shares that all parties start from; each gives its own file in start_from."""
+    start_from: Path | None = None
+    """This party's share of the model of an earlier run (model-<step>.share)."""
     features: Path | None = None
     """CSV file of this party's own features."""
+    arriving: bool = False
+    """Contexts arrive one by one: every party has a [source] of features in place of a file, and the run may be
+    open-ended."""
     scale: bool = False
     """Scale longer rows of this party's features down to its bound, instead of refusing them."""
     encoding: str = ""
     """Encoding of this party's file where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
     decimal: Literal[".", ","] = "."
     """Decimal mark of this party's file."""
+    reward_range: tuple[float, float] | None = None
+    """Least and largest reward that the payee's source gives, such as [-5, 20]; [0, 1] if left out."""
     checkpoint_every: int = 1000
     """Steps after which a party writes its share of the model beside its journal; 0 for the last step only."""
     world: World | None = None
@@ -329,17 +381,40 @@ class ContextualOptions(MethodSettings):
         check_guarantee(explore, self.without_guarantee)
         given = self.of_world() if self.world is not None and not self.parties else self
         check_parties(given.parties)
-        if given.arms < 2 or given.steps < 1:
+        if given.arms < 2 or (given.steps < 1 and not (given.arriving and given.steps == 0)):
             raise ConfigError(
                 f"a run needs at least 2 arms and 1 step, got {given.arms} and {given.steps}. Give arms and steps."
             )
-        terms = Terms(
-            run, given.parties, given.columns, given.arms, given.steps, explore, given.bits, given.newton, given.batch,
-            BONUS[given.policy], round(given.width * 2**WIDTH_BITS),
-            f"{given.rows} {given.norms()}" if given.rows else "", given.overlap,
-        )  # fmt: skip
-        check_ranges(terms)
-        return terms
+        if given.arriving and (given.rows or given.world is not None):
+            raise ConfigError("contexts that arrive have no rows and no simulated world before. Leave one of them out.")
+        rows = f"{ARRIVING if given.arriving else given.rows} {given.norms()}" if given.arriving or given.rows else ""
+
+        def made(steps: int) -> Terms:
+            terms = Terms(
+                run, given.parties, given.columns, given.arms, steps, explore, given.bits, given.newton, given.batch,
+                BONUS[given.policy], round(given.width * 2**WIDTH_BITS), rows, given.overlap,
+                RewardRange.of(given.reward_range), given.start, given.frozen, given.slot, given.jitter,
+            )  # fmt: skip
+            check_ranges(terms)
+            return terms
+
+        return made(given.steps) if given.steps else given.open_ended(made)
+
+    def open_ended(self, made: Callable[[int], Terms]) -> Terms:
+        """Return the terms of the longest run that bits, bonus and limit allow, halved until they do."""
+        first = made(self.batch)
+        most = largest_steps(self.bits) - (0 if self.frozen else first.before)
+        if self.limit is not None:
+            allowed = ArmChoice(self.arms, first.rate).most_rounds(Budget(self.limit, self.delta))
+            most = most if allowed is None else min(most, allowed - first.before)
+        while True:
+            steps = max(self.batch, most // self.batch * self.batch)
+            try:
+                return made(steps)
+            except ConfigError:
+                if steps == self.batch:
+                    raise
+                most = steps // 2
 
     def norms(self) -> tuple[float, ...]:
         """Return the norm bound of every party; they are part of the terms where parties bring files."""
@@ -357,4 +432,5 @@ class ContextualOptions(MethodSettings):
         assert self.world is not None
         contexts = self.world.contexts()
         sizes = tuple(len(block.columns) for block in contexts.blocks)
-        return self.model_copy(update={"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms)})
+        own = {"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms), "reward_range": contexts.pays}
+        return self.model_copy(update=own)

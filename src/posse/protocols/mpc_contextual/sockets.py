@@ -2,7 +2,7 @@
 
 Sizes are read from the wire of any run. For the others a federation runs in this process over mutual TLS on the
 loopback interface: in one run the rewards of later arms take longer, in the other they all take as long. The party
-knows the arms of every second step, and guesses the others.
+knows the arms of every second step, and guesses the others. With a `slot` puller and payee answer at whole slots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score
 from posse.privacy.leakage.features import nearest_class
 from posse.privacy.leakage.scores import hits
-from posse.protocols.mpc_contextual.messages import Act, Choice, Earn, Opening, Payoff, Reveal
+from posse.protocols.mpc_contextual.roles.messages import Choice, Opening, Payoff, Reveal
+from posse.protocols.mpc_contextual.roles.outside import Slotted
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, terms_of
 
@@ -77,12 +78,13 @@ class Tap:
         self._frame(connection, frame)
 
 
-def recorded(seed: int, slower: float) -> tuple[Tap, Ints]:
+def recorded(seed: int, slower: float, slot: float = 0.0, jitter: float = 0.0) -> tuple[Tap, Ints]:
     """Run a federation of two parties whose rewards take longer by arm; return what the first saw, and the arms."""
     from posse.protocols.mpc_contextual.deploy import build
     from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
     from posse.runtime.network.connection import Timing
-    from posse.runtime.network.deployment import make_party, open_place
+    from posse.runtime.network.deployment import make_party
+    from posse.runtime.place import open_place
 
     timing = Timing(heartbeat=0.2, patience=10.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
     arms: dict[int, int] = {}
@@ -91,6 +93,7 @@ def recorded(seed: int, slower: float) -> tuple[Tap, Ints]:
         addresses = {name: f"127.0.0.1:{_free_port()}" for name in (*PARTIES, PULLER, PAYEE, DEALER)}
         given = {
             "run": "audit", "steps": STEPS, "epsilon": "1/2", "sync": False, "world": world, "addresses": addresses,
+            "slot": slot, "jitter": jitter,
         }  # fmt: skip
         paths = lay_out(ContextualFederation.make(given), Path(folder))
 
@@ -116,18 +119,23 @@ def _free_port() -> int:
 
 
 def _slow(puller: Any, payee: Any, arms: dict[int, int], slower: float) -> None:
-    """Let rewards take a while, and longer for later arms."""
-    pulls, pays = puller._source, payee._source
+    """Let rewards take a while, and longer for later arms; slots begin when a reward is asked for."""
+    holds = payee._source if isinstance(payee._source, Slotted) else None
+    pulls, pays = puller._source, payee._source if holds is None else holds.source
 
-    async def pull(ask: Act) -> Any:
+    async def pull(ask: Any) -> Any:
         arms[ask.step] = ask.arm
         return await pulls(ask)
 
-    async def pay(ask: Earn) -> Any:
+    async def pay(ask: Any) -> Any:
         await asyncio.sleep(0.005 + slower * arms[ask.step])
         return await pays(ask)
 
-    puller._source, payee._source = pull, pay
+    puller._source = pull
+    if holds is None:
+        payee._source = pay
+    else:
+        holds.source = pay
 
 
 def _watched(values: Floats, arms: Ints) -> Evidence:
@@ -137,7 +145,7 @@ def _watched(values: Floats, arms: Ints) -> Evidence:
 
 def delays(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     """Stage rewards that take longer for later arms: seconds from the choice to the reward of every step."""
-    tap, arms = recorded(seed, SLOWER)
+    tap, arms = recorded(seed, SLOWER, settings.slot, settings.jitter)
     yield _watched(np.array([[tap.paid[step] - tap.chosen[step]] for step in range(STEPS)]), arms)
 
 
@@ -233,7 +241,8 @@ SIZES = Attack(
 ATTACKS = (
     Attack(
         "delays", "the arm, from how long its reward takes", ("party",), (PUBLIC,), guess, score, "share of arms",
-        tells, "delays that are the arm", other_arms, needs="network", stage=delays, seconds=lambda settings: 12.0,
+        tells, "delays that are the arm", other_arms, needs="network", stage=delays,
+        seconds=lambda settings: 12.0 + STEPS * (2 * settings.slot + settings.jitter),
         tell=lambda found: f"{len(found)} steps over sockets",
     ),
     Attack(

@@ -15,8 +15,8 @@ from posse.protocols.base import Action, Level, Parties, RoleKind, System
 from posse.protocols.mpc_contextual.terms import DEALER, LEARNS, PAYEE, PULLER, SHARED, leaks
 from posse.protocols.runs import Run
 from posse.results import words
-from posse.results.sections import Guarantee as Told
-from posse.results.sections import Section, up
+from posse.results.reports.sections import Guarantee as Told
+from posse.results.reports.sections import Section, up
 from posse.results.statistics import standard_error
 
 if TYPE_CHECKING:
@@ -117,12 +117,13 @@ class MpcContextualSystem(System):
         import numpy as np
 
         from posse.policies.decisions import Learnt
-        from posse.protocols.mpc_contextual.outside import read_shares
+        from posse.protocols.mpc_contextual.roles.outside import features_in, gathered, read_shares
 
         model = read_shares(place).check()
-        weights = model.weights.T
+        weights, (low, high) = model.weights.T, model.terms.reward_range
         names = tuple(f"arm {at + 1}" for at in range(weights.shape[1]))
-        return Learnt(names, weights, np.zeros(weights.shape[1]))
+        bias, features = np.full(weights.shape[1], float(low)), features_in(gathered(place))
+        return Learnt(names, weights * (high - low), bias, features=features)
 
     def twin(self, settings: MpcContextual) -> MpcContextual:
         """Return the settings of the fixed-point twin; a twin is its own."""
@@ -296,9 +297,11 @@ def show_ranges(settings: MpcContextual) -> Iterator[Section]:
     bounds = ranges(terms)
     rows = tuple((r.name, words.number(r.largest, 4), f"2^-{r.bits}", f"{r.log2:.1f}", r.why) for r in bounds)
     most = max(bounds, key=lambda one: one.log2)
+    pays = terms.reward_range
+    scaled = "are in [0, 1]" if pays == (0.0, 1.0) else f"in {pays} are scaled to [0, 1]"
     notes = (
         f"Closest to the limit: {most.name}, {LIMIT - most.log2:.1f} bits below 2^{LIMIT}.",
-        "Contexts have norm at most 1, rewards lie in [0, 1]; the fixed-point twin asserts every bound.",
+        f"Contexts have norm at most 1, rewards {scaled}; the fixed-point twin asserts every bound.",
     )
     facts = [
         {"name": r.name, "largest": r.largest, "fraction_bits": r.bits, "log2": r.log2, "why": r.why} for r in bounds

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,12 +17,14 @@ import msgspec
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
+from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.roles import View
 from posse.privacy.sharing.fixed import LIMIT
 from posse.privacy.sharing.reciprocal import line_bits, start_bits
 
 DEALER, PULLER, PAYEE = "dealer", "puller", "payee"
 WIDTH_BITS = 16
+ARRIVING = "arriving"
 MOST_BATCH = 32
 BONUSES = ("", "ucb", "thompson")
 SHARED = "shared"
@@ -59,6 +62,16 @@ class Terms(msgspec.Struct, frozen=True):
     """Digest of the row identifiers, where parties bring files of their own."""
     overlap: bool = False
     """Whether each step is chosen for while the one before it is learnt from, and so without its reward."""
+    reward_range: RewardRange = UNIT_RANGE
+    """Least and largest reward, which the payee scales to [0, 1]."""
+    start: str = ""
+    """Steps and tag of the shares that the run starts from, such as 1500:3f2a...; empty for a new model."""
+    frozen: bool = False
+    """Whether the run only decides, and learns nothing."""
+    slot: float = 0.0
+    """Seconds of the slots at which puller and payee answer; 0 for none."""
+    jitter: float = 0.0
+    """Seconds up to which they wait in addition, by chance."""
 
     def __post_init__(self) -> None:
         check_parties(self.parties)
@@ -75,6 +88,10 @@ class Terms(msgspec.Struct, frozen=True):
         check.one_of(BONUSES, bonus=self.bonus)
         check.between(0, 64 << WIDTH_BITS, width=self.width)
         check_overlap(self.overlap, self.batch)
+        RewardRange.of(self.reward_range)
+        check.between(0, 3600, slot=self.slot)
+        check.between(0, 3600, jitter=self.jitter)
+        check_start(self.start, self.frozen, self.overlap)
         if self.steps % self.batch:
             raise ConfigError(
                 f"steps must be a multiple of the batch, got {self.steps} for a batch of {self.batch}. "
@@ -83,10 +100,10 @@ class Terms(msgspec.Struct, frozen=True):
         few, many = self.explore
         if not 0 <= few <= many <= LARGEST_TABLE or many < 1:
             raise ConfigError(f"explore must be a fraction of at most {LARGEST_TABLE} coins, got {few}/{many}.")
-        if self.steps > largest_steps(self.bits):
+        if self.lessons > largest_steps(self.bits):
             raise ConfigError(
                 f"with {self.bits} fraction bits rounding can break the model after more than "
-                f"{largest_steps(self.bits):,} steps, got {self.steps:,}. Take fewer steps"
+                f"{largest_steps(self.bits):,} steps, got {self.lessons:,}. Take fewer steps"
                 f"{'' if self.bits == MOST_BITS else ', or more bits'}."
             )
         if self.bonus and self.bonus_bits < 10:
@@ -94,17 +111,32 @@ class Terms(msgspec.Struct, frozen=True):
                 f"a bonus has {self.bonus_bits} bits in so long a run with so many arms, and needs 10. Take fewer "
                 "steps or arms."
             )
-        largest = math.log2(largest_score(self.steps)) + 2 * self.bits
+        largest = math.log2(largest_score(self.lessons)) + 2 * self.bits
         if largest >= LIMIT:
             raise ConfigError(
-                f"{self.steps:,} steps with {self.bits} fraction bits can reach 2^{largest:.1f}, and 2^{LIMIT} is the "
-                "limit. Take fewer bits or steps."
+                f"{self.lessons:,} steps with {self.bits} fraction bits can reach 2^{largest:.1f}, and 2^{LIMIT} is "
+                "the limit. Take fewer bits or steps."
             )
 
     @property
     def dimension(self) -> int:
         """Number of features in all."""
         return sum(self.features)
+
+    @property
+    def before(self) -> int:
+        """Steps that the model has learnt from before the run starts."""
+        return int(self.start.partition(":")[0] or 0)
+
+    @property
+    def arriving(self) -> bool:
+        """Whether contexts arrive one by one, from the parties' sources."""
+        return self.rows.startswith(ARRIVING)
+
+    @property
+    def lessons(self) -> int:
+        """Steps that the model has learnt from in the end."""
+        return self.before + (0 if self.frozen else self.steps)
 
     @property
     def passes(self) -> int:
@@ -134,7 +166,7 @@ class Terms(msgspec.Struct, frozen=True):
         >>> terms.early, replace(terms, steps=60_000).early, replace(terms, steps=60_000, bits=25).early
         (True, False, True)
         """
-        largest = math.log2(largest_score(self.steps)) + 2 * self.bits + self.tie_bits
+        largest = math.log2(largest_score(self.lessons)) + 2 * self.bits + self.tie_bits
         return not self.bonus and largest <= LIMIT - 0.01  # a hundredth of a bit for the tie order and what is added
 
     @property
@@ -155,7 +187,7 @@ class Terms(msgspec.Struct, frozen=True):
     @property
     def spare_bits(self) -> int:
         """Bits by which scores above their ties are moved up before a bonus is added: up to 2^61 in all."""
-        return 61 - self.bits - self.tie_bits - math.ceil(math.log2(largest_score(self.steps) + self.largest_bonus))
+        return 61 - self.bits - self.tie_bits - math.ceil(math.log2(largest_score(self.lessons) + self.largest_bonus))
 
     @property
     def largest_bonus(self) -> float:
@@ -170,9 +202,14 @@ class Terms(msgspec.Struct, frozen=True):
     def digest(self) -> bytes:
         """What everyone must have the same of; the seeds of a run depend on it."""
         said = msgspec.structs.asdict(self)
-        if not self.overlap:
-            del said["overlap"]
+        for name, usual in _ADDED.items():
+            if said[name] == usual:
+                del said[name]
         return hashlib.sha256(b"posse mpc-contextual 1" + msgspec.msgpack.encode(said)).digest()
+
+
+_ADDED = {"overlap": False, "reward_range": UNIT_RANGE, "start": "", "frozen": False, "slot": 0.0, "jitter": 0.0}
+"""Terms that count only where they are not as usual: files of parties without them mean the same run."""
 
 
 def check_overlap(overlap: bool, batch: int) -> None:
@@ -182,6 +219,19 @@ def check_overlap(overlap: bool, batch: int) -> None:
             f"overlap belongs to runs without a batch, got a batch of {batch}: its contexts are chosen for without "
             "each other's rewards already. Leave one of the two out."
         )
+
+
+def check_start(start: str, frozen: bool, overlap: bool) -> None:
+    """Refuse what cannot be the shares to start from, and a frozen run that has no model or learns."""
+    if start and not _START.fullmatch(start):
+        raise ConfigError(f"start must be steps and tag of earlier shares, such as 1500:3f2a..., got '{start}'.")
+    if frozen and not start:
+        raise ConfigError("a frozen run needs a model to decide with. Give start_from with shares of an earlier run.")
+    if frozen and overlap:
+        raise ConfigError("overlap belongs to runs that learn, and a frozen run does not. Leave one of the two out.")
+
+
+_START = re.compile(r"\d{1,9}:[0-9a-f]{32}")
 
 
 def check_parties(parties: Sequence[str]) -> None:
@@ -286,13 +336,18 @@ def ranges(terms: Terms) -> tuple[Range, ...]:
     >>> max(bounds, key=lambda one: one.log2).name, round(max(one.log2 for one in bounds), 1)
     ('scores', 58.9)
     """
-    f, score = terms.bits, largest_score(terms.steps)
+    f, score = terms.bits, largest_score(terms.lessons)
     ranked = (2 * f if terms.early else f) + terms.tie_bits + (terms.spare_bits if terms.bonus else 0)
     between = _overlap(f) if terms.overlap else _one(f) if terms.batch == 1 else _batch(f)
-    return (
+    decided = (
         Range("scores", score, 2 * f, "|w.x| <= sqrt(steps) / 2 + 1"),
         Range("directions", 1.5, 2 * f, "|P x| <= 1, for P has eigenvalues in (0, 1]"),
         Range("compared scores", score + terms.largest_bonus, ranked, "scores and bonus above their tie order"),
+    )
+    if terms.frozen:
+        return decided
+    return (
+        *decided,
         *between,
         Range("gain", 1.25, 2 * f, "|P x| / (1 + q) <= 1"),
         Range("inverse", 1.5, 2 * f, "entries of P, at most 1"),
@@ -361,14 +416,29 @@ def leaks(terms: Terms) -> tuple[str, ...]:
         "Parties may pool what they saw, all but one of them, and learn nothing of the last one's features; with the "
         "puller among them they hold every arm, which tells about all features through what was learnt.",
         "Puller and payee together hold every arm with its reward.",
-        "Who takes part, how many features each holds, arms, steps and when each step happens are public; a reward "
-        "that takes longer for some arms tells something of the arm by its delay.",
+        "Who takes part, how many features each holds, arms, steps and when each step happens are public; "
+        f"{_delays(terms)}",
         "Every party bounds the norm of its own features; nobody can check the norm of all of them together.",
         "The model is held in shares; whoever brings all shares together can read it, and it carries no noise.",
     ]
+    if terms.start:
+        out.append(
+            f"The model carries what it learnt in {terms.before:,} steps of earlier runs: arms of this run tell about "
+            "contexts of those too. The figures for all steps count them, and no other runs that start from the same "
+            "shares."
+        )
     if terms.explore[0] == 0:
         out.insert(0, "The arm has no differential privacy: there is no exploration.")
     return tuple(out)
+
+
+def _delays(terms: Terms) -> str:
+    if not terms.slot:
+        hidden = f", behind a random wait of up to {terms.jitter:g} s" if terms.jitter else ""
+        return f"a reward that takes longer for some arms tells something of the arm by its delay{hidden}."
+    return (
+        f"a pull or reward that takes longer than the slot of {terms.slot:g} s tells something of the arm by its delay."
+    )
 
 
 def terms_of(view: View) -> Terms:

@@ -13,7 +13,7 @@ from posse.core.errors import ConfigError, JournalError
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.runtime.certificates.authority import REGISTER, Authority, load_certificate
 from posse.runtime.certificates.identity import CERTIFICATE, peer_of
-from posse.runtime.network.deployment import Place
+from posse.runtime.place import Place
 
 ADMITTED = "admitted.json"
 """In the customer's journal: the signing keys of those that took part when the run began."""
@@ -39,7 +39,7 @@ def customer_key(place: Place, given: Path | None) -> bytes:
 
 
 def admitted(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the signing keys of those who take part; in a run that has begun, of those who took part then.
+    """Return the signing keys of those who take part, in the order of `names`; in a run that has begun, as they were.
 
     So a certificate that is revoked or issued anew in a run keeps nobody from going on: the manifest has their keys.
     """
@@ -50,8 +50,9 @@ def admitted(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, by
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
         if set(kept) == set(names):
-            return kept
-    return _issued(folder, names) if (folder / REGISTER).exists() else _sent(place, folder, names)
+            return {name: kept[name] for name in names}
+    found = _issued(folder, names) if (folder / REGISTER).exists() else _sent(place, folder, names)
+    return {name: found[name] for name in names}
 
 
 def _sent(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:

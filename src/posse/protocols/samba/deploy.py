@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import field_validator
+
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
 from posse.policies.arms.registry import PolicySettings, described
@@ -17,11 +19,11 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.samba import messages
 from posse.protocols.samba.admission import ADMITTED, admitted, customer_key, paillier
-from posse.protocols.samba.comp import Comp
-from posse.protocols.samba.controller import Controller
-from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_level, leaks, learns
-from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.levels import Switches, check_level, check_price, leaks, learns, owed, prices
+from posse.protocols.samba.roles.comp import Comp
+from posse.protocols.samba.roles.controller import Controller
+from posse.protocols.samba.roles.customer import Customer
+from posse.protocols.samba.roles.owner import Owner
 from posse.protocols.samba.setup import (
     COMP,
     CONTROLLER,
@@ -30,6 +32,7 @@ from posse.protocols.samba.setup import (
     Expected,
     Participant,
     Terms,
+    named,
     policy_terms,
     sole,
 )
@@ -41,11 +44,12 @@ from posse.protocols.samba.strict.customer import StrictCustomer
 from posse.protocols.samba.strict.dealer import Dealer
 from posse.protocols.samba.strict.owner import StrictOwner
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.local import world_beside
-from posse.runtime.network.deployment import Deployment, Known, Place
+from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
+from posse.runtime.place import Place
 from posse.runtime.sources import SourceSettings, answering
 
 VOCABULARY = Vocabulary(
@@ -85,8 +89,13 @@ class SambaOptions(PolicySettings):
     """Seconds of an owner's slowest pull, at the owner; a shorter slot is refused."""
     threshold: float | None = None
     """A rating above it earns 1, where owners hold ratings (a source of kind 'ratings'); all parties must agree."""
+    price: tuple[float, ...] | None = None
+    """What the customer owes an owner for a pull: one number, or one an owner in the order of `owners`; all parties
+    must agree."""
     world: World | None = None
     """A simulated world ([options.world]): for trying and testing, for whoever knows its seed knows every reward."""
+
+    _prices = field_validator("price", mode="before")(prices)
 
 
 class World(ProblemSettings):
@@ -129,8 +138,10 @@ def build(place: Place) -> Deployment:
             "to, such as budget = 20000."
         )
     limit = None if consent is None else consent.budget
-    expected = Expected(options.sound_policy(), level, Switches(), limit, slot_of(options), options.threshold)
+    slot, price = slot_of(options), options.price or ()
+    expected = Expected(options.sound_policy(), level, Switches(), limit, slot, options.threshold, price)
     check_level(level, Switches(), expected.policy)
+    check_price(price, len(options.owners) or None)
     known = [each for each in _MAKERS if each != DEALER or level == "strict"]
     if kind not in known:
         raise ConfigError(f"samba has no role '{kind}' at level '{level}'. Known: {', '.join(known)}.")
@@ -140,7 +151,7 @@ def build(place: Place) -> Deployment:
     made = _MAKERS[kind](place, options, expected)
     role = made.role
     assert isinstance(role, Participant)
-    terms = {**expected.terms, "seed": _seed(options)}
+    terms = {**named(expected), "seed": _seed(options)}
     if kind in (CONTROLLER, CUSTOMER):
         terms["owners"] = options.owners
     if kind == CUSTOMER:
@@ -211,6 +222,7 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
         own = role.overruns if isinstance(role, StrictOwner) else overruns
         facts |= {"slot": expected.slot} | ({} if own is None else {"overruns": own})
     if isinstance(role, Owner):
+        facts |= {} if role.owed is None else {"owed": role.owed}
         total, pulls = role.reward, {role.name: role.pulls}
         outcome += f", and {role.name} earned {total:g} in {words.count(role.pulls, 'pull')}"
     if isinstance(role, Customer) and role.finished:
@@ -224,7 +236,8 @@ def _known(role: Any, expected: Expected, run: str) -> Known:
         outcome, expected.level, config, steps if isinstance(steps, int) else None, total, pulls,
         learns=learns(expected.level, expected.switches),
         leaks=leaks(
-            expected.level, expected.switches, len(owners), expected.policy, slot=expected.slot, overruns=overruns
+            expected.level, expected.switches, len(owners), expected.policy, slot=expected.slot, overruns=overruns,
+            price=expected.price,
         ),
         facts=facts, failure=failure, tables=[table.plain() for table in _found(role, terms)],
     )  # fmt: skip
@@ -238,13 +251,28 @@ def _found(role: Any, terms: Terms | None) -> Iterator[Section]:
             ("reward", f"{role.reward:g}"), ("average of a pull", f"{role.reward / role.pulls:.4f}"),
         )  # fmt: skip
         yield Section("Its own arm", ("", "value"), rows, numeric=(1,))
+        if role.owed is not None:
+            place = role.manifest.owners.index(role.name)
+            price = terms.price[place if len(terms.price) > 1 else 0]
+            bill = (("pulls", f"{role.pulls:,}"), ("price of a pull", f"{price:g}"), ("owed", f"{role.owed:,.15g}"))
+            said = f"By the terms that all signed ({role.digest}). Who is shown it learns how often this arm is pulled."
+            yield Section("What it is owed", ("", "value"), bill, (said,), (1,))
     if isinstance(role, Customer) and role.finished and role.total is not None and role.pulls:
         whole = (
             ("pulls", f"{role.pulls:,}"),
             ("reward", f"{role.total:g}"),
             ("average", f"{role.total / role.pulls:.4f}"),
+            *_bill(role.pulls, role.manifest.terms),
         )
         yield Section("What was bought", ("", "value"), whole, numeric=(1,))
+
+
+def _bill(pulls: int, terms: Terms) -> tuple[tuple[str, str], ...]:
+    """Say what the customer owes in all, where every pull costs the same: with other prices that would say who was
+    pulled how often, which it may not know."""
+    if len(terms.price) != 1:
+        return ()
+    return ("price of a pull", f"{terms.price[0]:g}"), ("owed to all owners", f"{owed(terms.price, 0, pulls):,.15g}")
 
 
 def _owner(place: Place, options: SambaOptions, expected: Expected) -> Deployment:
@@ -295,7 +323,7 @@ def _customer_role(place: Place, options: SambaOptions, expected: Expected) -> D
     terms = Terms(
         run=place.run, budget=options.budget, policy=policy_terms(expected.policy),
         passes=len(expected.policy.passes()), level=expected.level, off=(), paillier_n=n, slot=expected.slot,
-        threshold=expected.threshold,
+        threshold=expected.threshold, price=expected.price,
     )  # fmt: skip
     servers = [name for name in sole(expected.level) if name != CUSTOMER]
     keys = admitted(place, place.folder / options.authority, (*options.owners, *servers))

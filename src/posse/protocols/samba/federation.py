@@ -19,11 +19,11 @@ from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.protocols.base import System
 from posse.protocols.runs import RolesRun
-from posse.protocols.samba.comp import Comp
-from posse.protocols.samba.controller import Controller
-from posse.protocols.samba.customer import Customer
-from posse.protocols.samba.levels import Switches, check_budget, check_level, who_sees
-from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.levels import Switches, check_budget, check_level, check_price, who_sees
+from posse.protocols.samba.roles.comp import Comp
+from posse.protocols.samba.roles.controller import Controller
+from posse.protocols.samba.roles.customer import Customer
+from posse.protocols.samba.roles.owner import Owner
 from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.protocols.samba.setup import (
     COMP,
@@ -42,7 +42,7 @@ from posse.protocols.samba.strict.dealer import Dealer
 from posse.protocols.samba.strict.owner import StrictOwner
 from posse.protocols.samba.twin import simulate
 from posse.results.record import Record, Traffic, points_of
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.memory import MemoryRun
 
 
@@ -58,6 +58,7 @@ def prepare(
     slot: float = 0.0,
     kinds: Mapping[str, Callable[..., Role]] | None = None,
     done: int = 0,
+    price: Sequence[float] = (),
 ) -> Callable[[], list[Role]]:
     """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
 
@@ -65,20 +66,26 @@ def prepare(
     ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
     and (at `standard`) permutations come from the operating system. With a `slot` owners ask the world for ticks.
     `kinds` gives other classes for owners, and for controller or comp of the levels below `strict`. `done` steps were
-    made before, by a run whose arms these owners go on with.
+    made before, by a run whose arms these owners go on with. `price` is what a pull costs: one number, or one an owner.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
     check_budget(len(arms), budget)
+    check_price(price, len(arms))
     names, n = owner_names(len(arms)), b""
     if level != "strict":
         key = key or generate_key()
         n = key.public_key.n.to_bytes((key.public_key.bits + 7) // 8, "big")
     identities = {name: Identity() for name in (*names, *sole(level))}
     secrets = {name: Secrets.fresh() for name in identities}
-    expected, customer = Expected(policy, level, switches, slot=slot, done=done), identities[CUSTOMER].public
+    expected, customer = (
+        Expected(policy, level, switches, slot=slot, done=done, price=tuple(price)),
+        identities[CUSTOMER].public,
+    )
     run = os.urandom(8).hex()
-    terms = Terms(run, budget, policy_terms(policy), len(policy.passes()), level, switches.off, n, slot)
+    terms = Terms(
+        run, budget, policy_terms(policy), len(policy.passes()), level, switches.terms, n, slot, None, tuple(price)
+    )
     public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
     owner = StrictOwner if level == "strict" else Owner
@@ -209,7 +216,7 @@ class SambaRun(RolesRun):
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         return prepare(
             self._setup.arms, self._setup.policy, self.settings.horizon, seed=seed, level=self.settings.level,
-            switches=self._setup.switches, key=self._key,
+            switches=self._setup.switches, key=self._key, price=self.settings.price or (),
         )  # fmt: skip
 
     def _world(self, seed: int) -> SimulatedWorld:
@@ -255,7 +262,7 @@ class SambaRun(RolesRun):
         """The terms that everybody knows."""
         settings, arms = self.settings, self._setup.arms
         return {"owners": len(arms), "horizon": settings.horizon, "policy": self._setup.policy.describe(),
-                "level": settings.level, "off": list(self._setup.switches.off),
+                "level": settings.level, "off": list(self._setup.switches.terms),
                 "names": list(owner_names(len(arms)))}  # fmt: skip
 
     def truth(self) -> dict[str, Any]:
@@ -289,7 +296,11 @@ class SambaRun(RolesRun):
             summary={**self._summary, **({} if self.outside else settings.yardsticks())},
             show=self.system.show(
                 settings,
-                [who_sees(settings.level, self._setup.switches), self.costs()],
+                [
+                    who_sees(settings.level, self._setup.switches),
+                    self.costs(),
+                    *settings.owed(np.sum([world.pulls for world in worlds], axis=0).tolist() if worlds else []),
+                ],
                 protection=settings.protection,
                 off=list(self._setup.switches.off),
                 implied=IMPLIED,
@@ -318,7 +329,7 @@ def theorem4(
     rows.append(("encrypted numbers sent", f"{4 * core + arms + 1:,}", f"{sent:,}", *("" for _ in calls)))
     notes = (
         "Theorem 4 is about level 'paper' with all protections, every step of which sends K scores: exploring steps "
-        "of epsilon-greedy send none there. Keys of the set-up are not counted.",
+        "of epsilon-greedy send none there, unless shortcut is off. Keys of the set-up are not counted.",
     )
     columns = ("what", "theorem 4", "measured", *calls)
     return Section("Cost in primitives", columns, tuple(rows), notes, tuple(range(1, len(columns))))

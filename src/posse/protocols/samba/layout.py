@@ -10,7 +10,7 @@ from pydantic import Field
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.protocols.samba.deploy import SambaOptions, check_sync, level_of, own_policy_beside, slot_of
-from posse.protocols.samba.levels import Switches, check_budget, check_level, check_switches
+from posse.protocols.samba.levels import Switches, check_budget, check_level, check_price, check_switches
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, sole
 from posse.protocols.samba.strict import clock
 from posse.runtime.certificates.identity import CERTIFICATE
@@ -27,7 +27,7 @@ from posse.runtime.local import (
     world_beside,
     write_party,
 )
-from posse.runtime.network.deployment import address
+from posse.runtime.place import address
 from posse.runtime.sources import SourceSettings
 
 
@@ -87,6 +87,7 @@ def _check(federation: FederationFile) -> None:
     if federation.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(names), federation.budget)
+    check_price(federation.price or (), len(names))
     check_level(level_of(federation), Switches(), federation.sound_policy())
     check_sync(federation.sync, level_of(federation))
     for name, slowest in _slowest(federation).items():
@@ -160,9 +161,10 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
     if settings.budget < 1:
         raise ConfigError("budget is needed and was not given. Give the number of pulls, such as budget = 2000.")
     check_budget(len(settings.owners), settings.budget)
+    check_price(settings.price or (), len(settings.owners))
     check_level(level, Switches(), policy)
     # The customer reads the exact total, so that no epsilon is proved.
-    demand = Demand("samba", level, policy.name, settings.budget)
+    demand = Demand("samba", level, policy.name, settings.budget, price=min(settings.price or (0.0,)))
     return Invitation(
         settings, _parts(settings, settings.owners, {}), lambda: demand, CUSTOMER, settings.world is not None,
         None if level == "paper" else CUSTOMER,

@@ -5,32 +5,44 @@ Every run and report prints its level and these sentences.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 LEVELS = ("strict", "standard", "paper")
 
 
+PROTECTIONS = ("aes", "paillier", "permutation", "mask")
+
+
 @dataclass(frozen=True)
 class Switches:
-    """The four protections of the paper; they can be switched off at level `paper` only, to see what each does."""
+    """The four protections of the paper and its shortcut; they can be switched off at level `paper` only."""
 
     aes: bool = True
     paillier: bool = True
     permutation: bool = True
     mask: bool = True
+    shortcut: bool = True
+    """Exploring steps without scores (the paper's section 5.4); off: all owners send one number (section 4.1.2)."""
 
     @property
     def off(self) -> tuple[str, ...]:
         """Names of the protections that are off."""
-        return tuple(name for name in ("aes", "paillier", "permutation", "mask") if not getattr(self, name))
+        return tuple(name for name in PROTECTIONS if not getattr(self, name))
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of all that is off, which parties agree on."""
+        return self.off if self.shortcut else (*self.off, "shortcut")
 
 
 def check_level(level: str, switches: Switches, policy: Policy) -> None:
@@ -40,6 +52,8 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
         raise ConfigError(
             f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
         )
+    if not switches.shortcut:
+        _check_long_way(level, policy)
     if level == "strict" and any(selection.choose is not None for selection in policy.passes()):
         raise ConfigError(
             f"policy '{policy.name}' chooses by its own function of all ranks, which nobody sees at level 'strict'. "
@@ -54,9 +68,28 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
             )
 
 
+def _check_long_way(level: str, policy: Policy) -> None:
+    """Refuse to do without the shortcut where there is none, or where equal scores give no arm at random."""
+    if level != "paper":
+        raise ConfigError(
+            f"shortcut is a switch of level 'paper', got it off at '{level}', where owners send in every step anyway. "
+            "Leave shortcut out, or set level = 'paper'."
+        )
+    if not policy.explores:
+        raise ConfigError(
+            f"shortcut is about exploring steps, and policy '{policy.name}' has none. Leave shortcut out, or use "
+            "'epsilon-greedy' or 'epsilon-decreasing'."
+        )
+    if policy.passes()[-1].choose is not None:
+        raise ConfigError(
+            f"policy '{policy.name}' chooses by its own function, which need not choose among equal scores at random. "
+            "Leave shortcut on."
+        )
+
+
 def check_switches(values: Mapping[str, object]) -> None:
     """Refuse a deployment that names one of the switches, with the reason."""
-    named = [name for name in ("aes", "paillier", "permutation", "mask") if name in values]
+    named = [name for name in (*PROTECTIONS, "shortcut") if name in values]
     if named:
         raise ConfigError(
             f"a deployment has no switch '{named[0]}': switches show in a simulation what each protection of the paper "
@@ -76,6 +109,46 @@ def check_budget(arms: int, budget: int) -> None:
         )
     if budget >= 1 << 29:
         raise ConfigError(f"budget must be below 2^29, got {budget}.")
+
+
+# What a pull costs ----------------------------------------------------------------------------------------------------
+
+
+def prices(value: object) -> object:
+    """Read a single number as the price of every owner."""
+    return (value,) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def check_price(price: Sequence[float], owners: int | None = None) -> None:
+    """Refuse a price below 0, and another number of prices than one for all or one an owner."""
+    for one in price:
+        if not 0 <= one < math.inf:
+            raise ConfigError(f"price must be 0 or more, got {one:g}.")
+    if owners is not None and len(price) not in (0, 1, owners):
+        raise ConfigError(f"price must be one number, or one an owner, got {len(price)} for {owners} owners.")
+
+
+def owed(price: Sequence[float], place: int, pulls: int) -> float | None:
+    """Return what the owner of a place is owed for its pulls, to the last decimal of its price; None without a price.
+
+    >>> owed((0.1,), 2, 3), owed((0.1, 0.25), 1, 3), owed((), 0, 3)
+    (0.3, 0.75, None)
+    """
+    if not price:
+        return None
+    return float(Decimal(repr(float(price[0] if len(price) == 1 else price[place]))) * pulls)
+
+
+def statements(names: Sequence[str], pulls: Sequence[int], price: Sequence[float]) -> Section:
+    """Say what every owner is owed; only a simulation, or one owner about itself, knows the pulls."""
+    rows = tuple(
+        (name, f"{count:,}", f"{price[0] if len(price) == 1 else price[place]:g}", f"{owed(price, place, count):,.15g}")
+        for place, (name, count) in enumerate(zip(names, pulls, strict=True))
+    )
+    note = (
+        "Between organisations every owner has its own line alone, in its own record: it says how often it is pulled."
+    )
+    return Section("What owners are owed", ("owner", "pulls", "price of a pull", "owed"), rows, (note,), (1, 2, 3))
 
 
 PROTECTS = {
@@ -115,6 +188,11 @@ _ALWAYS = (
     "and a customer that puts owners of its own into the roster can read the sums and scores of the others.",
     _TIMING,
     "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
+)
+
+_OWED = (
+    "An owner's statement of what it is owed says how often its arm was pulled, to whoever is shown it or pays it: a "
+    "customer that pays owners one by one learns these numbers."
 )
 
 _STRICT = (
@@ -161,13 +239,15 @@ def learns(level: str, switches: Switches) -> tuple[str, ...]:
 
 
 def leaks(
-    level: str, switches: Switches, owners: int, policy: Policy, *, slot: float = 0.0, overruns: int | None = None
-) -> tuple[str, ...]:
+    level: str, switches: Switches, owners: int, policy: Policy, *, slot: float = 0.0, overruns: int | None = None,
+    price: Sequence[float] = (),
+) -> tuple[str, ...]:  # fmt: skip
     """What is not protected, one sentence each; only what holds for these switches and this policy.
 
     `slot` is the length of a slot in seconds (0: none), `overruns` how many the run overran, where that is known.
     """
     out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
+    out += [_OWED] if price else []
     known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
     if level == "strict":
         return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", *_timing(slot, overruns))
@@ -223,13 +303,14 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
     behind = "behind a mask that it drew: AES is off" if switches.mask else clear
     place = "its place: permutation" if switches.permutation else "yes: the permutation is off"
     coins = "yes: it draws the coins" if paper else "no: the owners' coins"
+    explores = "by the messages" if paper and switches.shortcut else "no: AES" if aes else clear
     return {
         "owner": ("no: AES", "its own", "its own", "no", "yes: common coins"),
         "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
         "comp": (scores if switches.mask else "yes: the mask is off", place, "follows them, not by name", "recovers it",
                  "yes"),
         "customer": ("no", "no", f"{hides}; with the controller yes" if paper else hides, "yes", "no"),
-        "wire": ("no: AES" if aes else clear, arm, sums, total, "by the messages" if paper else "no: AES"),
+        "wire": ("no: AES" if aes else clear, arm, sums, total, explores),
     }  # fmt: skip
 
 
@@ -247,7 +328,8 @@ def _timing(slot: float, overruns: int | None) -> tuple[str, ...]:
 def _paper_leaks(switches: Switches, policy: Policy) -> list[str]:
     out = []
     if policy.explores:
-        out.append("At level 'paper' comp learns every exploring step, for owners send nothing in it.")
+        how = "owners send nothing in it" if switches.shortcut else "all owners send the same number in it"
+        out.append(f"At level 'paper' comp learns every exploring step, for {how}.")
         out.append("At level 'paper' the controller knows the exploration coins.")
     if switches.mask:
         out.append("At level 'paper' the controller draws the mask seed.")

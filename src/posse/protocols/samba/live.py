@@ -27,11 +27,11 @@ from posse.problems.arms.rewards import EmpiricalArms
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import System
 from posse.protocols.live import Choice, Serving
-from posse.protocols.samba.controller import Controller
 from posse.protocols.samba.federation import SambaRun, SimulatedWorld, prepare
-from posse.protocols.samba.lanes import SUPPOSED
 from posse.protocols.samba.messages import End, Explore, Forgone, Now, Reply, Score, Turn
-from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.roles.controller import Controller
+from posse.protocols.samba.roles.lanes import SUPPOSED
+from posse.protocols.samba.roles.owner import Owner
 from posse.protocols.samba.settings import IMPLIED, Samba
 from posse.protocols.samba.setup import CONTROLLER, CUSTOMER
 from posse.protocols.samba.strict.owner import StrictOwner
@@ -94,7 +94,7 @@ class OnDemand(Owner):
         """Wait for a decision to be wanted; at the end of the budget, for the last reward."""
         if self._end is not None or self._index > self._last:
             return () if self._pending else super()._next()
-        if self._masks is not None and self._explores():
+        if self._shortcut and self._explores():
             self._listening = True
             return ()
         if self._index % self._passes:
@@ -111,7 +111,7 @@ class OnDemand(Owner):
         assert self._lane is not None
         self._listening = True
         self._lane.prepare(self._index)
-        return self.to_controller(Score(self._index, self._lane.compose(self._index)))
+        return self.to_controller(Score(self._index, self._frame(self._explores())))
 
     def _on_reply(self, message: Reply) -> Sequence[Action]:
         index = self._index
@@ -214,7 +214,7 @@ class LiveRun(SambaRun):
         return prepare(
             setup.arms, setup.policy, self.settings.horizon, seed=seed, level=self.settings.level,
             switches=setup.switches, key=self._key, kinds={"owner": owner, "controller": OnDemandController},
-            done=self._steps_done,
+            done=self._steps_done, price=self.settings.price or (),
         )  # fmt: skip
 
     def _world(self, seed: int) -> LiveWorld:
@@ -398,8 +398,10 @@ class SambaServing(Serving):
     def fields(self) -> dict[str, Any]:
         """Return pulls and costs."""
         settings, run = self.settings, self._roles
-        show = self._system.show(settings, protection=settings.protection, implied=IMPLIED, learnt={})
-        found: dict[str, Any] = {"pulls": [[one.pulls for one in self._arms]], "seeds": (settings.seed,), "show": show}
+        pulls = [one.pulls for one in self._arms]
+        owed, shown = settings.owed(pulls), {"protection": settings.protection, "implied": IMPLIED, "learnt": {}}
+        show = self._system.show(settings, owed, **shown)
+        found: dict[str, Any] = {"pulls": [pulls], "seeds": (settings.seed,), "show": show}
         if run is not None:
             moved = sorted(run.traffic().items())
             found["traffic"] = tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in moved)

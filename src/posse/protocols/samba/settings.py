@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from posse.core.errors import ConfigError
@@ -17,9 +17,20 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
-from posse.protocols.samba.levels import ONE_PROCESS, Switches, check_budget, check_level, leaks, learns
+from posse.protocols.samba.levels import (
+    ONE_PROCESS,
+    Switches,
+    check_budget,
+    check_level,
+    check_price,
+    leaks,
+    learns,
+    prices,
+    statements,
+)
 from posse.results import words
-from posse.results.answers import yardsticks
+from posse.results.reports.answers import yardsticks
+from posse.results.reports.sections import Section
 from posse.results.values import JSON
 
 
@@ -62,14 +73,22 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """Permute the owners before comp sees scores (can be off at level paper only)."""
     mask: bool = Field(True, json_schema_extra=AT_PAPER)
     """Mask the scores that comp compares (can be off at level paper only)."""
+    shortcut: bool = Field(True, json_schema_extra=AT_PAPER)
+    """In exploring steps owners send no scores; off: all send one number, as the paper describes the step (at level
+    paper only)."""
     paillier_bits: int = DEFAULT_BITS
     """Size of the Paillier key."""
-    walk: Literal["ucb-68", "softmax-98", "pursuit-4"] | None = None
+    price: tuple[float, ...] | None = None
+    """What the customer owes an owner for a pull: one number, or one an owner."""
+    walk: Literal["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"] | None = None
     """Begin inside a worked example of the paper, with its sums, pulls, mask and permutation (at level paper only)."""
+
+    _prices = field_validator("price", mode="before")(prices)
 
     @model_validator(mode="after")
     def _check_samba(self) -> Samba:
         check_level(self.level, self.switches, self.make_policy())
+        check_price(self.price or ())
         if self.walk is not None:
             self._check_walk(self.walk)
         if self.owners is not None:
@@ -78,7 +97,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def _check_walk(self, walk: str) -> None:
         """Refuse a worked example anywhere but where the paper has it: three owners, its policy, level `paper`."""
-        policy, _, step = walk.partition("-")
+        policy, _, step = walk.rpartition("-")
         fits = (self.level, self.path, self.runs, self.make_policy().name) == ("paper", "roles", 1, policy)
         if not fits or self.means is None or len(self.means) != 3 or self.horizon < int(step):
             raise ConfigError(
@@ -88,8 +107,8 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     @property
     def switches(self) -> Switches:
-        """The protections of the paper that are on."""
-        return Switches(self.aes, self.paillier, self.permutation, self.mask)
+        """The protections of the paper that are on, and its shortcut."""
+        return Switches(self.aes, self.paillier, self.permutation, self.mask, self.shortcut)
 
     def load(self) -> Setup:
         """Check what needs the arms, and return arms, policy and switches; arms are made once."""
@@ -98,6 +117,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def _load(self) -> Setup:
         arms = self.arms()
         check_budget(len(arms), self.horizon)
+        check_price(self.price or (), len(arms))
         return Setup(arms, self.sound_policy(), self.switches)
 
     def files(self) -> Sequence[Path]:
@@ -111,7 +131,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def leaks(self) -> tuple[str, ...]:
         """What is not protected, one sentence each."""
         setup = self.load()
-        found = leaks(self.level, setup.switches, len(setup.arms), setup.policy)
+        found = leaks(self.level, setup.switches, len(setup.arms), setup.policy, price=self.price or ())
         return (*found, ONE_PROCESS) if self.level == "strict" else found
 
     @property
@@ -124,9 +144,10 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def config(self) -> dict[str, JSON]:
         """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
-        unused = () if self.walk is not None else ("walk",)
-        given = {name: value for name, value in self.resolved().items() if name not in (*PARAMETERS, *unused)}
         setup = self.load()
+        unused = [name for name in ("walk", "price") if getattr(self, name) is None]
+        unused += [] if self.level == "paper" and setup.policy.explores else ["shortcut"]
+        given = {name: value for name, value in self.resolved().items() if name not in (*PARAMETERS, *unused)}
         return {**given, **self.used(setup.arms), "policy": described(setup.policy)}
 
     def problem(self) -> dict[str, JSON]:
@@ -136,6 +157,10 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
             **self.load().arms.describe(),
             "words": {"party": "owner"},
         }
+
+    def owed(self, pulls: Sequence[int]) -> tuple[Section, ...]:
+        """What owners are owed for their pulls, where a pull has a price."""
+        return (statements(self.load().arms.names, pulls, self.price),) if self.price else ()
 
     def yardsticks(self) -> dict[str, str | float]:
         """What a step would pay without learning: by chance, and by the best arm."""

@@ -33,7 +33,7 @@ from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
 from posse.privacy.crypto.paillier import PublicKey
-from posse.protocols.samba.levels import Switches, check_budget, check_level
+from posse.protocols.samba.levels import Switches, check_budget, check_level, check_price
 from posse.protocols.samba.messages import Closed, Consent, Go, Join, Keys, Offer
 from posse.version import PROTOCOL_VERSION, __version__
 
@@ -41,6 +41,8 @@ Handlers: TypeAlias = dict[type[Message], Callable[..., Sequence[Action]]]
 """Which method takes which message."""
 
 CONTROLLER, COMP, CUSTOMER, DEALER = "controller", "comp", "customer", "dealer"
+_AGREED = ("level", "off", "slot", "threshold", "price")
+"""Terms that a party compares with its own, beside the policy and its passes."""
 
 
 def sole(level: str) -> tuple[str, ...]:
@@ -63,6 +65,8 @@ class Terms(msgspec.Struct, frozen=True):
     """Seconds of a slot at level `strict`; 0 where there are none."""
     threshold: float | None = None
     """Owners that hold ratings earn 1 for a rating above it."""
+    price: tuple[float, ...] = ()
+    """What the customer owes for a pull: one number, or one an owner."""
 
 
 def policy_terms(policy: Policy) -> str:
@@ -71,14 +75,15 @@ def policy_terms(policy: Policy) -> str:
     return json.dumps([policy.describe(), selections], sort_keys=True)
 
 
-def _named(policy: str, level: str, off: Sequence[str], slot: float, threshold: float | None) -> dict[str, Any]:
-    """Give terms by name; a policy that does not decode stays as it is written."""
+def named(of: Terms | Expected) -> dict[str, Any]:
+    """Give terms by name, as parties compare them before they begin; a policy that does not decode stays as written."""
+    policy = of.policy if isinstance(of, Terms) else policy_terms(of.policy)
     try:
         described, _ = json.loads(policy)
     except (ValueError, TypeError):
         described = policy
-    more = {"slot": slot if level == "strict" else None, "threshold": threshold}
-    return {"policy": described, "level": level, "off": off, **{key: at for key, at in more.items() if at is not None}}
+    more = {"slot": of.slot if of.level == "strict" else None, "threshold": of.threshold, "price": of.price or None}
+    return {"policy": described, "level": of.level, "off": of.off, **{k: v for k, v in more.items() if v is not None}}
 
 
 @lru_cache(maxsize=4)
@@ -100,6 +105,8 @@ class Expected:
     """Seconds of a slot at level `strict`."""
     threshold: float | None = None
     """Ratings above it earn 1."""
+    price: tuple[float, ...] = ()
+    """Price of a pull, as in `Terms`."""
     done: int = 0
     """Steps that were done before, by a run in this process that goes on with fresh keys."""
 
@@ -108,19 +115,16 @@ class Expected:
         return (max(len(manifest.owners), self.done) + 1) * manifest.terms.passes
 
     @property
-    def terms(self) -> dict[str, Any]:
-        """The same by name, as parties compare it before they begin."""
-        return _named(policy_terms(self.policy), self.level, self.switches.off, self.slot, self.threshold)
+    def off(self) -> tuple[str, ...]:
+        """Names of the switches that are off."""
+        return self.switches.terms
 
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
-        mine = (
-            policy_terms(self.policy), len(self.policy.passes()), self.level, self.switches.off, self.slot,
-            self.threshold,
-        )  # fmt: skip
-        if (terms.policy, terms.passes, terms.level, terms.off, terms.slot, terms.threshold) != mine:
-            given = written(_named(terms.policy, terms.level, terms.off, terms.slot, terms.threshold))
-            text = difference(given, written(self.terms), ("there", "here")) or "its policy selects otherwise"
+        mine = policy_terms(self.policy), len(self.policy.passes()), *(getattr(self, name) for name in _AGREED)
+        if (terms.policy, terms.passes, *(getattr(terms, name) for name in _AGREED)) != mine:
+            given = written(named(terms))
+            text = difference(given, written(named(self)), ("there", "here")) or "its policy selects otherwise"
             raise DisagreementError(
                 f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "
                 "wrong, or install the same version of Posse at all."
@@ -133,6 +137,7 @@ class Expected:
         try:
             check_level(terms.level, self.switches, self.policy)
             check_budget(owners, terms.budget)
+            check_price(terms.price, owners)
             if terms.level != "strict":
                 paillier_key(terms.paillier_n)
         except ConfigError as error:

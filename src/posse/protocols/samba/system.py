@@ -12,7 +12,7 @@ from posse.core.errors import DataError
 from posse.protocols.base import Action, Level, Parties, RoleKind, Scenario, System
 from posse.protocols.runs import Run
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 if TYPE_CHECKING:
     from posse.privacy.crypto.paillier import PrivateKey

@@ -208,7 +208,13 @@ class SambaTwinRun(Run):
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             summary={"twin_of": settings.level, **settings.yardsticks()},
-            show=self.system.show(settings, protection=settings.protection, implied=IMPLIED, learnt={}),
+            show=self.system.show(
+                settings,
+                settings.owed(outcome.pulls.sum(axis=0).tolist()),
+                protection=settings.protection,
+                implied=IMPLIED,
+                learnt={},
+            ),
         )
 
     def save(self) -> Any:

@@ -36,6 +36,8 @@ class Demand:
     epsilon: float = math.inf
     """Differential privacy of what the run shows of this member's data; infinite where it proves none."""
     delta: float = 0.0
+    price: float = 0.0
+    """What is paid for a decision, at least."""
 
 
 class Consent(Settings):
@@ -52,6 +54,8 @@ class Consent(Settings):
     """Decisions of all runs together."""
     epsilon: float | None = None
     """Epsilon of one run; a run that proves no differential privacy is then refused."""
+    price: float | None = None
+    """The least that a decision of a run is paid."""
     epsilon_in_all: float | None = None
     """Epsilons of all runs, added up."""
     delta_in_all: float | None = None
@@ -61,7 +65,7 @@ class Consent(Settings):
 
     @model_validator(mode="after")
     def _check_limits(self) -> Consent:
-        for name in ("budget", "budget_in_all", "epsilon", "epsilon_in_all", "delta_in_all", "runs"):
+        for name in ("price", "budget", "budget_in_all", "epsilon", "epsilon_in_all", "delta_in_all", "runs"):
             if (value := getattr(self, name)) is not None:
                 check.at_least(0, **{name: value})
         return self
@@ -80,6 +84,8 @@ class Consent(Settings):
                 raise BudgetError(f"its {name} is '{value}'; consent allows {', '.join(choices) or 'none'}.")
         _within("decisions", demand.decisions, "budget", self.budget)
         _within("epsilon", demand.epsilon, "epsilon", self.epsilon)
+        if self.price is not None and demand.price < self.price:
+            raise BudgetError(f"it pays {demand.price:g} a decision; price is {self.price:g}.")
 
     def check_sum(self, spent: Spent, demand: Demand) -> None:
         """Raise if a run would go beyond this consent together with those before."""

@@ -46,8 +46,8 @@ from posse.runtime.federation.talk import (
     Signed,
 )
 from posse.runtime.network.connection import printable
-from posse.runtime.network.deployment import address
 from posse.runtime.network.vouching import RESTORED
+from posse.runtime.place import address
 
 ADDRESSES = "addresses.json"
 QUEUED = "queued"

@@ -59,8 +59,9 @@ from posse.runtime.federation.talk import (
 )
 from posse.runtime.local import AUTHORITY, to_toml
 from posse.runtime.network.connection import printable
-from posse.runtime.network.deployment import Build, Checker, Deployment, Place, Service, check_effect, open_place
+from posse.runtime.network.deployment import Build, Checker, Deployment, Service, check_effect
 from posse.runtime.network.party import Party
+from posse.runtime.place import Place, open_place
 
 RUN, FILE = "run.json", "party.toml"
 _PART = ".part-"
@@ -106,7 +107,7 @@ class Member:
 
     def __init__(self, path: Path, systems: Systems, log: Callable[..., None]) -> None:
         self.file, self.folder = ServiceFile.make(file=path), path.resolve().parent
-        self.systems, self.log = systems, log
+        self.systems, self.log, self.stopping = systems, log, False
         self.identity = PartyIdentity.load(self.folder / self.file.identity)
         self.runs = self.folder / self.file.runs
         files.make_folder(self.runs)
@@ -116,7 +117,6 @@ class Member:
         self.parts: dict[str, Part] = {}
         self.parties: dict[str, Party] = {}
         """Parties that run now, by run."""
-        self.stopping = False
         self.uncounted: tuple[str, ...] = ()
         """Runs since a backup of which the founder cannot say what they asked."""
         self._refused: dict[Signed, Part] = {}

@@ -43,10 +43,10 @@ from posse.runtime.journal import Disk
 from posse.runtime.network import operate
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import printable
-from posse.runtime.network.deployment import address
 from posse.runtime.network.health import SHOWN
 from posse.runtime.network.health import status as status_of
 from posse.runtime.network.operate import source_trouble
+from posse.runtime.place import address
 from posse.version import __version__
 
 TICK = 1.0

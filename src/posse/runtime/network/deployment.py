@@ -1,8 +1,4 @@
-"""One party of a federation: its file, what its system makes of it, and the process that runs it.
-
-A party's file says where its identity and its journal are, which peers it calls or where it listens; the rest is a
-table of its system's own. Name, role and federation come from the certificate.
-"""
+"""One party of a federation: what its system makes of its file, what its journal is bound to, and its process."""
 
 from __future__ import annotations
 
@@ -19,87 +15,26 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from posse.core import check, files
 from posse.core.agreement import written
-from posse.core.errors import CertificateError, ConfigError, JournalError
+from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
-from posse.core.settings import Settings
-from posse.privacy.crypto.keys import Secrets, commitment, hkdf
+from posse.privacy.crypto.keys import commitment
 from posse.runtime.certificates.identity import PartyIdentity, relay_context, ssl_contexts
-from posse.runtime.certificates.names import check_name
 from posse.runtime.journal import Disk, Journal
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
 from posse.runtime.network.operate import Control, json_log, party_commands, serve_metrics
 from posse.runtime.network.party import Party, Source
-from posse.runtime.network.recording import LIMIT_MB, Recorder, RecordingEngine
-from posse.runtime.network.relay import PREFIX
+from posse.runtime.network.recording import Recorder, RecordingEngine
 from posse.runtime.network.vouching import vouch
+from posse.runtime.place import ROOT, PartyFile, Place, address, relayed_by, root_of, secrets_of
 
-ROOT = "root.key"
-"""Beside a journal: the root of the party's secrets."""
 _REACH = ("url", "timeout")
 """Of a source: where it is and how long it is waited for. Its answers are journalled as they come."""
-
-
-class Consent(Settings):
-    """The table [consent]: what this party agrees to at most; it signs nothing beyond."""
-
-    budget: int | None = None
-    """Decisions of one run."""
-
-
-class Recording(Settings):
-    """The table [record]: what this party keeps for an audit of its own, beside its journal."""
-
-    view: bool = False
-    """Record every message that it sends and receives, and its own state (`posse audit FILE`)."""
-    limit_mb: float = LIMIT_MB
-    """Megabytes after which nothing more is recorded; the beginning is kept."""
-
-
-class PartyFile(Settings):
-    """What every party's file says; paths are relative to the file."""
-
-    protocol: str
-    """Name of the system."""
-    identity: Path
-    """Folder that 'posse enrol' wrote."""
-    journal: Path
-    """Folder of this party's journal of this run."""
-    role: str | None = None
-    """The role that the certificate must say, where it is given."""
-    run: str | None = None
-    """Name of the run in a federation that has many; without it the run has the name in the certificate."""
-    listen: str | None = None
-    """host:port where peers call, such as *:7400 for all addresses of both families."""
-    connect: dict[str, str] = Field(default_factory=dict)
-    """Peers that this party calls, by name: host:port."""
-    relays: bool = False
-    """Whether this party joins others of its run that cannot call each other ("relay:NAME" in their [connect])."""
-    proxy: str | None = None
-    """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with user:password@."""
-    metrics: str | None = None
-    """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
-    log: Literal["info", "warning", "error"] = "info"
-    """Least level of the events that are logged."""
-    sync: bool = True
-    """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
-    give_up: float | None = None
-    """Stop when a peer that is needed has been missing for so many seconds; without, wait for ever."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """The table of the system, such as [options] with policy and level."""
-    source: dict[str, Any] | None = None
-    """Where rewards come from ([source])."""
-    consent: Consent | None = None
-    """What this party agrees to at most ([consent])."""
-    record: Recording = Recording()
-    """What this party records for an audit ([record]); nothing if not given."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +92,8 @@ class Deployment:
     of them if not given."""
     keeps: Mapping[str, bytes] = field(default_factory=dict)
     """Files that stay beside the journal as they are when the run begins, by name."""
+    grows: bool = False
+    """Whether the file of its source grows while the run goes on: the journal is bound to its path, not its content."""
     limits: bool = False
     """Whether the role keeps within [consent]."""
     remarks: tuple[str, ...] = ()
@@ -175,37 +112,6 @@ class Deployment:
         return Known(outcome, total=total, steps=steps if isinstance(steps, int) else None)
 
 
-@dataclass(frozen=True)
-class Place:
-    """What a system is given to build a party from."""
-
-    file: PartyFile
-    folder: Path
-    identity: PartyIdentity
-    secrets: Secrets
-    """For this look only, until the journal is opened (`make_party`)."""
-    journal: Path
-
-    @property
-    def run(self) -> str:
-        """Name of the run: in the file, or in the certificate of a federation that has one run only."""
-        return self.file.run or self.identity.run
-
-    @property
-    def begun(self) -> bool:
-        """Whether the journal holds anything."""
-        logs = self.journal.glob("journal-*.log")
-        return any(self.journal.glob("snapshot-*")) or any(log.stat().st_size for log in logs)
-
-    def check_root(self) -> None:
-        """Raise where the root of secrets is missing beside a journal: another one would protect other numbers."""
-        if self.begun and not (self.journal / ROOT).exists():
-            raise JournalError(
-                f"{self.journal / ROOT} is missing beside the journal, and a new one would make the run wrong for "
-                "everyone. Restore it from a copy, or begin a new run."
-            )
-
-
 Build = Callable[[Place], Deployment]
 
 
@@ -220,81 +126,30 @@ class Service:
     log: Callable[..., None]
 
 
-def open_place(path: Path) -> Place:
-    """Read a party's file and its identity; nothing is written."""
-    file, folder = PartyFile.make(file=path), path.resolve().parent
-    identity = PartyIdentity.load(folder / file.identity)
-    if file.role not in (None, identity.role):
-        raise ConfigError(
-            f"{path.name} is the file of a {file.role}, and the certificate in {file.identity} says '{identity.role}'. "
-            "Correct identity."
-        )
-    if file.run is not None:
-        check_name(run=file.run)
-    if file.proxy is not None and Proxy.parse(file.proxy).password:
-        files.check_private(path)
-    return Place(file, folder, identity, Secrets.fresh(), folder / file.journal)
-
-
-def root_of(place: Place) -> bytes:
-    """Read the root of a party's secrets, or draw one for a new journal; it is on the disk before it is used."""
-    place.check_root()
-    path = place.journal / ROOT
-    if not path.exists():
-        files.write_whole(path, os.urandom(32), mode=files.PRIVATE, replace=False)
-    files.check_private(path)
-    return path.read_bytes()
-
-
-def secrets_of(root: bytes, nonce: bytes) -> Secrets:
-    """Make a party's secrets of its root and the nonce of its journal: a journal begun anew has other ones."""
-    return Secrets(hkdf(root, b"posse journal" + nonce))
-
-
 def _inputs(place: Place, made: Deployment, root: bytes) -> dict[str, str]:
     """Return digests of everything a journal is bound to: all but addresses, sync, patience and metrics."""
     source = {name: value for name, value in (place.file.source or {}).items() if name not in _REACH}
     given = place.file.options if made.inputs is None else made.inputs
     named = {**given, **{f"source.{name}": value for name, value in source.items()}}
-    digests = {name: _digest(value, place.folder) for name, value in named.items()}
+    by_path = {"source.file"} if made.grows else set()
+    digests = {name: _digest(value, None if name in by_path else place.folder) for name, value in named.items()}
     return {**digests, ROOT: commitment(root, ROOT.encode()).hex()}
 
 
-def _digest(value: object, folder: Path) -> str:
+def _digest(value: object, folder: Path | None) -> str:
+    """Digest of an input; files count by their content, and without a folder by their path."""
+
     def plain(part: object) -> object:
         if isinstance(part, Mapping):
             return {str(key): plain(each) for key, each in part.items()}
         if isinstance(part, list | tuple):
             return [plain(each) for each in part]
         named = isinstance(part, Path) or (isinstance(part, str) and part.startswith("/"))
-        if named and (folder / str(part)).is_file():
+        if folder is not None and named and (folder / str(part)).is_file():
             return hashlib.sha256((folder / str(part)).read_bytes()).hexdigest()
         return part if isinstance(part, str | int | float | bool | None) else str(part)
 
     return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
-
-
-def address(text: str) -> tuple[str, int]:
-    """Split host:port.
-
-    >>> address("127.0.0.1:7400")
-    ('127.0.0.1', 7400)
-    """
-    host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdigit() and int(port) < 65536):
-        raise ConfigError(f"an address must be host:port, such as 10.0.0.5:7400, got '{text}'.")
-    return host.strip("[]"), int(port)
-
-
-def relayed_by(file: PartyFile) -> dict[str, str]:
-    """Return the peers that a party meets at another one, by name, and that one; it must be called itself."""
-    found = {name: text.removeprefix(PREFIX) for name, text in file.connect.items() if text.startswith(PREFIX)}
-    for name, hub in found.items():
-        if hub not in file.connect or hub in found:
-            raise ConfigError(
-                f"'{name}' is met at '{hub}', which has no address. Give [connect] with {hub} = \"host:port\"."
-            )
-    return found
 
 
 def check_effect(file: PartyFile, made: Deployment) -> None:

@@ -18,12 +18,13 @@ from posse.runtime import journal
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import PartyIdentity, crl_number, ssl_contexts
 from posse.runtime.network.calling import Proxy, opened
-from posse.runtime.network.deployment import Build, Deployment, Place, address, check_effect, open_place
+from posse.runtime.network.deployment import Build, Deployment, check_effect
 from posse.runtime.network.health import not_answering, progress
 from posse.runtime.network.operate import ask
 from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, Refused, agreed, check_versions
+from posse.runtime.place import Place, address, open_place
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14

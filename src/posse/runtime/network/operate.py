@@ -226,7 +226,7 @@ LEVELS = ("info", "warning", "error")
 """Of events in a log; `log` in a party's file leaves out those below."""
 _LEVEL = {
     "refused": "warning", "lost": "warning", "unreachable": "warning", "source": "warning", "more": "warning",
-    "waiting for a reward": "warning", "failed": "error",
+    "waiting for a reward": "warning", "waiting for a context": "warning", "failed": "error",
 }  # fmt: skip
 
 

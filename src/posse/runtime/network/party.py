@@ -358,7 +358,7 @@ class Party:
         assert self._source is not None
         wait = self.timing.first_wait
         while True:
-            late = asyncio.get_running_loop().call_later(LATE, self._log, "waiting for a reward")
+            late = asyncio.get_running_loop().call_later(LATE, self._log, f"waiting for {ask.awaits}")
             began = time.monotonic()
             try:
                 answer = await self._source(ask)

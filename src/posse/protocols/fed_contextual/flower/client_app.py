@@ -35,9 +35,9 @@ from posse.protocols.fed_contextual.flower.secure import SECURE, answer, home
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 
 if TYPE_CHECKING:
-    from posse.protocols.fed_contextual.client import Contribution, Log
-    from posse.protocols.fed_contextual.models import Tree
-    from posse.protocols.fed_contextual.tasks import Draws
+    from posse.protocols.fed_contextual.computing.client import Contribution, Log
+    from posse.protocols.fed_contextual.computing.models import Tree
+    from posse.protocols.fed_contextual.computing.tasks import Draws
 
 
 def make() -> ClientApp:
@@ -89,8 +89,8 @@ def _plain_settings(context: Context) -> DeviceSettings:
 def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDArray[np.float64]:
     """Estimate a candidate on the device's log; zeros where the log cannot be used and that must not show."""
     keep_compiled()
+    from posse.protocols.fed_contextual.computing.models import shape_of, tree_of
     from posse.protocols.fed_contextual.flower import device
-    from posse.protocols.fed_contextual.models import shape_of, tree_of
 
     like = shape_of(device.model_of(settings, context.node_config))
     candidate, deployed = (tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED))
@@ -115,9 +115,9 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     import jax
     import jax.numpy as jnp
 
-    from posse.protocols.fed_contextual.client import Contribution
+    from posse.protocols.fed_contextual.computing.client import Contribution
+    from posse.protocols.fed_contextual.computing.models import leaves_of, shape_of, tree_of
     from posse.protocols.fed_contextual.flower import device
-    from posse.protocols.fed_contextual.models import leaves_of, shape_of, tree_of
 
     like = shape_of(device.model_of(settings, context.node_config))
     params = tree_of(wire.unpacked(sent[wire.PARAMS]), like)
@@ -141,7 +141,7 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
 def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:
     import jax.numpy as jnp
 
-    from posse.protocols.fed_contextual.tasks import Draws
+    from posse.protocols.fed_contextual.computing.tasks import Draws
 
     seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
     return Draws(jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id))
@@ -165,7 +165,7 @@ def _log(settings: DeviceSettings, deployed: Tree, deployment: int, draws: Draws
     import jax
     import jax.numpy as jnp
 
-    from posse.protocols.fed_contextual.client import Log
+    from posse.protocols.fed_contextual.computing.client import Log
     from posse.protocols.fed_contextual.flower import device
 
     if "log" in context.node_config:
@@ -200,8 +200,8 @@ def take_version(message: Message, context: Context) -> Message:
 
 
 def _take(sent: RecordDict, context: Context, path: Path) -> None:
+    from posse.protocols.fed_contextual.computing.models import shape_of
     from posse.protocols.fed_contextual.flower import device
-    from posse.protocols.fed_contextual.models import shape_of
 
     settings, node = DeviceSettings.of(dict(context.run_config)), context.node_config
     about: Any = sent[wire.DEPLOY]

@@ -44,7 +44,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     lines_of,
 )
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 
 Leaves = list[Any]
 
@@ -113,7 +113,7 @@ def parsed(about: Any, leaves: Leaves) -> Version:
 
 def write_version(path: Path, version: Version) -> None:
     """Write a version to a file, which appears whole or not at all."""
-    from posse.protocols.fed_contextual.models import write_arrays
+    from posse.protocols.fed_contextual.computing.models import write_arrays
 
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(version.leaves)}
     write_arrays(path, deployment=np.array(version.version), about=np.array(version.about()), **leaves)
@@ -122,7 +122,7 @@ def write_version(path: Path, version: Version) -> None:
 def read_version(path: Path) -> Version:
     """Read a version from a file, and check its hash."""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             count = sum(name.startswith("leaf") for name in found.files)
             return parsed(str(found["about"]), [found[f"leaf{at}"] for at in range(count)])
     except FileNotFoundError:
@@ -199,7 +199,7 @@ class Versions:
 
     def known(self) -> list[int]:
         """Return all versions."""
-        return sorted(int(path.stem) for path in (self.out / VERSIONS).glob("*.npz"))
+        return sorted(int(path.stem) for path in (self.out / VERSIONS).glob("*.npz") if path.stem.isdecimal())
 
     def read(self, version: int) -> Version:
         """Read a version."""
@@ -208,13 +208,23 @@ class Versions:
     @property
     def wanted(self) -> Wanted | None:
         """Which version devices shall have; none before the first."""
-        found = _json(self.out / WANTED)
-        return Wanted(**found) if found else None
+        path = self.out / WANTED
+        try:
+            return Wanted(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(
+                f"{path} does not say which version is wanted ({error}). Name one: posse devices deploy --version."
+            ) from None
 
     @property
     def held(self) -> dict[str, dict[str, Any]]:
         """What each device said it has: version, hash, when; and why it refused another one."""
-        return _json(self.out / HELD)
+        with suppress(OSError, ValueError):
+            found = json.loads((self.out / HELD).read_text())
+            return found if isinstance(found, dict) else {}
+        return {}
 
     def add(self, version: Version, canary: float, *, want: bool = True) -> Wanted:
         """Keep a new version and, unless it failed its gate, want it, for a share of devices; a pinned one stays.
@@ -222,7 +232,11 @@ class Versions:
         Returns what is wanted then. Devices that have another model of the same number are asked again.
         """
         make_folder(self.out / VERSIONS)
-        write_version(self.path(version.version), version)
+        wanted = self._wanted(version, canary, want)
+        write_version(self.path(version.version), version)  # last: what is known is wanted, or was not meant to be
+        return wanted
+
+    def _wanted(self, version: Version, canary: float, want: bool) -> Wanted:
         now, number, held = self.wanted, version.version, self.held
         other = {one for one, has in held.items() if has["version"] == number and has.get("sha256") != version.hash}
         if other:
@@ -262,13 +276,6 @@ class Versions:
             device: version for device, version in shall.items()
             if version >= 0 and version not in (has[device].get("version"), has[device].get("refused"))
         }  # fmt: skip
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        found = json.loads(path.read_text())
-        return found if isinstance(found, dict) else {}
-    return {}
 
 
 # Commands -------------------------------------------------------------------------------------------------------------
@@ -316,18 +323,24 @@ def rollback(settings: DeploySettings) -> Iterator[Section]:
 
 
 def _named(settings: DeploySettings, *, pinned: bool) -> Iterator[Section]:
-    versions = _versions(settings.folder)
-    known, now = versions.known(), versions.wanted
+    versions, now = _versions(settings.folder), None
+    with suppress(DataError):  # it may be damaged, and is written anew
+        now = versions.wanted
+    known = versions.known()
+    names = ", ".join(map(str, known)) or "none: there is no file of a version"
     passed = {line["version"]: line["passed"] for line in lines_of(versions.out, EVALUATIONS)}
     newest = max((one for one in known if passed.get(one, True)), default=-1)
-    version = newest if settings.version < 0 and not pinned else settings.version
-    if version < 0:
-        raise ConfigError(f"a rollback needs --version. Name one of {', '.join(map(str, known))}.")
+    named = "version" in settings.model_fields_set
+    if not named and (pinned or newest < 0):
+        why = "a rollback needs --version" if pinned else "no version passed its gate"
+        raise ConfigError(f"{why}. Name one of {names}.")
+    version = settings.version if named else newest
     if version not in known:
-        raise ConfigError(f"there is no version {version}. Name one of {', '.join(map(str, known))}.")
-    assert now is not None
+        raise ConfigError(f"there is no version {version}. Name one of {names}.")
     versions.read(version)
-    before = now.before if 0 < now.canary < 1 else now.version
+    before = -1 if now is None else now.before if 0 < now.canary < 1 else now.version
+    if 0 < settings.canary < 1 and before not in known:
+        raise ConfigError("the version of the other devices is not known. Deploy one to all devices first.")
     wanted = Wanted(version, settings.canary, before if 0 < settings.canary < 1 else -1, pinned)
     versions.want(wanted)
     versions.ask_again()

@@ -17,12 +17,12 @@ import numpy as np
 
 from posse.core.errors import ConfigError, DataError
 from posse.policies.own import is_own
-from posse.protocols.fed_contextual import client
+from posse.protocols.fed_contextual.computing import client
+from posse.protocols.fed_contextual.computing.models import Model, Tree, named_model, read_model, shape_of, tree_of
+from posse.protocols.fed_contextual.computing.own_models import named
+from posse.protocols.fed_contextual.computing.server import Clipping, optimiser
+from posse.protocols.fed_contextual.computing.tasks import Rates, Task, pay, policy_of
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.models import Model, Tree, named_model, read_model, shape_of, tree_of
-from posse.protocols.fed_contextual.own_models import named
-from posse.protocols.fed_contextual.server import Clipping, optimiser
-from posse.protocols.fed_contextual.tasks import Rates, Task, pay, policy_of
 
 acted = jax.jit(client.acted, static_argnames=("task", "alone"))
 """Act on the device's samples with the deployed model, and log it."""
@@ -45,7 +45,7 @@ def task_of(settings: DeviceSettings) -> Task:
 def _task(settings: DeviceSettings) -> Task:
     return Task(
         model_of(settings), policy_of(type(settings.exploration())), pay, optimiser(settings.optimiser),
-        Clipping(settings.clip, settings.quantile), batch=settings.batch, loss=settings.loss,
+        Clipping(settings.norm, settings.follows), batch=settings.batch, loss=settings.loss,
         levels=settings.rounded_to,
     )  # fmt: skip
 

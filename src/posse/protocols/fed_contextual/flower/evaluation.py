@@ -29,20 +29,21 @@ from posse.core.errors import DataError, PosseError, ProtocolError
 from posse.policies.evaluation.federated import ClientSums, client_sums
 from posse.policies.evaluation.offline import Log, interval
 from posse.protocols.fed_contextual.flower import wire
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, DeviceSettings, lines_of
 
 if TYPE_CHECKING:
-    from posse.protocols.fed_contextual.client import Log as DeviceLog
+    from posse.protocols.fed_contextual.computing.client import Log as DeviceLog
+    from posse.protocols.fed_contextual.computing.models import Tree
+    from posse.protocols.fed_contextual.computing.server import State
     from posse.protocols.fed_contextual.flower.fleet import Fleet
     from posse.protocols.fed_contextual.flower.noise import Account
-    from posse.protocols.fed_contextual.models import Tree
-    from posse.protocols.fed_contextual.server import State
 
 FIRST = 1 << 30
 """Rounds of evaluation are numbered from here on, by the version: rounds of training are fewer."""
 SUMS = 6
 _MARGIN = 1e-3
 SUMMED = "sums"
+_ENDS = {"low": -math.inf, "high": math.inf}
 
 
 # At a device ----------------------------------------------------------------------------------------------------------
@@ -81,34 +82,38 @@ def words_of(sums: NDArray[np.float64]) -> NDArray[np.uint32]:
 def evaluate(
     fleet: Fleet, state: State, version: int, run_id: str, account: Account | None, out: Path
 ) -> tuple[bool, str]:
-    """Run a round of evaluation of the newest model; return whether it passes the gate, and what was found."""
+    """Run a round of evaluation of the newest model; return whether it passes the gate, and what was found.
+
+    An estimate that is written already, by a server that was stopped before it deployed the version, is taken as it is
+    if it is of the same model under the same settings.
+    """
+    order = wire.evaluation_order(state, FIRST + version, fleet.settings)
+    about = {"version": version, "candidate": wire.candidate_of(order, fleet.settings)}
+    known = [line for line in lines_of(out, EVALUATIONS) if "value" in line and about.items() <= line.items()]
     try:
-        if account:
+        if account and not known:
             account.pay()
-        found = _estimated(fleet, state, version, run_id)
+        found = known[-1] if known else _estimated(fleet, state, order, FIRST + version, run_id)
     except PosseError as error:
         found = {"why": str(error)}
-    low = found.get("low", -math.inf)
+    low, high = (float(end if (one := found.get(name)) is None else one) for name, end in _ENDS.items())
     passed = math.isfinite(low) and low >= fleet.settings.gate
-    line = {"version": version, "method": fleet.settings.evaluate, "gate": fleet.settings.gate, "passed": passed}
-    with (out / EVALUATIONS).open("a") as file:
-        whole = {**line, **found}  # JSON has no word for what is not finite
-        shown = {
-            name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in whole.items()
-        }
-        file.write(json.dumps(shown, allow_nan=False) + "\n")
+    line = {**about, "method": fleet.settings.evaluate, "gate": fleet.settings.gate, "passed": passed}
+    whole = {**found, **line}  # JSON has no word for what is not finite
+    shown = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in whole.items()}
+    if known[-1:] != [shown]:
+        with (out / EVALUATIONS).open("a") as file:
+            file.write(json.dumps(shown, allow_nan=False) + "\n")
     if "value" not in found:
         return passed, f"version {version} could not be evaluated: {found['why']}"
     return passed, (
-        f"version {version} is estimated to earn {found['value']:.4f} [{low:.4f}, {found['high']:.4f}] by "
+        f"version {version} is estimated to earn {found['value']:.4f} [{low:.4f}, {high:.4f}] by "
         f"{fleet.settings.evaluate}, on {found['devices']} devices; the gate is {fleet.settings.gate:g}"
     )
 
 
-def _estimated(fleet: Fleet, state: State, version: int, run_id: str) -> dict[str, Any]:
-    settings, number = fleet.settings, FIRST + version
-    order = wire.evaluation_order(state, number, settings)
-    nodes = fleet.cohort(state, evaluating=True)
+def _estimated(fleet: Fleet, state: State, order: RecordDict, number: int, run_id: str) -> dict[str, Any]:
+    settings, nodes = fleet.settings, fleet.cohort(state, order)
     count, sums = (_masked if settings.secure else _plain)(fleet, nodes, state, order, number, run_id)
     if count < settings.enough:
         raise ProtocolError(f"an evaluation needs {settings.enough} devices, got {count}.")
@@ -167,7 +172,7 @@ def _plain(
 def _masked(
     fleet: Fleet, nodes: Any, state: State, order: RecordDict, number: int, run_id: str
 ) -> tuple[int, NDArray[np.float64]]:
-    from posse.protocols.fed_contextual.flower.fleet import under_masks
+    from posse.protocols.fed_contextual.flower.masked import under_masks
 
     found = under_masks(fleet, nodes, order, number, SUMS, run_id, int(state.round))
     return (0, np.zeros(SUMS)) if found is None else (len(found[1]), found[0] / MEASURE)

@@ -2,60 +2,49 @@
 
 Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
 ids), else the operating system's. A round that has enough answers waits a grace period for the others, and names who is
-missing. A node that did not answer is left out for some rounds as long as others are enough.
+missing. A node that did not answer is left out for some rounds as long as others are enough; one that is gone is waited
+for once.
 Under noise every node that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and
 nobody is drawn for being reliable.
 
-A secure sum is the five stages of `posse.privacy.aggregation` as five exchanges with the nodes: the server moves sealed
-shares and adds masked words; it holds no single update. Names in the terms are fingerprints of the nodes' registered
-keys. A stage is over when all have answered or the time is; a round that lost more devices than the plan allows for, or
-has fewer left than `least`, gives no sum and is done again with other terms. Devices whose shares do not open, or give
-no secret, are left out of it, and of some rounds more, as long as others are enough. A device helps to unmask one sum
-of a model: who was asked to is noted on disk first (`unmasked.json`) and left out of whatever begins from that model
-again; where shares are missing the same request is sent once more, which devices answer with the same bytes.
+A device helps to unmask one sum of a model (`masked`): who was asked to is noted on disk first (`unmasked.json`) and
+left out of whatever begins from that model again.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
-from posse.core.errors import ConfigError, ProtocolError
+from posse.core.errors import DataError, ProtocolError
 from posse.core.files import write_whole
-from posse.privacy.aggregation.quantise import from_ring
-from posse.privacy.aggregation.server import Server
-from posse.privacy.aggregation.terms import Stage, Terms, plan
 from posse.privacy.crypto.keys import fingerprint
-from posse.protocols.fed_contextual.cohorts import draw
-from posse.protocols.fed_contextual.flower import wire
+from posse.protocols.fed_contextual.computing.cohorts import draw
+from posse.protocols.fed_contextual.computing.models import Leaves, Tree, tree_of
+from posse.protocols.fed_contextual.computing.server import State
+from posse.protocols.fed_contextual.flower import masked, wire
 from posse.protocols.fed_contextual.flower.deployment import Versions
-from posse.protocols.fed_contextual.flower.secure import SECURE
-from posse.protocols.fed_contextual.flower.settings import FEWEST, UNMASKED, DeviceSettings
-from posse.protocols.fed_contextual.models import Leaves, Tree, tree_of
-from posse.protocols.fed_contextual.server import State
+from posse.protocols.fed_contextual.flower.settings import UNMASKED, DeviceSettings
 
-KIND, DEPLOY = f"train.{SECURE}", f"query.{wire.DEPLOY}"
+DEPLOY = f"query.{wire.DEPLOY}"
 LOOK = 0.3
 """Seconds between two looks for answers."""
 EVERY = 60.0
 """Seconds between two deployments to devices at least."""
-REST = 5
-"""Rounds for which a silent node is left out."""
 MODELS = 4
 """Models of which it is noted who helped to unmask a sum: that of a round, a candidate's, and those before."""
 MOST = 1e30
@@ -118,26 +107,37 @@ class Fleet:
     _deployed: float = -math.inf
     """When versions were last sent."""
     _begun: bool = False
+    _left: float = math.inf
+    """Nodes of the last round that began with fewer than it wanted: later ones wait for no more."""
 
     def say(self, text: str) -> None:
         """Report what went wrong, and remember it."""
         self.last = text
         self.warn(text)
 
-    def cohort(self, state: State, *, evaluating: bool = False) -> list[Node]:
-        """Wait until there are enough nodes, and draw those of a round, in the order of the draw."""
-        round_ = int(state.round)
-        free = list if evaluating else partial(self._free, state=state)
+    def order(self, state: State) -> RecordDict:
+        """Return what devices are sent in a round of training."""
+        return wire.order_of(state, int(state.round) // self.settings.deploy_every * self.settings.deploy_every)
+
+    def cohort(self, state: State, order: RecordDict | None = None) -> list[Node]:
+        """Wait until there are enough nodes, and draw those of a round, in the order of the draw.
+
+        `order` is what they will be sent, if it is not that of a round of training. Of a sum that was not unmasked when
+        the server stopped, the cohort is its own.
+        """
+        round_, order = int(state.round), self.order(state) if order is None else order
         want, began, known = self.settings.cohort, time.monotonic(), self._begun
-        awaited = want if known else max(want, self.settings.start_with)
+        awaited = min(want, self._left) if known else max(want, self.settings.start_with)
         while True:
             nodes, waited = self._present(), time.monotonic() - began
             if len(nodes) >= awaited:
+                self._left = max(self._left, len(nodes))
                 break
             if len(nodes) >= self.settings.enough and waited > (
                 min(self.settings.grace, self.settings.timeout) if known else self.settings.timeout
             ):
                 self.say(f"round {round_ + 1}: {len(nodes)} of {awaited} devices are connected")
+                self._left = len(nodes)
                 break
             if waited > self.settings.timeout:
                 raise ProtocolError(
@@ -146,19 +146,21 @@ class Fleet:
                 )
             time.sleep(LOOK)
         self._begun = True
+        if self.settings.secure and (again := masked.unfinished(self.settings, order)):
+            return [node for node in nodes if node.public and _key(node) in again.requests]
         if self.settings.noise:
-            return free(self._by_coins(nodes, round_))
-        return self._so_many(free(nodes), round_)
+            return self._free(self._by_coins(nodes, round_), order, round_)
+        return self._so_many(self._free(nodes, order, round_), round_)
 
-    def _free(self, nodes: Sequence[Node], state: State) -> list[Node]:
+    def _free(self, nodes: Sequence[Node], order: RecordDict, round_: int) -> list[Node]:
         """Leave out devices that were asked to unmask a sum of this very model: they do so once."""
-        model = wire.model_digest(wire.order_of(state, int(state.round))).hex() if self.settings.secure else ""
+        model = wire.model_digest(order).hex() if self.settings.secure else ""
         if not (helped := self._helped().get(model)):
             return list(nodes)
-        free = [node for node in nodes if fingerprint(wire.identity_of(node.public)) not in helped]
+        free = [node for node in nodes if _key(node) not in helped]
         if len(free) < self.settings.enough and not self.settings.noise:
             raise ProtocolError(
-                f"round {int(state.round) + 1} needs {self.settings.enough} devices, and {len(nodes) - len(free)} of "
+                f"round {round_ + 1} needs {self.settings.enough} devices, and {len(nodes) - len(free)} of "
                 f"{len(nodes)} have helped to unmask a sum of this model, which a device does once. Start others, or a "
                 "new run with 'start'."
             )
@@ -178,7 +180,7 @@ class Fleet:
 
     def _so_many(self, nodes: Sequence[Node], round_: int) -> list[Node]:
         """Draw a cohort without replacement, of those who answered lately if they are enough."""
-        awake = [node for node in nodes if self._silent.get(node.id, -REST) + REST <= round_]
+        awake = [node for node in nodes if self._silent.get(node.id, -masked.REST) + masked.REST <= round_]
         nodes = awake if len(awake) >= self.settings.enough else nodes
         count = min(self.settings.cohort, len(nodes))
         if self.settings.seed < 0:
@@ -262,8 +264,13 @@ class Fleet:
             device: at for device, at in versions.missing(nodes).items()
             if (device, at) not in under_way and (all_ or device not in held)
         }  # fmt: skip
-        orders = {at: wire.version_order(versions.read(at)) for at in set(missing.values())}
-        sent = {nodes[name]: orders[at] for name, at in missing.items()}
+        orders = {}
+        for at in set(missing.values()):
+            try:
+                orders[at] = wire.version_order(versions.read(at))
+            except DataError as error:  # others learn on; it can be deployed when its file is back
+                self.say(f"version {at} is not deployed: {error}")
+        sent = {nodes[name]: orders[at] for name, at in missing.items() if at in orders}
         for one, node in self._push(sent, DEPLOY, "deploy").items():
             self._deploying[one] = (node.called, missing[node.called], now)
         self._deployed = now if all_ else self._deployed
@@ -294,6 +301,11 @@ class Fleet:
         return sorted(nodes, key=lambda node: (node.name, node.id))
 
 
+def _key(node: Node) -> str:
+    """Name a node as the terms of a secure round do."""
+    return fingerprint(wire.identity_of(node.public))
+
+
 def _count(moved: list[int], content: RecordDict) -> None:
     """Count a message and its bytes."""
     moved[0] += 1
@@ -305,8 +317,7 @@ def _count(moved: list[int], content: RecordDict) -> None:
 
 def sum_of(fleet: Fleet, nodes: Sequence[Node], state: State, run_id: str) -> Sum | None:
     """Ask devices for their updates and add them; None where too few answered."""
-    every = fleet.settings.deploy_every
-    order = wire.order_of(state, int(state.round) // every * every)
+    order = fleet.order(state)
     return secure_sum(fleet, nodes, state, order, run_id) if fleet.settings.secure else _sum(fleet, nodes, state, order)
 
 
@@ -347,104 +358,9 @@ def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordD
     """Add the updates of a cohort under masks, as whole numbers; None where too few were left."""
     like = jax.tree.leaves(state.params)
     length = sum(int(leaf.size) for leaf in like) + wire.MEASURED
-    found = under_masks(fleet, nodes, order, int(state.round), length, run_id, int(state.round))
+    found = masked.under_masks(fleet, nodes, order, int(state.round), length, run_id, int(state.round))
     if found is None:
         return None
     leaves, (reward, samples, probability, within) = wire.split(found[0], [tuple(leaf.shape) for leaf in like])
     sums = [reward, samples, probability, float(len(found[1])), within]
     return Sum(tree_of(leaves, state.params), sums, list(found[1]), masked=True)
-
-
-def under_masks(
-    fleet: Fleet, nodes: Sequence[Node], order: RecordDict, number: int, length: int, run_id: str, at: int
-) -> tuple[NDArray[np.int64], tuple[str, ...]] | None:
-    """Add vectors of devices under masks; the sum and whose vectors are in it, None where too few were left.
-
-    `number` is the round of the terms, `at` the round of training in which it happens.
-    """
-    by_name = _named(_unsuspected(fleet, nodes, at))
-    try:
-        terms = _terms(fleet, by_name, number, length, run_id, wire.subject_of(order, fleet.settings))
-    except ConfigError as error:
-        fleet.say(f"round {at + 1}: {error}")
-        return None
-    server = Server(terms)
-    orders = {name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients}
-    for stage in list(Stage)[:-1]:
-        if stage == Stage.UNMASK:
-            fleet.note_unmasked(order, list(orders))
-        came = _take(fleet, server, by_name, orders, at)
-        try:
-            try:
-                actions = server.close(stage)
-            except ProtocolError:
-                if stage != Stage.UNMASK:
-                    raise
-                _take(fleet, server, by_name, {name: orders[name] for name in orders if name not in came}, at)
-                actions = server.close(stage)
-            _check_least(fleet, server)
-        except ProtocolError as error:
-            fleet.say(f"round {at + 1}: {error}")
-            return None
-        finally:
-            fleet.suspected.update({by_name[name][0].id: at for name in server.suspects})
-        orders = {
-            action[1]: _order(server.stage, **{wire.MESSAGE: wire.encode(action[2])})
-            for action in actions
-            if isinstance(action, tuple)
-        }
-        if server.stage == Stage.MASKED:
-            for one in orders.values():
-                one.update(order)
-    return from_ring(server.total), server.survivors
-
-
-def _check_least(fleet: Fleet, server: Server) -> None:
-    """Give a round with too few survivors up before its sum is known."""
-    left, least = len(server.survivors), fleet.settings.least
-    if server.stage > Stage.MASKED and left < least:
-        raise ProtocolError(f"a round needs {least} answers, got {left}.")
-
-
-def _unsuspected(fleet: Fleet, nodes: Sequence[Node], number: int) -> Sequence[Node]:
-    """Leave out whoever was suspected lately, as long as others are enough."""
-    kept = [node for node in nodes if fleet.suspected.get(node.id, -REST) + REST <= number]
-    return kept if len(kept) >= max(FEWEST, fleet.settings.least) else nodes
-
-
-def _named(nodes: Sequence[Node]) -> dict[str, tuple[Node, bytes]]:
-    named: dict[str, tuple[Node, bytes]] = {}
-    for node in nodes:
-        if not node.public:
-            raise ConfigError(
-                "secure sums need nodes with registered keys. Start the SuperLink with --enable-supernode-auth."
-            )
-        public = wire.identity_of(node.public)
-        named[fingerprint(public)] = (node, public)
-    return dict(sorted(named.items()))
-
-
-def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str, subject: bytes) -> Terms:
-    settings = fleet.settings
-    made = plan(len(by_name), corrupt=settings.corrupt, dropout=settings.dropout)
-    identities = tuple(public for _, public in by_name.values())
-    return Terms(run_id, number, tuple(by_name), identities, length, made, os.urandom(32), subject)
-
-
-def _take(
-    fleet: Fleet, server: Server, by_name: Mapping[str, tuple[Node, bytes]], orders: Mapping[str, RecordDict], at: int
-) -> set[str]:  # fmt: skip
-    """Send the orders of a stage and hand the answers to the server; return who gave a right one."""
-    names, came = {by_name[name][0].id: name for name in orders}, set()
-    sent = {by_name[name][0]: order for name, order in orders.items()}
-    for node, reply in fleet.ask(sent, at, KIND, server.enough).items():
-        try:
-            server.receive(names[node.id], wire.decode(reply[wire.STAGE][wire.MESSAGE]))
-            came.add(names[node.id])
-        except (KeyError, TypeError, ValueError, ProtocolError) as error:
-            fleet.say(f"round {at + 1}: {node.called} sent what does not belong to the round: {error}")
-    return came
-
-
-def _order(stage: Stage, **content: bytes) -> RecordDict:
-    return RecordDict({wire.STAGE: ConfigRecord({wire.STAGE: int(stage), **content})})

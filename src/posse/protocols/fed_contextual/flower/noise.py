@@ -37,19 +37,19 @@ from posse.core.files import write_whole
 from posse.privacy.dp.guarantee import figure
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
+from posse.protocols.fed_contextual.computing.models import Leaves, Tree, normals, size_of
+from posse.protocols.fed_contextual.computing.server import State
+from posse.protocols.fed_contextual.computing.tasks import NOISE, key_of
 from posse.protocols.fed_contextual.flower.device import model_of
 from posse.protocols.fed_contextual.flower.settings import SPENT, DeviceSettings
 from posse.protocols.fed_contextual.levels import proved
-from posse.protocols.fed_contextual.models import Leaves, Tree, normals, size_of
-from posse.protocols.fed_contextual.server import State
-from posse.protocols.fed_contextual.tasks import NOISE, key_of
 
 _UNIT = 2.0**-53
 NEIGHBOURS = "zero out: one device sends what it has, or zeros instead, in every round it is drawn for"
 COVERS = "everything one device holds, against whoever sees the models after every round"
 NOT_COVERED = (
     "the server: it adds the noise, and sees the exact sums (and each update, where sums are not secure)",
-    "sums of rewards, probabilities and samples of a round, and the average reward: they carry no noise",
+    "sums of rewards, probabilities, samples and updates within the clip, and the average reward: they carry no noise",
     "who is drawn for a round, which must be unknown to whoever the guarantee is against",
     "whether a device answers, and when",
     "what a device shows by the arms it pulls, and logs that leave it otherwise",

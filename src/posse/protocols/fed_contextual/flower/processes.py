@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from posse.core.check import installing
 from posse.core.errors import MissingExtraError
 
 MARK = "POSSE_DEVICES_MARK"
@@ -108,9 +109,7 @@ def program(name: str) -> str:
     """Return the path of one of Flower's programs: beside this Python, where pip puts it."""
     path = Path(sys.executable).parent / name
     if not path.exists():
-        raise MissingExtraError(
-            f"{name} is needed here and not installed. Install it with: pip install 'posse-bandits[flower]'"
-        )
+        raise MissingExtraError(f"{name} is needed here and not installed. Install it with: {installing('flower')}")
     return str(path)
 
 

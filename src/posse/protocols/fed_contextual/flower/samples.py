@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
-from posse.protocols.fed_contextual.cohorts import SAMPLE
+from posse.protocols.fed_contextual.computing.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.on_device import LOGGED
 from posse.protocols.fed_contextual.remarks import input_size

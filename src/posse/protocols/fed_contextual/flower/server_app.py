@@ -1,9 +1,9 @@
 """The app at the server: sample devices, send models, add clipped updates, take the optimiser's step, deploy.
 
 Its folder (`out`) holds `state.npz` after every round, from which a run goes on that was stopped; `progress.jsonl`, a
-line a round; `spent.json`, under noise; every version of the model that was deployed, which is wanted and who has what
-(`deployment`); and at the end `model.npz` and `result.json`. What the server sees is what `client_app` says leaves a
-device.
+line a round, of which a run that goes on drops those that the state has not seen; `spent.json`, under noise; every
+version of the model that was deployed, which is wanted and who has what (`deployment`); and at the end `model.npz` and
+`result.json`. What the server sees is what `client_app` says leaves a device.
 
 Without noise a round with too few answers is done again. Under noise a round is drawn once and counts as it is, also
 without any answer: then it is noise alone.
@@ -19,6 +19,7 @@ from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,12 @@ from flwr.app import Context
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
-from posse.core.errors import BudgetError, PosseError, ProtocolError
+from posse.core.errors import BudgetError, DataError, PosseError, ProtocolError
 from posse.core.files import write_whole
+from posse.protocols.fed_contextual.computing.models import Tree, leaves_of
+from posse.protocols.fed_contextual.computing.server import Measured, State, advance, begin, deploy, floats
+from posse.protocols.fed_contextual.computing.tasks import Rates, Task
+from posse.protocols.fed_contextual.computing.training import average_reward, joined, load, save
 from posse.protocols.fed_contextual.flower.deployment import Version, Versions, version_of, write_version
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.evaluation import evaluate
@@ -36,20 +41,19 @@ from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
 from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
 from posse.protocols.fed_contextual.flower.recording import listed, record_id, write_metrics
 from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
     FAILED,
     MODEL,
     PROGRESS,
     RESULT,
     STATE,
     DeviceSettings,
+    alone,
     check_begun,
+    keep_lines,
     lines_of,
     note_begun,
 )
-from posse.protocols.fed_contextual.models import Tree, leaves_of
-from posse.protocols.fed_contextual.server import Measured, State, advance, begin, deploy, floats
-from posse.protocols.fed_contextual.tasks import Rates, Task
-from posse.protocols.fed_contextual.training import average_reward, joined, load, save
 
 HAIR = 2.0**-20
 """Standard deviation by which the first model of a secure run is moved."""
@@ -81,6 +85,11 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     """Run the rounds that the folder's state has not seen."""
     out = Path(settings.out).expanduser()
     out.mkdir(parents=True, exist_ok=True)
+    with alone(out):
+        return _run(grid, settings, run_id, out)
+
+
+def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
     task, fleet = task_of(settings), Fleet(grid, settings, lambda text: log(WARNING, "%s", text))
     state, seen = _begun(task, settings, out)
     account = Account(settings, out, int(state.round)) if settings.noise else None
@@ -105,8 +114,9 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
     if not seen or not versions.known():  # a run that was stopped in its first round may begin with another model
         versions.add(made_of(int(state.round), state.deployed), settings.canary)
     with listed(settings, out) as beat:
-        if versions.known()[-1] < int(state.round) and int(state.round) % settings.deploy_every == 0:
-            state = keep(int(state.round), state)  # it was stopped while this version was evaluated
+        done, now = int(state.round), versions.wanted
+        if versions.known()[-1] < done and (done % settings.deploy_every == 0 or (now and now.version == done)):
+            state = keep(done, state)  # it was stopped while this version was evaluated or deployed
         while int(state.round) < settings.rounds and not (account and account.over):
             began, number = time.monotonic(), int(state.round)
             fleet.spread(versions)
@@ -116,11 +126,11 @@ def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
             sums = jnp.asarray(added.sums, jnp.float32)
             state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
             seen.append(jax.tree.map(np.atleast_1d, measured))
+            spent = {"epsilon": account.epsilon} if account else {}
+            _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
             save(out / STATE, state, joined(seen))  # before an evaluation: devices give one vector for a model
             if (number + 1) % settings.deploy_every == 0:
                 state = keep(number + 1, state)
-            spent = {"epsilon": account.epsilon} if account else {}
-            _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
             write_metrics(out, account.epsilon if account else None)
             beat(int(state.round), settings.rounds)
         if versions.known()[-1] < int(state.round):
@@ -146,8 +156,10 @@ def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list
         return (begin(task, seed, _of_its_own(state.params)) if settings.secure and settings.seed < 0 else state), []
     try:
         state, seen = load(out / STATE, begin(task, seed))
-    except ValueError as error:
-        raise ProtocolError(f"{error} Or name another folder with 'out'.") from error
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise DataError(f"{out / STATE} is damaged ({error}). Name another folder with 'out'.") from None
+    keep_lines(out, PROGRESS, int(state.round))
+    keep_lines(out, EVALUATIONS)
     log(INFO, "going on after round %d", int(state.round))
     return state, [seen]
 

@@ -8,28 +8,31 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from posse.core import check
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 from posse.core.settings import Settings
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
 from posse.policies.own import is_own
 from posse.privacy.aggregation.terms import plan
-from posse.protocols.fed_contextual.cohorts import room
+from posse.protocols.fed_contextual.computing.cohorts import room
+from posse.protocols.fed_contextual.learning import RING, Count, LearningSettings, Positive, Published
 from posse.protocols.fed_contextual.remarks import declared_client_rate, default_server_rate
-from posse.protocols.fed_contextual.settings import RING, Count, LearningSettings, Positive, Published
 
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
 VERSIONS, WANTED, HELD = "versions", "wanted.json", "held.json"
 METRICS, METRIC_LINES, EVALUATIONS = "metrics.prom", "metrics.jsonl", "evaluations.jsonl"
+UNMASKING, LOCK = "unmasking.msgpack", "lock"
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 MEASURE = 1 << 12
@@ -46,9 +49,45 @@ def lines_of(out: Path, name: str = PROGRESS) -> list[dict[str, Any]]:
     """Return the lines of all rounds that are whole, or those of another file."""
     try:
         text = (out / name).read_text()
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     except OSError:
         return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    except ValueError as error:
+        raise DataError(f"{out / name} is damaged ({error}). Take that line out, or name another folder.") from None
+
+
+def keep_lines(out: Path, name: str, count: int | None = None) -> None:
+    """Drop what a stopped server left of a line, and lines behind the first `count`."""
+    with suppress(FileNotFoundError):
+        text = (out / name).read_text()
+        kept = "".join([line for line in text.splitlines(keepends=True) if line.endswith("\n")][:count])
+        if kept != text:
+            write_whole(out / name, kept.encode())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a run's folder, made where there is none; the lock goes when the process does."""
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise DataError(f"cannot write in {folder}: {error.strerror}. Name another folder.") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConfigError(
+                f"{folder} is in use by another process ({file.read().strip() or 'unknown'}). Stop it, or name another "
+                "folder."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
 
 
 REACH = ("out", "timeout", "grace", "start_with", "limit", "canary", "gate")

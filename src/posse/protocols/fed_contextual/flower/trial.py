@@ -30,6 +30,7 @@ from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.interrupts import noted
 from posse.policies.own import is_own
+from posse.protocols.fed_contextual.flower.deployment import Versions
 from posse.protocols.fed_contextual.flower.processes import Crew, Process
 from posse.protocols.fed_contextual.flower.project import LinkFiles, NodeKeys, make_link, make_node, write_project
 from posse.protocols.fed_contextual.flower.samples import DATA
@@ -43,11 +44,12 @@ from posse.protocols.fed_contextual.flower.settings import (
     DeviceSettings,
     SimulateSettings,
     TrialSettings,
+    alone,
     check_begun,
     lines_of,
 )
 from posse.results import words
-from posse.results.sections import Section
+from posse.results.reports.sections import Section
 from posse.runtime.local import to_toml
 
 HOST = "127.0.0.1"
@@ -198,6 +200,7 @@ class Trial:
         while not self.stopping:
             over = (self.out / RESULT).exists()
             lines = lines_of(self.out)
+            at = min(at, len(lines))  # a server that goes on drops lines of rounds that it does again
             yield from lines[at:]
             if len(lines) > at:
                 at, news = len(lines), time.monotonic()
@@ -210,7 +213,10 @@ class Trial:
 
     def result(self) -> dict[str, Any]:
         """Return how the run ended."""
-        found: dict[str, Any] = json.loads((self.out / RESULT).read_text())
+        try:
+            found: dict[str, Any] = json.loads((self.out / RESULT).read_text())
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.out / RESULT} is damaged ({error}). Remove it and run the command again.") from None
         return found
 
     def _check(self, silence: float) -> None:
@@ -318,14 +324,24 @@ def _trial(settings: TrialSettings) -> Trial:
 
 
 def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[str | Section]:
-    """Start a fleet, follow its rounds, and say what came out; whatever happens, nothing goes on running."""
+    """Start a fleet, follow its rounds, and say what came out; whatever happens, nothing goes on running.
+
+    A run that is over starts one if devices shall have another version than they have.
+    """
     _check_before(trial)
     if (trial.out / RESULT).exists() and len(lines_of(trial.out)) >= trial.settings.rounds:
-        yield "this run is over and nothing is trained; for another one pass --folder"
-        yield from _result(trial)
-        return
+        versions = Versions(trial.out)
+        waiting = len(versions.missing(versions.held))
+        yield "this run is over and nothing is trained; " + (
+            f"{words.count(waiting, 'device')} shall have another version"
+            if waiting
+            else "for another one pass --folder"
+        )
+        if not waiting:
+            yield from _result(trial)
+            return
     yield beginning
-    with _stopping(trial) as signals:
+    with alone(trial.folder), _stopping(trial) as signals:
         start()
         for line in trial.follow():
             count = len(line["clients"])

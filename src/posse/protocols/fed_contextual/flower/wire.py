@@ -35,10 +35,10 @@ from posse.privacy.aggregation.terms import Terms
 from posse.protocols.fed_contextual.flower.settings import MEASURE, REACH, DeviceSettings
 
 if TYPE_CHECKING:
-    from posse.protocols.fed_contextual.client import Contribution
+    from posse.protocols.fed_contextual.computing.client import Contribution
+    from posse.protocols.fed_contextual.computing.models import Leaves
+    from posse.protocols.fed_contextual.computing.server import State
     from posse.protocols.fed_contextual.flower.deployment import Version
-    from posse.protocols.fed_contextual.models import Leaves
-    from posse.protocols.fed_contextual.server import State
 
 ROUND, PARAMS, DEPLOYED, UPDATE, TOLD, LOG = "round", "params", "deployed", "update", "told", "log"
 """Names of records."""
@@ -57,7 +57,7 @@ SLACK = 1e-5
 
 def order_of(state: State, deployment: int) -> RecordDict:
     """Pack what a device is sent: parameters, those to act with where they differ, round and norm."""
-    from posse.protocols.fed_contextual.models import leaves_of
+    from posse.protocols.fed_contextual.computing.models import leaves_of
 
     number = int(state.round)
     record = RecordDict({
@@ -72,7 +72,7 @@ def order_of(state: State, deployment: int) -> RecordDict:
 
 def evaluation_order(state: State, number: int, settings: DeviceSettings) -> RecordDict:
     """Pack a round of evaluation: the candidate, the model that devices act with, and how sums are clipped."""
-    from posse.protocols.fed_contextual.models import leaves_of
+    from posse.protocols.fed_contextual.computing.models import leaves_of
 
     about = {"round": number, "limit": settings.evaluation_clip, "deployment": number, METHOD: settings.evaluate}
     return RecordDict({
@@ -83,7 +83,7 @@ def evaluation_order(state: State, number: int, settings: DeviceSettings) -> Rec
 
 def reply_of(given: Contribution, client: int) -> RecordDict:
     """Pack what a device answers: its update, what it measured, and its number."""
-    from posse.protocols.fed_contextual.models import leaves_of
+    from posse.protocols.fed_contextual.computing.models import leaves_of
 
     reward, samples, probability = (float(one) for one in given.sums)
     measured = MetricRecord(
@@ -194,12 +194,25 @@ def subject_of(order: RecordDict, settings: DeviceSettings) -> bytes:
     Settings that may change while a run goes on do not count, so that a round can be done again under others.
     The order counts with every record but the stage's; arrays with type, shape and bytes.
     """
-    bound = {name: value for name, value in settings.resolved().items() if name not in (*REACH, "rounds")}
-    parts: list[Any] = [json.dumps(bound, sort_keys=True)]
+    parts: list[Any] = [_bound(settings)]
     for name in sorted(order.keys() - {STAGE}):
         record: Any = order[name]
         parts.append((name, type(record).__name__, [(key, _plain(record, key)) for key in sorted(record)]))
     return hashlib.sha256(b"posse order\x00" + msgspec.msgpack.encode(parts)).digest()
+
+
+def candidate_of(order: RecordDict, settings: DeviceSettings) -> str:
+    """Name a candidate and how it is estimated: the hash of its numbers and of the run's settings, in hexadecimal.
+
+    The model that devices act with does not count: any log estimates a candidate.
+    """
+    return hashlib.sha256(model_digest(order) + _bound(settings).encode()).hexdigest()
+
+
+def _bound(settings: DeviceSettings) -> str:
+    """Write the settings that stay while a run goes on."""
+    kept = {name: value for name, value in settings.resolved().items() if name not in (*REACH, "rounds")}
+    return json.dumps(kept, sort_keys=True)
 
 
 def _plain(record: Any, key: str) -> Any:
@@ -240,7 +253,7 @@ def words_of(given: Contribution) -> NDArray[np.uint32]:
 
     A sum has room for rewards of at most 1 an action; what is beyond is clipped.
     """
-    from posse.protocols.fed_contextual.models import leaves_of
+    from posse.protocols.fed_contextual.computing.models import leaves_of
 
     reward, samples, probability = (float(one) for one in np.nan_to_num(given.sums))
     reward, probability = min(max(reward, -samples), samples), min(max(probability, 0.0), samples)

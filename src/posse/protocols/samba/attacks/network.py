@@ -69,7 +69,8 @@ def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
     from posse.protocols.samba.deploy import build
     from posse.protocols.samba.layout import FederationFile, lay_out
     from posse.runtime.network.connection import Timing
-    from posse.runtime.network.deployment import make_party, open_place
+    from posse.runtime.network.deployment import make_party
+    from posse.runtime.place import open_place
 
     timing = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
     pulled: list[str] = []

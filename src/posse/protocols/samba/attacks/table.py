@@ -10,5 +10,6 @@ UNATTACKED = {
     "A server with an owner's help can replace the total": "Who replaces a total changes a result and reads nothing.",
     "A customer that puts owners of its own into the roster": "It is those owners: nothing is hidden from oneself.",
     "All roles ran in one process": "Whoever runs a simulation has `run.truth()`: there is nothing to find out.",
+    "An owner's statement of what it is owed": "It is a price times the pulls: whoever is shown it needs no attack.",
     "At level 'paper' the controller knows the exploration coins": "It draws them itself.",
 }

@@ -19,9 +19,9 @@ from posse.privacy.crypto.streams import Words
 from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import area, hits
 from posse.protocols.samba.attacks.reading import policy_of
-from posse.protocols.samba.draws import CommonDraws
 from posse.protocols.samba.messages import Batch, Reply, Sum
 from posse.protocols.samba.messages import Score as Frame
+from posse.protocols.samba.roles.draws import CommonDraws
 from posse.protocols.samba.strict.comp import pads
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def sources(level: str) -> Mapping[str, str]:
             "customer": f"{folder}.customer:StrictCustomer",
         }  # fmt: skip
     names = {"owner": "Owner", "controller": "Controller", "comp": "Comp", "customer": "Customer"}
-    return {kind: f"posse.protocols.samba.{kind}:{name}" for kind, name in names.items()}
+    return {kind: f"posse.protocols.samba.roles.{kind}:{name}" for kind, name in names.items()}
 
 
 def score_text(policy: Policy, level: str) -> list[str]:
@@ -57,6 +57,10 @@ def score_text(policy: Policy, level: str) -> list[str]:
     if name in ("epsilon-greedy", "epsilon-decreasing"):
         return ["v ← s / n"]
     return [f"v ← score of '{name or type(policy).__name__}' from t, s, n"]
+
+
+_EXPLORING = {True: "send nothing", False: "send the number that all send, and no score"}
+"""What an owner does in an exploring step of level `paper`, with and without the shortcut."""
 
 
 def _loop(policy: Policy) -> Lines:
@@ -89,7 +93,7 @@ def _owner(policy: Policy, level: str, switches: Switches) -> Lines:
         found.append(("masks", "receive the seeds of masks and coins from controller (1)"))
     found += [("first", "r ← pull; s ← r; n ← 1"), *_loop(policy)]
     if paper and policy.explores:
-        found.append(("coin", "  if coin t says explore: send nothing"))
+        found.append(("coin", f"  if coin t says explore: {_EXPLORING[switches.shortcut]}"))
     if paper and switches.mask:
         found.append(("mask", "  α ← mask t from the seed"))
     found += _scores(policy, level)
@@ -119,7 +123,7 @@ def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
     if paper:
         found.append(("masks", "draw the seeds of masks and coins; send them to every owner (1)"))
     found += _loop(policy)
-    if paper and policy.explores:
+    if paper and policy.explores and switches.shortcut:
         found.append(("explore", "  if coin t says explore: ask comp for any place"))
     shuffled = switches.permutation
     found += [
@@ -146,7 +150,7 @@ def _comp(policy: Policy, level: str, switches: Switches) -> Lines:
     bits = ("[Enc(1 at m, else 0)]" if switches.aes else "[1 at m, else 0]") if paper else "token 'yes' at m, else 'no'"
     found: Lines = [("join", "send name and keys to controller"), ("sign", "check and sign N, A")]
     found += [("keys", "receive the key of Enc from the first owner, sealed"), *_loop(policy)]
-    if paper and policy.explores:
+    if paper and policy.explores and switches.shortcut:
         found.append(("any", "  asked for any place: m ← random place"))
     found += [("open", f"  receive them (3); {opened}"), *_select(policy, paper)]
     return [*found, ("answer", f"  send {bits} to controller (4)"), ("over", "end")]

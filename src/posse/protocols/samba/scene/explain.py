@@ -164,6 +164,11 @@ def _score(out: Explanation, message: said.Score) -> None:
     what = "score" if not (of.matches and of.level == "paper") else "weight"
     clear = [["mean s / n", of.text(own.units / REWARD_ONE / max(1, own.pulls))], [what, of.text(found.value)]]
     ran = {"owner": "loop mask score explore number send", "controller": "loop collect"}
+    if of.explores(out.sender):
+        says = f"This step explores: {out.a} sends {out.b} the number that all owners send, sealed for comp."
+        number = ["number of all", of.text(found.sent)]
+        out.put("2", "Score", says, number, owner="loop coin", controller="loop collect")
+        return
     if of.level == "paper":
         masked, sealed = "mask" not in of.off, "aes" not in of.off
         if masked:

@@ -96,6 +96,10 @@ class Pass:
         value = (x >> bits) / (1 << SCORE_BITS)
         return Score(value, value, x & ((1 << bits) - 1))
 
+    def explores(self, owner: str) -> bool:
+        """Whether an owner sends no score but the number that all send (level `paper` without the shortcut)."""
+        return bool(self.roles[owner]._explores())
+
     def published(self, owner: str, sent: float) -> Score:
         """Take the mask of level `paper` away; the constant factor of a probability is shown with the mask."""
         return Score(sent / self.mask(owner), sent)

@@ -203,7 +203,7 @@ def _histogram(ratings: Ratings) -> list[dict[str, float]]:
 
 
 def variants(settings: Samba) -> list[tuple[str, Samba]]:
-    """Return settings with and without each protection: at level `paper` its four switches, else the other levels."""
+    """Return settings with and without each protection: at level `paper` its switches, else the other levels."""
     if settings.path == "plain":
         return [("as set", settings)]
     found, plain = [("as set", settings)], ("plain", settings.but(path="plain", walk=None))
@@ -211,6 +211,9 @@ def variants(settings: Samba) -> list[tuple[str, Samba]]:
         for name, long in _LONG.items():
             on = getattr(settings, name)
             found.append((f"{'without' if on else 'with'} {long}", settings.but(**{name: not on, "walk": None})))
+        if settings.make_policy().explores:
+            way = f"{'without' if settings.shortcut else 'with'} the shortcut of exploring steps"
+            found.append((way, settings.but(shortcut=not settings.shortcut, walk=None)))
         return [*found, plain]
     others = [level for level in ("strict", "standard", "paper") if level != settings.level]
     return [*found, *((f"level {level}", settings.but(level=level)) for level in others), plain]

@@ -75,6 +75,13 @@ SCENARIOS = (
         {"policy": "ucb", "horizon": 100, "walk": "ucb-68", "means": (24 / 33, 10 / 24, 2 / 10), **_EXAMPLE},
     ),
     Scenario(
+        "Worked example: epsilon-greedy at t = 68 and 69",
+        "Section 4.1.2 of the paper, on the numbers of its example of UCB: with epsilon 0.1 the coin 0.7 exploits, and "
+        "the largest mean wins; the coin 0.04 explores: all owners send 0, and comp picks any of three equal numbers.",
+        {"policy": "epsilon-greedy", "epsilon": 0.1, "horizon": 100, "walk": "epsilon-greedy-68", "shortcut": False,
+         "means": (24 / 33, 10 / 24, 2 / 10), **_EXAMPLE},
+    ),
+    Scenario(
         "Worked example: Softmax at t = 98",
         "Section 4.1.2 of the paper: temperature 0.1, mask 0.15, probabilities 0.01, 0.03 and 0.96. As printed, means "
         "are rounded to two decimals before the exponential in this one step.",

@@ -65,7 +65,7 @@ def _cell(left: frozenset[str] | None) -> str:
 def _measured(policy: Policy, level: str, switches: Switches) -> dict[tuple[str, str], frozenset[str]]:
     """Return what is left between a piece of data and an observer, where a message of the observer's is about it."""
     given: dict[str, Any] = {"policy": policy, "level": level, "means": (0.2, 0.5, 0.8), "horizon": 6}
-    settings = Samba(**(given | dict.fromkeys(switches.off, False)))
+    settings = Samba(**(given | dict.fromkeys(switches.terms, False)))
     samba = system("samba")
     run = samba.start(settings, key=None if level == "strict" else generate_key(MINIMUM_BITS))
     found: dict[tuple[str, str], frozenset[str]] = {}

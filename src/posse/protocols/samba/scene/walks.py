@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from posse.core.fixed import REWARD_ONE, from_units
 from posse.core.roles import Action, Pull, Reward, Role
 from posse.problems.arms.rewards import Arms
-from posse.protocols.samba.comp import Comp
-from posse.protocols.samba.controller import Controller, Order
-from posse.protocols.samba.draws import Draws
 from posse.protocols.samba.federation import SambaRun, SimulatedWorld, prepare
-from posse.protocols.samba.lanes import PaperLane
 from posse.protocols.samba.messages import Masks, Score
-from posse.protocols.samba.owner import Owner
+from posse.protocols.samba.roles.comp import Comp
+from posse.protocols.samba.roles.controller import Controller, Order
+from posse.protocols.samba.roles.draws import Draws
+from posse.protocols.samba.roles.lanes import PaperLane
+from posse.protocols.samba.roles.owner import Owner
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Walk:
     masks: Mapping[int, float] = field(default_factory=dict)
     orders: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     draws: Mapping[int, float] = field(default_factory=dict)
+    coins: Mapping[int, float] = field(default_factory=dict)
+    """Coins that decide whether a step explores, by step."""
     reward: int | None = None
     """What the first pull pays."""
     decimals: int | None = None
@@ -49,6 +51,9 @@ WALKS = {
         98, (49, 9, 1), (68, 24, 5), {98: 0.15 * math.exp(1 / 0.1)}, {98: (2, 1, 0)}, {98: 0.5}, decimals=2
     ),  # what is sent is exp((mean - 1) / tau): the constant exp(1 / tau) goes with the mask
     "pursuit-4": Walk(4, (1, 0, 0), (1, 1, 1)),
+    "epsilon-greedy-68": Walk(
+        68, (24, 10, 2), (33, 24, 10), {68: 0.5}, {68: (2, 0, 1)}, coins={68: 0.7, 69: 0.04}
+    ),  # the paper gives two coins of a step: one exploits, "exactly as exemplified for UCB", the other explores
 }
 
 
@@ -96,6 +101,8 @@ class WalkOwner(Owner):
     def _open_lane(self) -> bool:
         opened = super()._open_lane()
         lane = self._lane
+        if self._coins is not None:
+            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
         if isinstance(lane, PaperLane):
             if lane._masks is not None:
                 given = {index: 1.0 - mask for index, mask in self._walk.masks.items()}
@@ -129,6 +136,8 @@ class WalkController(Controller):
         self._index = self._walk.step * self.manifest.terms.passes
         if "permutation" not in self.manifest.terms.off:
             self._order = _Ordered(self._walk.orders, self._order)
+        if self._coins is not None:
+            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
         return keys
 
 

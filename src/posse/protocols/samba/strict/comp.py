@@ -16,8 +16,8 @@ from posse.privacy.crypto.pairwise import present_digest
 from posse.privacy.crypto.streams import Words as WordRows
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.shuffle import Question, Second
-from posse.protocols.samba.closing import check_agreed, check_close
 from posse.protocols.samba.messages import Agreed, Close, Go
+from posse.protocols.samba.roles.closing import check_agreed, check_close
 from posse.protocols.samba.setup import COMP, CUSTOMER, DEALER, Expected, ParticipantSaved, Peer
 from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.dealer import frames_for_comp

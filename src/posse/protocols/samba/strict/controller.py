@@ -13,8 +13,8 @@ from posse.core.roles import Action, Many, Note, Send
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.sharing.shuffle import ALL_PAIRS, PAIRS, First, Question, passes
-from posse.protocols.samba.controller import Controller, ControllerSaved
 from posse.protocols.samba.messages import Go, Reply, Spent, Sum
+from posse.protocols.samba.roles.controller import Controller, ControllerSaved
 from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, Expected
 from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.messages import (

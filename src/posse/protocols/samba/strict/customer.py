@@ -10,8 +10,8 @@ from posse.core.roles import Action
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.pairwise import present_digest
-from posse.protocols.samba.customer import Customer, CustomerSaved
 from posse.protocols.samba.messages import Keys
+from posse.protocols.samba.roles.customer import Customer, CustomerSaved
 from posse.protocols.samba.setup import COMP, Expected, Terms
 from posse.protocols.samba.strict import sums
 from posse.protocols.samba.strict.messages import Shares

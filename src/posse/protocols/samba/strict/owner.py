@@ -15,10 +15,10 @@ from posse.core.snapshots import Count, pack
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, Secrets, seal_to
 from posse.privacy.crypto.pairwise import present_digest
-from posse.protocols.samba.draws import CommonDraws, OwnSeeds
-from posse.protocols.samba.lanes import AnyLane, Arm, BlockLane
 from posse.protocols.samba.messages import Go, Reply, Score, Sum
-from posse.protocols.samba.owner import Owner, OwnerSaved
+from posse.protocols.samba.roles.draws import CommonDraws, OwnSeeds
+from posse.protocols.samba.roles.lanes import AnyLane, Arm, BlockLane
+from posse.protocols.samba.roles.owner import Owner, OwnerSaved
 from posse.protocols.samba.setup import COMP, Expected
 from posse.protocols.samba.strict import slots, sums
 from posse.protocols.samba.strict.comp import pads

@@ -69,11 +69,11 @@ def share(units: int, pulls: int, *, key: bytes, stream: bytes, present: bytes, 
 def opened(pairs: Iterable[Pair], *, key: bytes, present: bytes, owners: Sequence[str]) -> tuple[int, int]:
     """Return the units and pulls of a set from both servers' shares; raise if the tag does not fit.
 
-    >>> key, streams = bytes(32), {"a": b"s" * 32, "b": b"t" * 32}
+    >>> key, streams = bytes(32), {"a": b"s" * 32, "b": b"t" * 32, "c": b"u" * 32}
     >>> sent = [share(3, 1, key=key, stream=streams[o], present=b"p", owner=o) for o in streams]
     >>> comp = added(pad(stream, b"p") for stream in streams.values())
-    >>> opened((added(map(decode, sent)), comp), key=key, present=b"p", owners=("a", "b"))
-    (6, 2)
+    >>> opened((added(map(decode, sent)), comp), key=key, present=b"p", owners=("a", "b", "c"))
+    (9, 3)
     """
     number, tag = added(pairs)
     slope, offsets = _coefficients(key, present, owners)

@@ -343,13 +343,19 @@ export async function act(action, more = {}) {
   }
 }
 
-/** Play, or pause if it plays; the button says so at once, and the stream what came of it. */
+/** @type {Promise<void>} */
+let pressed = Promise.resolve();
+/** How many presses of play or pause the server has not answered: until then the button knows better than the stream. */
+let unanswered = 0;
+
+/** Play, or pause if it plays; the button says so at once, and the stream what came of it. Presses stay in order. */
 export function toggle() {
   const stage = state.stage;
   if (stage === null) return;
   const plays = stage.phase === "playing";
   change({ stage: { ...stage, phase: plays ? "paused" : "playing", speed: plays ? stage.speed : state.speed } });
-  void act(plays ? "pause" : "play");
+  unanswered += 1;
+  pressed = pressed.then(() => act(plays ? "pause" : "play")).finally(() => (unanswered -= 1));
 }
 
 /** Take the run up again from where it was: the server does not know it any more. */
@@ -405,6 +411,7 @@ function merge(news) {
     for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
   }
   const now = { ...stage, ...rest };
+  if (unanswered > 0) now.phase = stage.phase;
   change({ stage: now, spent: spending(state.spent, now), starting: now.phase === "starting" ? state.starting : 0 });
   address();
   look();

@@ -103,11 +103,15 @@ export async function pin(name) {
   change({ pinned: name, party: null });
   const stage = state.stage;
   if (stage === null) return;
-  try {
-    const party = await get(`/api/stages/${stage.id}/party/${encodeURIComponent(name)}`);
-    if (state.pinned === name) change({ party });
-  } catch {
-    // The card keeps what the level says about the role.
+  for (let tries = 0; tries < 5 && state.pinned === name; tries += 1) {
+    try {
+      const party = await get(`/api/stages/${stage.id}/party/${encodeURIComponent(name)}`);
+      if (state.pinned === name) change({ party });
+      return;
+    } catch {
+      // Until then the card keeps what the level says about the role.
+      await new Promise((after) => setTimeout(after, 1000));
+    }
   }
 }
 

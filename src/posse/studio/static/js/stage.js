@@ -140,7 +140,7 @@ export function stage() {
     const far = where?.spots.get(to);
     if (!where || !near || !far) return null;
     const name = (/** @type {Spot} */ spot) => (spot.shape === "cell" ? spot.kind : spot.name);
-    const found = lines.get(`${name(near)}>${name(far)}`) ?? lines.get(`${name(far)}>${name(near)}`);
+    const found = lines.get(`${name(near)}>${name(far)}`) ?? lines.get(`${name(far)}>${name(near)}`) ?? lines.get(`${from}>${to}`);
     if (found) return found;
     const made = addLink(`${from}>${to}`, way(where, near, far), near.kind);
     made.passing = true;
@@ -162,6 +162,8 @@ export function stage() {
     marked = [];
     /** @type {Map<Link, number>} */
     const shared = new Map();
+    /** @type {[string, string][]} */
+    const taken = [];
     let within = 0;
     for (const [from, to] of pairs) {
       const [near, far] = [where?.spots.get(from), where?.spots.get(to)];
@@ -176,13 +178,14 @@ export function stage() {
       if (!travel && rate0() > QUICK) continue;
       flag(link.path, "marked", true);
       marked.push(link);
+      taken.push([from, to]);
     }
-    const many = marked.length > PILLS;
-    for (const [from, to] of many ? pairs.slice(Math.floor(pairs.length / 2)) : pairs) {
+    const many = marked.length > PILLS || within > PILLS;
+    const middle = Math.floor(taken.length / 2);
+    for (const [from, to] of many ? taken.slice(middle, middle + 1) : taken) {
       const link = linkOf(from, to);
       const count = many ? pairs.length : link ? shared.get(link) ?? 0 : 0;
-      if (!link || !where || count === 0 || !marked.includes(link) || (many && flying.length > 0)) continue;
-      shared.delete(link);
+      if (!link || !where || count === 0) continue;
       const spots = /** @type {[Spot, Spot]} */ ([where.spots.get(from), where.spots.get(to)]);
       const both = lines.has(`${from}>${to}`) && lines.has(`${to}>${from}`);
       const curve = count > 1 ? link.curve : way(where, spots[0], spots[1], both ? 6 : 0);

@@ -1,0 +1,378 @@
+"""`posse up`, `posse party` and what an operator asks of a running party."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from posse.cli import flags
+from posse.cli.flags import INTERRUPTED
+from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
+from posse.cli.screen import bullets, print_json, remark, say, table
+from posse.core.agreement import difference, written
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError, UnfinishedError
+from posse.core.interrupts import noted
+
+if TYPE_CHECKING:
+    from posse.runtime.local import Layout
+    from posse.runtime.network.deployment import Deployment
+    from posse.runtime.place import Place
+
+File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
+RecordView = Annotated[
+    bool, typer.Option("--record-view", help="Record what this party sees, for 'posse audit'; give it at every start.")
+]
+Without = Annotated[str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")]
+Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
+Folder = Annotated[
+    Path | None, typer.Option(help="Where identities, journals and logs go; beside the file if not given.")
+]
+BEGUN = "federation.json"
+"""In the folder of `posse up`: the settings the run began with."""
+STOPPING = 12.0
+"""Seconds that `posse stop` waits for the party to be gone."""
+_CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
+
+
+# One party ----------------------------------------------------------------------------------------------------------
+
+
+def party(file: File, record_view: RecordView = False) -> None:
+    """Run one party of a federation until its part is over; started again, it goes on where it was."""
+    from posse.core.files import no_core_dumps
+    from posse.protocols.parties import read_result, run_and_record
+    from posse.runtime.network.operate import json_log
+    from posse.runtime.place import open_place
+    from posse.version import __version__
+
+    no_core_dumps()
+    place = open_place(file)
+    if record_view:
+        recorded = place.file.record.model_copy(update={"view": True})
+        place = replace(place, file=place.file.model_copy(update={"record": recorded}))
+    identity, log = place.identity, json_log(place.identity.name, least=place.file.log)
+    try:
+        log("started", role=identity.role, run=place.run, version=__version__)
+        if read_result(place.journal):
+            remark("its part was over before; it stays a few seconds for others that miss its last messages.")
+        result = asyncio.run(run_and_record(place, _reachable, remark))
+    except UnfinishedError:
+        say(sentence(read_result(place.journal)))
+        raise
+    except KeyboardInterrupt:
+        remark(f"interrupted; go on with: posse party {file}")
+        raise typer.Exit(INTERRUPTED) from None
+    except PosseError as error:
+        log("failed", code=error.code, why=error.text)
+        raise
+    except OSError as error:
+        cannot_listen(error, file)
+    if result:
+        log("finished")
+        say(sentence(result))
+    else:
+        log("stopped")
+        say(f"stopped before the end; go on with: posse party {file}")
+
+
+def _reachable(place: Place, made: Deployment) -> Deployment:
+    """Refuse a file after which a peer could never be reached: the party would wait for ever."""
+    lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
+    if lost:
+        raise ConfigError(
+            f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or listen where it calls."
+        )
+    for text in made.remarks:
+        remark(text)
+    return made
+
+
+def cannot_listen(error: OSError, file: Path) -> NoReturn:
+    """Say that a port is taken; other errors stay as they are."""
+    if error.errno not in _CANNOT_LISTEN:
+        raise error
+    raise LinkError(
+        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change listen or metrics; "
+        f"'posse doctor {file}' looks at both."
+    ) from error
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """Say in a line what came out for a party."""
+    if "parties" in result:
+        return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
+    return f"run {result['run']}: {result['outcome']}"
+
+
+# A whole federation -------------------------------------------------------------------------------------------------
+
+
+def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
+    """Run a whole federation on this machine: identities, files and a process for every party."""
+    from posse.protocols.parties import read_federation
+    from posse.runtime import local
+
+    federation = read_federation(file)
+    place, settings = folder or _folder_of(file), federation.settings.resolved()
+    _check_same(place / BEGUN, settings, place, federation.may_change)
+    if outcome := _outcome(federation, place):
+        remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
+        _show(outcome, place, federation, json_)
+        return
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        paths = federation.lay_out(place)
+        _begin(place / BEGUN, settings)
+    except OSError as error:
+        raise DataError(f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.") from error
+    _check_none_runs(paths)
+    # Modules of sources are beside the federation's file, not beside the parties' files.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH"))))
+    for text in (
+        *federation.remarks,
+        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
+    ):
+        remark(text)
+    watch = Watch(local.start_one, federation)
+    # Whatever was started is stopped, however this ends; a signal is noted, and ends the watching.
+    with noted(lambda number: setattr(watch, "signal", number), lambda: local.stop(watch.processes)):
+        for path in paths:
+            watch.take(local.start_one(path))
+        watch.follow()
+    if watch.signal and not _outcome(federation, place):
+        at = f" at {watch.reached}" if watch.reached else ""
+        remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
+        raise typer.Exit(128 + watch.signal)
+    _show(_ended(watch, federation, place), place, federation, json_)
+
+
+def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
+    """Return how a run ended; nothing before. Without a total it is over when everyone's part is."""
+    from posse.protocols.parties import read_result
+
+    if federation.total_at is not None:
+        return read_result(place / federation.total_at / "journal")
+    parties = [path for path in sorted(place.glob("*.toml")) if (place / path.stem).is_dir()]
+    results = [read_result(place / path.stem / "journal") for path in parties]
+    if not results or not all(results):
+        return {}
+    return {"run": results[0]["run"], "parties": [result["party"] for result in results]}
+
+
+def _folder_of(file: Path) -> Path:
+    folder = file.with_suffix("")
+    return folder if folder != file else file.with_name(f"{file.name}.d")
+
+
+def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]) -> None:
+    """A run goes on with the settings it began with: everyone has signed them."""
+    try:
+        before: dict[str, Any] = json.loads(begun.read_text())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
+    was, given = (
+        written({key: value for key, value in values.items() if key not in may_change}) for values in (before, now)
+    )
+    if text := difference(was, given, ("when it began", "in the file now")):
+        raise ConfigError(
+            f"the run in {place} has other settings: {text}. Put the file back, or give the run another name and pass "
+            "--folder."
+        )
+
+
+def _begin(begun: Path, now: Mapping[str, Any]) -> None:
+    from posse.core import files
+
+    files.write_whole(begun, json.dumps(now, indent=1).encode())
+
+
+def _check_none_runs(paths: list[Path]) -> None:
+    for path in paths:
+        if asyncio.run(status_of(path)):
+            raise ConfigError(f"'{path.stem}' runs already. Stop it first with: posse stop {path}")
+
+
+def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
+    failed = [process for process in watch.processes if (process.handle.returncode or 0) > 0]
+    if failed:
+        with suppress(OSError):
+            lines = failed[0].log.read_text(errors="replace").strip().splitlines()
+        last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
+        raise PosseError(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
+    if not (outcome := _outcome(federation, place)):
+        raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
+    return outcome
+
+
+def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
+    from posse.protocols.parties import RESULT
+
+    if as_json:
+        hidden = ("party", "role", "outcome")
+        print_json({key: value for key, value in outcome.items() if key not in hidden} | {"folder": str(place)})
+        return
+    say(sentence(outcome), style="bold")
+    where = [] if federation.total_at is None else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
+    bullets([*where, f"files and logs of the parties: {place}", "their records: posse runs list"])
+
+
+# What an operator asks ----------------------------------------------------------------------------------------------
+
+
+def _journal(file: Path) -> Path:
+    from posse.runtime.place import PartyFile
+
+    return file.resolve().parent / PartyFile.make(file=file).journal
+
+
+def _command(file: Path, command: str) -> Any:
+    from posse.protocols.parties import read_result
+    from posse.runtime.network.health import not_answering
+    from posse.runtime.network.operate import ask
+
+    journal = _journal(file)
+    try:
+        return asyncio.run(ask(journal, command))
+    except LinkError:
+        if (result := read_result(journal)) and not not_answering(journal):
+            raise LinkError(f"it does not run any more: {sentence(result)}.") from None
+        raise
+
+
+def status(file: File, json_: flags.Json = False) -> None:
+    """Say how far a party is, and for whom it waits; of a service, as 'posse queue' does."""
+    from posse.cli.operators import living
+    from posse.runtime.network.health import SHOWN, progress
+
+    if living.is_service(file):
+        living.queue(file, json=json_)
+        return
+    try:
+        shown = _command(file, "status")
+    except LinkError as error:
+        _status_at_rest(file, error, json_)
+        return
+    if json_:
+        print_json({"running": True, **shown})
+        return
+    leaves = "; it leaves when others have its last messages" if shown["finished"] else ""
+    state, name, done = f"{state_of(shown)}{leaves}", shown.pop("party"), progress(shown)
+    digest, waiting, over = shown.pop("digest", ""), shown["waiting"], shown["over"]
+    rows = [("state", state), *([("progress", done)] if done else [])]
+    rows += [(key, str(shown[key])) for key in ("role", "run", "version", "pid")]
+    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, *_STATE)]
+    if digest:
+        rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
+    table(("party", name), rows)
+    for peer, why in waiting.items():
+        say(f"waiting for: {peer} ({why})", style="yellow")
+    if source := shown.get("source"):
+        say(source_failing(name, source, file), style="yellow")
+    if over:
+        say(f"over for: {', '.join(over)}")
+
+
+_STATE = ("role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting", "over",
+          "source")  # fmt: skip
+"""Fields of a status that are said in words."""
+
+
+def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
+    """Say what the folder of a party says that does not answer: finished is no error."""
+    from posse.protocols.parties import read_result
+    from posse.runtime.network.health import at_rest
+
+    journal = _journal(file)
+    found, result = at_rest(journal), read_result(journal)
+    finished = bool(result) and not found["running"]
+    if as_json:
+        state = "finished" if finished else "not answering" if found["running"] else "not running"
+        print_json({**found, "finished": finished, "state": state, **({"result": result} if finished else {})})
+    elif finished:
+        say(f"finished, and does not run any more: {sentence(result)}")
+    else:
+        raise error
+    if not finished:
+        raise typer.Exit(1)
+
+
+def pause(file: File) -> None:
+    """Hold a running party where it is; the others wait for it."""
+    _command(file, "pause")
+    say(f"paused, and the run with it; go on with: posse resume {file}")
+
+
+def resume(file: File) -> None:
+    """Let a paused party go on."""
+    _command(file, "resume")
+    say("goes on")
+
+
+def end(file: File, without: Without = "") -> None:
+    """End a run early, at a party that may, with those that are left; what the others earned is absent.
+
+    Until all that are left have acknowledged it, another end corrects it.
+    """
+    _command(file, f"end {without}")
+    label = ", and a total over some of them is labelled so" if without else ""
+    say(f"asked to end; it ends when all that are left have acknowledged{label}")
+    if without:
+        remark(f"if one more of them is gone after all, correct it with: posse end {file} --without NAME,...")
+
+
+def change(file: File) -> None:
+    """Take what a party may change in a run, such as its price list, as its files have it now."""
+    from posse.protocols.parties import change_stopped
+
+    try:
+        _command(file, "change")
+    except LinkError:
+        if asyncio.run(status_of(file)):
+            raise
+        change_stopped(file)
+    say("taken: it holds from the next decision on")
+
+
+def stop(file: File) -> None:
+    """Stop a running party or service; started again, it goes on where it was."""
+    from posse.cli.operators import living
+
+    if living.is_service(file):
+        living.stop_service(file)
+        return
+    _command(file, "stop")
+    end = time.monotonic() + STOPPING
+    while asyncio.run(status_of(file)):
+        if time.monotonic() > end:
+            raise LinkError(f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.")
+        time.sleep(0.1)
+    say(f"stopped; go on with: posse party {file}")
+
+
+def doctor(file: File, json_: flags.Json = False) -> None:
+    """Check a party's file, identity, journal, peers and source, or a service, and say what to mend."""
+    from posse.cli.operators.living import is_service
+    from posse.protocols.parties import parties_of
+    from posse.runtime.federation import care
+    from posse.runtime.network.doctor import examine
+
+    service = file.exists() and is_service(file)
+    findings = care.examine(file) if service else examine(file, lambda name: parties_of(name).build)
+    if json_:
+        print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
+    else:
+        table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in findings])
+    if not all(one.fine for one in findings):
+        raise typer.Exit(1)

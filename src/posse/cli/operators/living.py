@@ -1,0 +1,286 @@
+"""A federation that lives: `posse found`, `serve`, `submit`, `queue`, and what its operators ask of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posse.cli import flags
+from posse.cli.flags import INTERRUPTED
+from posse.cli.operators.ca import passphrase_of
+from posse.cli.screen import bullets, heading, print_json, remark, say, table
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
+At = Annotated[Path, typer.Option("--at", help="The file of the founder's service.", metavar="FILE")]
+Through = Annotated[Path, typer.Option("--at", help="File of the founder's service, or a customer's.", metavar="FILE")]
+RunFile = Annotated[Path, typer.Argument(help="The run's file.", metavar="FILE")]
+FederationName = Annotated[str, typer.Argument(help="Name of the federation.", metavar="NAME")]
+Place = Annotated[Path | None, typer.Option(help="Folder to make; called as the federation if not given.")]
+FounderRole = Annotated[str, typer.Option(help="Role that the founder has in runs.", metavar="ROLE")]
+FounderName = Annotated[str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")]
+Listen = Annotated[str, typer.Option(help="host:port where members call.", metavar="HOST:PORT")]
+EnrolAt = Annotated[str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")]
+Days = Annotated[float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")]
+Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
+Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
+Complete = Annotated[bool, typer.Option("--complete", help="Say that a restored queue or ledger lacks no run.")]
+NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
+Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
+PassphraseFile = Annotated[Path | None, typer.Option(help="File with the passphrase of the authority's key.")]
+EVERY, PATIENCE = 0.3, 20.0
+"""Seconds between two looks at a run, and until an answer of the founder must be here."""
+ANSWER = 60.0
+"""Seconds in which a service answers: to read a run's settings it may have to load a system and its data."""
+
+
+def found(
+    name: FederationName,
+    folder: Place = None,
+    role: FounderRole = "customer",
+    called: FounderName = None,
+    listen: Listen = "127.0.0.1:7400",
+    enrol: EnrolAt = "127.0.0.1:7710",
+    days: Days = 90,
+    passphrase: Protected = False,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Found a federation: its authority, the founder's own identity, and the file of the founder's service."""
+    from posse.cli.operators.ca import name_for
+    from posse.runtime.certificates.authority import Authority, Desk
+    from posse.runtime.certificates.enrolment import complete, prepare
+    from posse.runtime.local import AUTHORITY, write_party
+    from posse.runtime.place import address
+
+    own, place = name_for(role, called, "--called"), folder or Path(name)
+    for where in (listen, enrol):
+        address(where)
+    secret = passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    authority = Authority.init(place / AUTHORITY, own, name, passphrase=secret)
+    token = authority.token(role, own, days=days)
+    now = authority.now()
+    complete(token, place / own, Desk(authority).answer(prepare(token, place / own, now)).data, now)
+    values = {"identity": own, "founder": own, "authority": AUTHORITY, "listen": listen, "enrol": enrol}
+    file = write_party(place / f"{own}.toml", values)
+    say(f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and {file.name}")
+    bullets(
+        [
+            f"start its service: posse serve {file}",
+            f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME --address {enrol}",
+            f"propose a run: posse submit RUN.toml --at {file}",
+        ]
+    )
+
+
+def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
+    """Be a member of a federation until stopped: take part in run after run, within the consent of its file."""
+    import sys
+
+    from posse.core.files import no_core_dumps
+    from posse.protocols.parties import serving
+    from posse.runtime.federation.service import Living
+    from posse.runtime.network.operate import json_log
+    from posse.version import __version__
+
+    no_core_dumps()
+    service_file = _file(file)
+    sys.path.insert(0, str(file.resolve().parent))  # modules of sources lie beside the service's file
+
+    async def run() -> None:
+        identity = service_file.identity.name
+        log = json_log(identity, least=service_file.log)
+        living = Living(file, serving(remark), log, passphrase_of(passphrase_file))
+        log("started", federation=living.member.identity.run, version=__version__)
+        await living.run()
+        log("stopped")
+
+    try:
+        asyncio.run(run())
+    except OSError as error:
+        from posse.cli.operators.federation import cannot_listen
+
+        cannot_listen(error, file)
+
+
+def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
+    """Propose a run to a federation, follow it to its end and print its result; the same command follows it again."""
+    from posse.core.settings import read_toml
+
+    values = read_toml(run)
+    shown = _ask(at, f"submit {json_module.dumps(values, default=str)}")
+    try:
+        shown = _follow(at, shown)
+    except KeyboardInterrupt:
+        remark(f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
+               f"posse queue {at} --cancel {shown['run']}")  # fmt: skip
+        raise typer.Exit(INTERRUPTED) from None
+    _finish(shown, json)
+
+
+def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
+    """Say how far a run is whenever that changes, until it is over; a service that is started again is waited for."""
+    said, missed = "", 0.0
+    while shown["phase"] not in ("over", "dropped", "refused"):
+        if (line := _line(shown)) != said:
+            remark(line)
+            said = line
+        time.sleep(EVERY)
+        try:
+            shown, missed = _ask(at, f"follow {shown['run']}"), 0.0
+        except LinkError:
+            missed += EVERY
+            if missed > PATIENCE:
+                raise
+    return shown
+
+
+def _line(shown: Mapping[str, Any]) -> str:
+    waiting = ", ".join(f"{name} ({why})" for name, why in shown["waiting"].items())
+    without = f", without {', '.join(shown['without'])}" if shown["without"] else ""
+    return f"run '{shown['run']}' is {shown['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
+
+
+def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
+    from posse.cli.operators.federation import sentence
+    from posse.protocols.parties import read_result
+
+    if shown["phase"] == "refused":
+        raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
+    if shown["phase"] == "dropped":
+        raise PosseError(f"run '{shown['run']}' was dropped: {shown['text']}")
+    result = read_result(Path(shown["journal"])) if shown["journal"] else {}
+    if as_json:
+        print_json(result or {"run": shown["run"]})
+    else:
+        say(sentence(result) if result else f"run {shown['run']}: the parts of all are over", style="bold")
+
+
+def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False) -> None:
+    """Show a service: members and runs at the founder, its own parts and what they have asked of it."""
+    if complete:
+        _ask(file, "complete")
+    if cancel:
+        shown = _ask(file, f"cancel {cancel}")
+        if shown and (shown := _follow(file, shown))["phase"] != "dropped":
+            raise PosseError(f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}")
+        say(f"dropped run '{cancel}'")
+        return
+    shown = _ask(file, "status")
+    if json:
+        print_json(shown)
+        return
+    heading(f"{shown['role']} '{shown['service']}' of federation '{shown['federation']}'")
+    rows = [("process", str(shown["pid"])), ("certificate until", shown["until"][:16].replace("T", " "))]
+    rows += [("founder", shown["home"])] if "home" in shown else []
+    spent = shown["spent"]
+    rows.append(("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
+                 f"{spent['epsilon']:g}, delta {spent['delta']:g}"))  # fmt: skip
+    if shown["uncounted"]:
+        rows.append(("since its backup, not counted", f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
+                     "by what they asked, then say --complete"))  # fmt: skip
+    if shown.get("queue_restored"):
+        rows.append(("queue", "of a backup: when it lacks no run that started since, say --complete"))
+    table(("service", shown["service"]), rows)
+    if "members" in shown:
+        members = [(name, one["role"], "yes" if one["connected"] else "no") for name, one in shown["members"].items()]
+        table(("member", "role", "connected"), members)
+        runs = []
+        for one in shown["runs"]:
+            waiting = ", ".join(f"waiting for {name}: {why}" for name, why in one["waiting"].items())
+            runs.append((one["run"], one["system"], one["phase"], one["text"] or waiting))
+        table(("run", "system", "state", "why"), runs)
+    else:
+        table(("run", "state", "why"), [(run, one["state"], one["text"]) for run, one in shown["parts"].items()])
+
+
+def expel(name: Member, at: At) -> None:
+    """Expel a member: its certificate is revoked, and runs that it is in end without it where they can."""
+    _ask(at, f"expel {name}")
+    say(f"expelled '{name}': all members are told, and its connections are cut")
+
+
+def leave(file: File) -> None:
+    """Leave a federation, between runs: the founder revokes this member's certificate, and its service stops."""
+    answer = _wait(file, "leave", "left")
+    if answer != "left":
+        raise ConfigError(f"it has not left: {answer}")
+    say("left the federation; its service has stopped, and its journals stay")
+
+
+def renew(file: File, new_key: NewKey = False) -> None:
+    """Renew a member's certificate now; a service does it by itself before the end."""
+    before = _ask(file, "status")["serial"]
+    answer = _ask(file, f"renew {'new' if new_key else ''}".strip())
+    end = time.monotonic() + PATIENCE
+    while answer == "asked" and time.monotonic() < end:
+        time.sleep(0.1)
+        answer = _ask(file, "status")["renewal"]
+    shown = _ask(file, "status")
+    if shown["serial"] == before:
+        raise LinkError(f"the certificate is not renewed: {answer}")
+    say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; connections that stand go on")
+
+
+def is_service(file: Path) -> bool:
+    """Say whether a file is that of a service, and not of one party in one run."""
+    from posse.core.settings import read_toml
+
+    values = read_toml(file)
+    return "protocol" not in values and bool({"home", "authority"} & set(values))
+
+
+def stop_service(file: Path) -> None:
+    """Stop a service and its parties; started again, it goes on with all its runs."""
+    _ask(file, "stop")
+    end = time.monotonic() + PATIENCE
+    while _process(file):
+        if time.monotonic() > end:
+            raise LinkError(f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.")
+        time.sleep(0.1)
+    say(f"stopped; go on with: posse serve {file}")
+
+
+def _process(file: Path) -> int:
+    from posse.runtime.journal import holder
+
+    return holder(file.resolve().parent / _file(file).runs)
+
+
+def _wait(file: Path, command: str, wanted: str) -> str:
+    """Ask until the founder has answered; a service that has stopped has done what was asked."""
+    answer, end = str(_ask(file, command)), time.monotonic() + PATIENCE
+    while answer == "asked" and time.monotonic() < end:
+        time.sleep(0.1)
+        try:
+            answer = str(_ask(file, command))
+        except LinkError:
+            return wanted
+    return answer
+
+
+def _file(path: Path) -> Any:
+    from posse.runtime.federation.consent import ServiceFile
+
+    return ServiceFile.make(file=path)
+
+
+def _ask(path: Path, command: str) -> Any:
+    from posse.runtime.network.operate import ask
+
+    if len(command) > 60_000:
+        raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
+    folder = path.resolve().parent / _file(path).runs
+    try:
+        return asyncio.run(ask(folder, command, patience=ANSWER))
+    except LinkError as error:
+        if "answers: " in error.text:
+            raise PosseError(error.text.partition("answers: ")[2]) from None
+        raise LinkError(f"no service of {path} answers. Start it with: posse serve {path}") from None

@@ -1,0 +1,237 @@
+"""A federation on this machine while it runs: who is where, how fast it goes, and when it may be over.
+
+How far a party is is shown for those roles only that its system allows: one whose reward is awaited is a step behind
+the others, and would be named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posse.cli.progress import FIRST_LINE, NEXT_LINE, about
+from posse.cli.screen import err, remark
+from posse.core.errors import PosseError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from posse.runtime.local import Layout, Process
+
+EVERY = 0.4
+"""Seconds between two looks."""
+MOST_RESTARTS = 10
+AGAIN = 60.0
+"""Seconds after which what still fails is said again."""
+WINDOW = 30.0
+"""Seconds over which the pace is measured."""
+
+
+@dataclass
+class Row:
+    """What is shown of one party."""
+
+    name: str
+    role: str
+    state: str = "starting"
+    step: int | None = None
+
+
+@dataclass
+class Pace:
+    """Steps a second, over the last half minute."""
+
+    marks: list[tuple[float, int]] = field(default_factory=list)
+
+    def at(self, now: float, step: int) -> float:
+        """Take note of a step, and return the pace.
+
+        >>> pace = Pace()
+        >>> pace.at(0.0, 10), pace.at(2.0, 110)
+        (0.0, 50.0)
+        """
+        self.marks = [*(mark for mark in self.marks if now - mark[0] <= WINDOW), (now, step)]
+        began, first = self.marks[0]
+        return (step - first) / (now - began) if now > began else 0.0
+
+
+def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False) -> str:
+    """Say in a few words where a party is; `code` is how its process ended.
+
+    >>> state_of({"waiting": {"comp": "has not called yet"}}, None, seen=True, over=False)
+    'waiting for comp'
+    >>> state_of({}, 0, seen=True, over=False)
+    'stopped'
+    """
+    if status:
+        from posse.runtime.network.health import words
+
+        return words(status)
+    if code is None:
+        # One that is slow to answer is not named: it may be the one that pulls.
+        return "connected" if seen else "starting"
+    if code == 0:
+        return "finished" if over else "stopped"
+    return "killed" if code < 0 else "failed"
+
+
+def source_failing(name: str, source: Mapping[str, Any], file: Path) -> str:
+    """Say that a party's source fails at every call, why, and what to do."""
+    return (
+        f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. Mend what [source] "
+        f"in {file} names: it is asked again and again, and the run goes on when it answers. A changed module is read "
+        "when the party is started again."
+    )
+
+
+class Watch:
+    """Follows the processes of a federation to their end."""
+
+    def __init__(self, again: Callable[[Path], Process], federation: Layout) -> None:
+        """`again` starts a party anew that was killed; the federation says whose steps may be shown."""
+        self._again, self._federation = again, federation
+        self.processes: list[Process] = []
+        self.signal = 0
+        """Number of the signal that ends this process."""
+        self.reached, self.line = "", "starting"
+        """How far the run is: with its unit, and with its pace."""
+        self._left = ""
+        self._say: Callable[[str], None] = remark
+        self._rows: dict[str, Row] = {}
+        self._seen: set[str] = set()
+        self._restarts: dict[str, int] = {}
+        self._failing: dict[str, float] = {}
+        """When it was last said that a party's source fails."""
+        self._pace = Pace()
+
+    def take(self, process: Process) -> None:
+        """Take a process that was started."""
+        self.processes.append(process)
+        self._rows[process.name] = Row(process.name, self._federation.role_of(process.name))
+
+    def follow(self) -> None:
+        """Show how far it is until all have ended, or one has failed."""
+        live, next_line = _live(), time.monotonic() + FIRST_LINE
+        if live is not None:
+            self._say = live.console.print
+        with nullcontext() if live is None else live:
+            while not self.signal and any(process.handle.poll() is None for process in self.processes):
+                if any((process.handle.poll() or 0) > 0 for process in self.processes):
+                    return
+                self._look()
+                if live is not None:
+                    live.update(self._picture(), refresh=True)
+                elif time.monotonic() > next_line:
+                    remark(f"{self.line}{self._left}")
+                    next_line = time.monotonic() + NEXT_LINE
+                time.sleep(EVERY)
+
+    def _look(self) -> None:
+        from posse.protocols.parties import RESULT
+
+        statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
+        over = [(process.file.with_suffix("") / "journal" / RESULT).exists() for process in self.processes]
+        left = {process.name for process, ended in zip(self.processes, over, strict=True) if ended}
+        for number, process in enumerate(self.processes):
+            status, code = statuses[number], process.handle.poll()
+            if status:
+                self._seen.add(process.name)
+                # Nobody waits for who has done its part.
+                status["waiting"] = {peer: why for peer, why in status["waiting"].items() if peer not in left}
+                self._look_at_source(process, status)
+            row = self._rows[process.name]
+            row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
+            if row.role in self._federation.shown and status:
+                row.step = status.get("step")
+            if code is not None and code < 0 and not status:
+                self._start_again(number, -code)
+        self._measure(next((one for one in statuses if one.get("role") == self._federation.lead), {}))
+
+    def _look_at_source(self, process: Process, status: Mapping[str, Any]) -> None:
+        """Say on screen that a source fails at every call, once a minute: the run stands still until it is mended."""
+        if not (source := status.get("source")):
+            self._failing.pop(process.name, None)
+        elif time.monotonic() - self._failing.get(process.name, -AGAIN) >= AGAIN:
+            self._failing[process.name] = time.monotonic()
+            self._say(source_failing(process.name, source, process.file))
+
+    def _start_again(self, number: int, signal: int) -> None:
+        process = self.processes[number]
+        self._restarts[process.name] = self._restarts.get(process.name, 0) + 1
+        if self._restarts[process.name] > MOST_RESTARTS:
+            raise PosseError(
+                f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See {process.log}, and "
+                "whether the machine has memory enough; the same command goes on."
+            )
+        self._say(f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where it was.")
+        self._seen.discard(process.name)
+        self.processes[number] = self._again(process.file)
+
+    def _measure(self, lead: Mapping[str, Any]) -> None:
+        from posse.runtime.network.health import progress
+
+        step, unit = lead.get("step"), lead.get("unit", "step")
+        if not step:
+            return
+        pace = self._pace.at(time.monotonic(), step)
+        missing = lead.get("waiting")
+        absent = f", without {', '.join(missing)}" if missing and not lead.get("finished") else ""
+        self.reached = progress(lead)
+        self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"
+        # While somebody is missing nobody knows how long it takes.
+        self._left = "" if missing or not pace else f", {about((self._federation.steps - step) / pace)}"
+
+    def _picture(self) -> RenderableType:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        for column in ("party", "role", "state"):
+            made.add_column(column)
+        made.add_column("step", justify="right")
+        for row in self._rows.values():
+            shown = "" if row.step is None else f"{row.step:,}"
+            made.add_row(row.name, row.role, Text(row.state, style=_style(row.state)), shown)
+        return Group(made, Text(f"{self.line}{self._left}"))
+
+
+async def _ask_all(files: list[Path]) -> list[dict[str, Any]]:
+    return list(await asyncio.gather(*(status_of(file) for file in files)))
+
+
+async def status_of(file: Path) -> dict[str, Any]:
+    """Ask a party on this machine for its status; nothing where it does not answer soon."""
+    from posse.runtime.network.operate import ask
+    from posse.runtime.place import PartyFile
+
+    try:
+        journal = file.resolve().parent / PartyFile.make(file=file).journal
+        status: dict[str, Any] = await asyncio.wait_for(ask(journal, "status"), 2)
+    except (PosseError, TimeoutError):
+        return {}
+    return status
+
+
+def _style(state: str) -> str:
+    if state in ("connected", "finished"):
+        return "green"
+    return "red" if state in ("failed", "killed") else "yellow"
+
+
+def _live() -> Live | None:
+    """Make a table that is drawn again and again, where there is a terminal for it."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
+        return None
+    from rich.live import Live
+
+    return Live(console=err(), auto_refresh=False, transient=True)

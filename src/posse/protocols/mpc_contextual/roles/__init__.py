@@ -1,0 +1,1 @@
+"""What parties, dealer, puller and payee do, and what they send each other."""

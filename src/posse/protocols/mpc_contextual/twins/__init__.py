@@ -1,0 +1,1 @@
+"""The same bandit without shares: in fixed point, equal bit for bit, and in floats."""

@@ -1,0 +1,1 @@
+"""What each party of the federation does with the messages it receives."""

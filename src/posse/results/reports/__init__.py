@@ -1,0 +1,1 @@
+"""Reports: the answer first, then sections of a page, and audits."""

@@ -1,0 +1,204 @@
+"""Around a run: stops at the worst moments, files that are damaged, versions that are not there, two in one folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+
+from posse.core.errors import ConfigError, DataError
+from posse.protocols.fed_contextual.flower import server_app, trial
+from posse.protocols.fed_contextual.flower.deployment import Versions, Wanted
+from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
+    HELD,
+    PROGRESS,
+    RESULT,
+    STATE,
+    VERSIONS,
+    WANTED,
+    DeviceSettings,
+    TrialSettings,
+    alone,
+    lines_of,
+)
+
+from .grids import FakeGrid, leaves
+from .test_commands import posse
+
+
+def settings(folder: Path, **values: Any) -> DeviceSettings:
+    usual = {"rounds": 2, "cohort": 2, "seed": 5, "samples": 32, "timeout": 0.2, "out": str(folder / "out")}
+    return DeviceSettings.of({**usual, **values})
+
+
+def play(made: DeviceSettings, folder: Path, grid: FakeGrid | None = None) -> FakeGrid:
+    grid = grid or FakeGrid(made, 3, folder)
+    server_app.run(grid, made, "1")
+    return grid
+
+
+@pytest.mark.parametrize("where", ["save", "keep", "spread", "_finish"])
+def test_a_run_that_is_stopped_in_its_last_round_has_every_round_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Before its state is saved, while its version is evaluated, while it is deployed, and before the result."""
+    evaluated = where == "keep"  # of three devices no lower bound is known, and no version passes
+    made = settings(tmp_path, evaluate="snips" if evaluated else "")
+
+    def stop(*given: Any, **more: Any) -> Any:
+        if len(lines_of(tmp_path / "out")) < made.rounds:
+            return usual(*given, **more)
+        raise KeyboardInterrupt
+
+    place: Any = server_app.Fleet if where == "spread" else server_app
+    name = "evaluate" if where == "keep" else where
+    usual = getattr(place, name)
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            play(made, tmp_path)
+    for name in (PROGRESS, EVALUATIONS):
+        with (tmp_path / "out" / name).open("a") as file:
+            file.write('{"round": 3, "half of a li')
+    play(made, tmp_path)
+    assert [line["round"] for line in lines_of(tmp_path / "out")] == [1, 2]
+    assert [line["version"] for line in lines_of(tmp_path / "out", EVALUATIONS)] == [1, 2] * evaluated
+    assert json.loads((tmp_path / "out" / RESULT).read_text())["rounds"] == 2
+    assert [one["version"] for one in held(tmp_path)] == [0 if evaluated else 2] * 3
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    play(made.but(out=str(whole / "out")), whole)
+    for one, other in zip(leaves(tmp_path / "out"), leaves(whole / "out"), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def held(folder: Path) -> list[dict[str, Any]]:
+    return list(Versions(folder / "out").held.values())
+
+
+def test_ctrl_c_in_a_deployment_leaves_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One device has the last model and its answer was not read: it is asked again, and so are the others."""
+    made = settings(tmp_path)
+    grid = FakeGrid(made, 3, tmp_path)
+    usual = grid.push_messages
+
+    def push(messages: Any) -> list[str]:
+        sent = list(messages)
+        if sent[0].metadata.message_type == "query.deploy" and len(lines_of(tmp_path / "out")) == made.rounds:
+            usual(sent[:1])
+            raise KeyboardInterrupt
+        return usual(sent)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(grid, "push_messages", push)
+        with pytest.raises(KeyboardInterrupt):
+            play(made, tmp_path, grid)
+    assert not (tmp_path / "out" / RESULT).exists()
+    before = len(grid.deployments)
+    play(made, tmp_path, grid)
+    assert [one["version"] for one in held(tmp_path)] == [2, 2, 2]
+    assert grid.deployments[before:] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and no more", b"{", b"\xff\xfe"])
+def test_what_is_damaged_is_named_in_one_line(tmp_path: Path, damage: bytes) -> None:
+    made, out = settings(tmp_path, rounds=1), tmp_path / "out"
+    play(made, tmp_path)
+    state = (out / STATE).read_bytes()
+    (out / STATE).write_bytes(damage)
+    with pytest.raises(DataError, match=r"state\.npz is damaged .* another folder"):
+        play(made, tmp_path)
+    (out / STATE).write_bytes(state)
+    (out / PROGRESS).write_bytes(damage + b"\n")
+    code, _, said = posse("status", str(out))
+    assert (code, said.count("\n")) == (2, 1)
+    assert "progress.jsonl is damaged" in said
+    (out / PROGRESS).unlink()
+    (out / HELD).write_bytes(damage)
+    (out / VERSIONS / "copy of 3.npz").write_bytes(damage)
+    assert posse("status", str(out))[0] == 0
+    (out / WANTED).write_bytes(damage)
+    code, _, said = posse("status", str(out))
+    assert (code, said.count("\n")) == (2, 1)
+    assert "does not say which version is wanted" in said
+    with pytest.raises(DataError, match="posse devices deploy --version"):
+        play(made, tmp_path)
+    assert "is not known. Deploy one to all" in posse("deploy", str(out), "--version", "1", "--canary", "0.5")[2]
+    assert posse("deploy", str(out), "--version", "1")[0] == 0
+    assert Versions(out).wanted == Wanted(1)
+    (out / VERSIONS / "000001.npz").write_bytes(damage)
+    code, _, said = posse("rollback", str(out), "--version", "1")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "cannot be read as a deployed model" in said
+
+
+def test_a_damaged_version_ends_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Devices that wait for it get the next one."""
+    made = settings(tmp_path, rounds=1)
+    play(made, tmp_path)
+    (tmp_path / "out" / VERSIONS / "000001.npz").write_bytes(b"no model")
+    (tmp_path / "out" / HELD).unlink()
+    said: list[str] = []
+    more = made.but(rounds=2)
+    fleet = server_app.Fleet(FakeGrid(more, 3, tmp_path), more, said.append)
+    fleet.spread(Versions(tmp_path / "out"))
+    assert said == [fleet.last]
+    assert "version 1 is not deployed: " in fleet.last
+    play(more, tmp_path)
+    assert [one["version"] for one in held(tmp_path)] == [2, 2, 2]
+
+
+def test_versions_that_are_not_there_are_not_wanted(tmp_path: Path) -> None:
+    play(settings(tmp_path), tmp_path)
+    before = Versions(tmp_path / "out").wanted
+    lines = "".join(json.dumps({"version": at, "passed": False}) + "\n" for at in range(3))
+    (tmp_path / "out" / EVALUATIONS).write_text(lines)
+    for command, flags, words in (
+        ("rollback", ("--version", "7"), "there is no version 7. Name one of 0, 1, 2"),
+        ("rollback", ("--version=-1",), "there is no version -1. Name one of"),
+        ("deploy", ("--version=-3",), "there is no version -3. Name one of"),
+        ("rollback", (), "a rollback needs --version. Name one of 0, 1, 2"),
+        ("deploy", (), "no version passed its gate. Name one of 0, 1, 2"),
+    ):
+        code, _, said = posse(command, str(tmp_path / "out"), *flags)
+        assert code == 2
+        assert words in " ".join(said.split())
+    assert Versions(tmp_path / "out").wanted == before
+
+
+def test_up_after_the_end_deploys_what_is_wanted_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: dict[str, Any] = {"folder": tmp_path, "nodes": 3, "rounds": 2, "samples": 32}
+    made = trial.Trial(tmp_path, TrialSettings(**flags).of_the_fleet(), 3)
+    grid = FakeGrid(made.settings, 3, tmp_path)
+    server_app.run(grid, made.settings, "1")
+    assert posse("rollback", str(tmp_path), "--version", "1")[0] == 0
+    monkeypatch.setattr(trial.Trial, "start", lambda self: self._clear())
+    monkeypatch.setattr(trial.Trial, "submit", lambda self: server_app.run(grid, made.settings, "2"))
+    told = [str(one) for one in trial.up(TrialSettings(**flags))]
+    assert "nothing is trained; 3 devices shall have another version" in told[0]
+    assert [one["version"] for one in Versions(made.out).held.values()] == [1, 1, 1]
+    again, _ = trial.up(TrialSettings(**flags))
+    assert "for another one pass --folder" in str(again)
+    (made.out / RESULT).write_text("{")
+    with pytest.raises(DataError, match=r"result\.json is damaged"):
+        list(trial.up(TrialSettings(**flags)))
+
+
+def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
+    made = settings(tmp_path, rounds=1)
+    (tmp_path / "out").mkdir()
+    with alone(tmp_path / "out"), pytest.raises(ConfigError, match=r"in use by another process \(\d+\)"):
+        play(made, tmp_path)
+    fleet = trial.up(TrialSettings(folder=tmp_path / "fleet", nodes=3))
+    with alone(tmp_path / "fleet"), pytest.raises(ConfigError, match="Stop it, or name another folder"):
+        list(fleet)
+    play(made, tmp_path)
+    with pytest.raises(DataError, match="cannot write in"), alone(tmp_path / "out" / STATE):
+        pass

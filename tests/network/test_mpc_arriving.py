@@ -1,0 +1,302 @@
+"""Contexts that arrive, and runs without a last step: killed in the middle, ended by a source or an operator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posse.core.errors import ConfigError, DataError, DisagreementError, ProtocolError
+from posse.core.roles import Ask, Message
+from posse.privacy.crypto.keys import Secrets
+from posse.privacy.sharing.fixed import FixedPoint
+from posse.protocols.mpc_contextual.program import plan
+from posse.protocols.mpc_contextual.roles.dealer import DealerRole
+from posse.protocols.mpc_contextual.roles.messages import End, Look, Over, Seen
+from posse.protocols.mpc_contextual.roles.outside import gathered
+from posse.protocols.mpc_contextual.roles.party import Party
+from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
+from posse.protocols.mpc_contextual.settings import ContextualOptions
+from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, largest_steps
+from posse.protocols.mpc_contextual.twins import floats
+from posse.runtime.memory import MemoryRun
+from posse.runtime.place import PartyFile
+from posse.runtime.sources import FeatureSettings, GrowingFile
+from tests.network import mpc
+from tests.network.mpc import ARMS, Outcome, TestWorld, factories, found, opened, write_world
+from tests.network.test_mpc_seam import FAULTS, Seam
+
+NAMES = ("clinic-1", "clinic-2")
+
+
+class Arriving(TestWorld):
+    """Gives each party its features of a step; after `last` steps of one of them it says that it is over."""
+
+    def __init__(self, world: Any, terms: Terms, last: int, ends: str = NAMES[0]) -> None:
+        super().__init__(world, terms)
+        self._last, self._ends, self._bits = last, ends, terms.bits
+
+    def __call__(self, ask: Ask) -> Message:
+        if not isinstance(ask, Look):
+            return super().__call__(ask)
+        self.asked["Look"] += 1
+        if ask.party == self._ends and ask.step == self._last:
+            return Seen(ask.step, "", b"", over=True)
+        row = int(self._rows[ask.step])
+        held = FixedPoint(self._bits, 1.0).encode(self._contexts.held(ask.party)[row])
+        return Seen(ask.step, f"p{row}", held.tobytes())
+
+
+def made(folder: Path, last: int, **more: Any) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
+    """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end there."""
+    plain, terms, world = factories(folder, steps=last, **more)
+    arriving = Terms("run-1", terms.parties, terms.features, terms.arms, 42, terms.explore, rows="arriving", **more)
+    planned, secrets = plan(arriving), {name: Secrets.fresh() for name in (*terms.parties, DEALER)}
+    make: dict[str, Any] = {
+        name: lambda name=name: Party(name, arriving, planned, None, secrets[name], checkpoint_every=3)
+        for name in terms.parties
+    }
+    make |= {PULLER: lambda: Puller(arriving), PAYEE: lambda: Payee(arriving)}
+    make[DEALER] = lambda: DealerRole(arriving, planned, secrets[DEALER])
+    return plain, terms, world, make, arriving
+
+
+def known(outcome: Outcome, world: Any, steps: int) -> None:
+    """Check a run's model against floats that follow its arms."""
+    contexts = world.contexts()
+    rows = contexts.order(world.seed, 42)[:steps]
+    assert len(outcome.arms) == len(outcome.rewards) == steps
+    paid = [contexts.reward(world.seed, int(row), arm) for row, arm in zip(rows, outcome.arms, strict=True)]
+    assert outcome.rewards == paid
+    ties = np.tile(np.arange(len(ARMS)), (steps, 1))
+    replayed = floats.replay(
+        contexts.features[rows], np.array(outcome.arms), np.array(paid) / 2**24, ties, lift=2.0**-28
+    )
+    size = contexts.features.shape[1]
+    weights = FixedPoint(26, 1.0).decode(outcome.model.reshape(len(ARMS), -1)[:, -size:])
+    np.testing.assert_allclose(weights, replayed.weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}])
+def test_contexts_that_arrive_and_end_are_learnt_from_to_the_last(tmp_path: Path, how: dict[str, Any]) -> None:
+    *_, world, make, terms = made(tmp_path, 12, **how)
+    for ends in NAMES:
+        roles = {name: each() for name, each in make.items()}
+        MemoryRun(list(roles.values()), Arriving(world, terms, 12 if "batch" not in how else 13, ends)).finish()
+        known(Outcome(roles), world, 12)
+
+
+@pytest.mark.parametrize("how", [{}, {"overlap": True}])
+@pytest.mark.parametrize("faults", ["everything", "kills"])
+def test_whatever_happens_an_ended_run_is_the_one_in_memory(tmp_path: Path, how: dict[str, Any], faults: str) -> None:
+    *_, world, make, terms = made(tmp_path, 6, **how)
+    roles = {name: each() for name, each in make.items()}
+    MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
+    expected = Outcome(roles)
+    network = Seam(make, terms, world, 3)
+    network.world = network._world = Arriving(world, terms, 6)
+    network.run(FAULTS[faults])
+    assert network.outcome == expected
+    assert sum(network.deaths.values()) > 0
+
+
+def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    *_, world, make, terms = made(tmp_path, 6)
+
+    class Apart(Arriving):
+        def __call__(self, ask: Ask) -> Message:
+            seen = super().__call__(ask)
+            other = isinstance(seen, Seen) and isinstance(ask, Look) and ask.party == NAMES[1] and ask.step == 4
+            return Seen(4, "somebody else", seen.data) if other and isinstance(seen, Seen) else seen
+
+    with pytest.raises(DisagreementError, match=r"has another row in step 5 than 'clinic-\d'. Contexts must arrive"):
+        MemoryRun([each() for each in make.values()], Apart(world, terms, 6)).finish()
+    puller = make[PULLER]()
+    with pytest.raises(ProtocolError, match="ends the run before pass 44, which cannot be"):
+        puller.receive(NAMES[0], Over(43))
+    with pytest.raises(ProtocolError, match="which cannot be"):
+        puller.receive(PAYEE, Over(3))
+    puller.receive(NAMES[0], Over(3))
+    with pytest.raises(ProtocolError, match="which cannot be"):
+        puller.receive(NAMES[1], Over(4))
+    assert make[PAYEE]().horizon == 42
+
+
+# Over TLS -------------------------------------------------------------------------------------------------------------
+
+
+def arriving(folder: Path, **more: Any) -> dict[str, Any]:
+    """What the file of a federation says whose contexts arrive: files of features that are still empty."""
+    world = write_world(folder, rows=200)
+    for name in NAMES:
+        (folder / f"{name}.csv").rename(folder / f"{name}.all")
+    lines = (folder / "pays.csv").read_text().splitlines()[1:]
+    (folder / "paid.csv").write_text("\n".join(["reward", *(line.split(",")[2] for line in lines), ""]))
+    members = [
+        {"name": name, "columns": 2, "source": {"kind": "csv", "file": str(folder / f"{name}.csv")}} for name in NAMES
+    ]
+    assert set(world["features"]) == set(NAMES)
+    return {
+        "world": None, "party": members, "arms": len(ARMS), "arriving": True, "steps": None,
+        "puller": {"source": {"kind": "csv", "file": str(folder / "arms.csv")}},
+        "payee": {"source": {"kind": "csv", "file": str(folder / "paid.csv")}}, **more,
+    }  # fmt: skip
+
+
+def grow(folder: Path, rows: int, *, name: str = "", end: bool = False) -> None:
+    """Let so many rows be there, whole lines and half of the next one."""
+    for each in [name] if name else NAMES:
+        lines = (folder / f"{each}.all").read_text().splitlines(keepends=True)
+        text = "".join(lines[: rows + 1])
+        (folder / f"{each}.csv").write_text(text + ("end\n" if end else lines[rows + 1][:7]))
+
+
+def pulled(folder: Path) -> int:
+    path = folder / "arms.csv"
+    return len(path.read_text().splitlines()) - 1 if path.exists() else 0
+
+
+class Federation(mpc.MpcTorment):
+    """As processes; progress is what the puller has written."""
+
+    def pulled(self) -> int:
+        return 2 * max(0, pulled(self.folder))
+
+    def wait_for(self, steps: int) -> None:
+        deadline = time.monotonic() + 200
+        while pulled(self.folder) < steps:
+            assert time.monotonic() < deadline, {name: self.log(name)[-300:] for name in self.paths}
+            self._tick()
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_processes_learn_from_files_that_grow_are_killed_and_end_with_them(tmp_path: Path, overlap: bool) -> None:
+    with Federation(tmp_path, 4, **arriving(tmp_path, overlap=overlap)) as federation:
+        grow(tmp_path, 12)
+        federation.wait_for(12)
+        for name in (NAMES[0], PULLER):
+            federation.running[name].handle.kill()
+            federation.running[name].handle.wait()
+            federation.start(name)
+        grow(tmp_path, 25)
+        federation.wait_for(25)
+        assert pulled(tmp_path) == 25  # nothing is decided for a context that is not there
+        grow(tmp_path, 30, name=NAMES[0], end=True)
+        grow(tmp_path, 33, name=NAMES[1])
+        federation.wait()
+    federation.check_logs()
+    outcome = federation.outcome()
+    paid = [float(line) for line in (tmp_path / "paid.csv").read_text().split()[1:31]]
+    assert len(outcome.arms) == 30
+    assert outcome.rewards == [round(one * 2**24) for one in paid]
+    assert {share.step for share in gathered(tmp_path).values()} == {30}
+    result = json.loads((tmp_path / PAYEE / "journal" / "result.json").read_text())
+    assert result["pulls"] == 30
+
+
+def test_an_operator_ends_a_run_without_a_last_step(tmp_path: Path) -> None:
+    given = arriving(tmp_path)
+    paths = mpc.laid_out(tmp_path, **given)
+    grow(tmp_path, 9)
+    terms = ContextualOptions.make(opened_options(paths[0])).terms("trial-1")
+    assert terms.steps == largest_steps(26)
+
+    async def go() -> None:
+        parties = {path.stem: opened(path) for path in paths}
+        running = [asyncio.create_task(party.run()) for party in parties.values()]
+        while pulled(tmp_path) < 9:
+            await asyncio.sleep(0.02)
+        parties[NAMES[1]].instruct(End())
+        await asyncio.wait_for(asyncio.gather(*running), 200)
+        for party in parties.values():
+            party.engine.close()
+
+    asyncio.run(go())
+    assert len(found(paths).arms) == 9
+
+
+def opened_options(path: Path) -> dict[str, Any]:
+    return PartyFile.make(file=path).options
+
+
+# Sources --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_grows(tmp_path: Path) -> None:
+    path = tmp_path / "clinic.csv"
+
+    async def go() -> None:
+        source = GrowingFile(path)
+        asked = asyncio.create_task(source(0))
+        await asyncio.sleep(0)
+        path.write_text("row,age,dose\nann,0.1,")
+        await asyncio.sleep(0)
+        path.write_text("row,age,dose\nann,0.1,0.2\nbob,0.3,x\n")
+        assert await asked == ("ann", (0.1, 0.2))
+        assert await source(0) == ("ann", (0.1, 0.2))
+        with pytest.raises(DataError, match=r"context 2: expected row, age, dose, got 'bob,0.3,x'. Correct it"):
+            await source(1)
+        path.write_text("row,age,dose\nann,0.1,0.2\nbob,0.3,0.4\nend\n")
+        assert await source(1) == ("bob", (0.3, 0.4))
+        assert await source(2) is None
+        assert await GrowingFile(path)(1) == ("bob", (0.3, 0.4))
+        path.write_text("age,dose\n1,2\n")
+        other = GrowingFile(path)
+        with pytest.raises(DataError, match="must begin with a header"):
+            await other(0)
+        path.write_text("row,age\nann,0.123456789\n")
+        assert await asyncio.wait_for(other(0), 60) == ("ann", (0.123456789,))
+        path.write_text("row,age\nann,0.1\nend\n")
+        assert await asyncio.wait_for(other(1), 60) is None
+
+    asyncio.run(go())
+
+
+def test_a_function_and_what_it_may_give(tmp_path: Path) -> None:
+    (tmp_path / "arriving_rows.py").write_text(
+        "def rows(run, step):\n"
+        "    return [(0.1, 0.2), ('ann', [0.3, 0.4]), 'words', None, '12', {'1': 2}][step]\n"
+    )  # fmt: skip
+    source = FeatureSettings(kind="python", function="arriving_rows:rows").features("trial", tmp_path)
+    assert asyncio.run(source(0)) == ("", (0.1, 0.2))
+    assert asyncio.run(source(1)) == ("ann", (0.3, 0.4))
+    with pytest.raises(DataError, match="arriving_rows:rows must give the features of a context as numbers, got words"):
+        asyncio.run(source(2))
+    assert asyncio.run(source(3)) is None
+    for step in (4, 5):
+        with pytest.raises(DataError, match="must give the features of a context as numbers"):
+            asyncio.run(source(step))
+    with pytest.raises(ConfigError, match="a source of kind 'http' needs url"):
+        FeatureSettings(kind="http").features("trial", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"features": "x.csv"}, r"from a source with a number of columns, not from a file"),
+        ({"columns": None}, "Give source and columns"),
+        ({"source": {"kind": "csv"}}, ""),
+    ],
+)
+def test_a_file_of_a_federation_that_is_wrong(tmp_path: Path, more: dict[str, Any], says: str) -> None:
+    given = arriving(tmp_path)
+    given["party"][0] = {**given["party"][0], **more}
+    if says:
+        with pytest.raises(ConfigError, match=says):
+            mpc.laid_out(tmp_path, **given)
+        return
+    (first, *_) = mpc.laid_out(tmp_path, **given)
+    with pytest.raises(ConfigError, match="needs file"):
+        opened(first)
+
+
+def test_the_limit_of_an_open_ended_run_is_its_last_step() -> None:
+    options = ContextualOptions(parties=NAMES, columns=(2, 2), arms=3, arriving=True, epsilon="1/2", limit=50)
+    terms = options.terms("trial")
+    assert 1 < terms.steps < 1000
+    options.ledger(terms)
