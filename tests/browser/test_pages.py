@@ -140,11 +140,18 @@ def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, store
     expect(page.locator(".place")).to_have_text("t = 0 of 100,000")
     page.get_by_role("link", name="Runs").click()
     page.locator("#job-runs").fill("1")
+    late = []  # an answer of before, to whoever asks for the list of jobs, comes when all is over
+    page.route("**/api/jobs", lambda route: late.append(route) if route.request.method == "GET" else route.continue_())
     page.get_by_role("button", name="Start in the background").click()
     job = page.locator(".jobs li").filter(has_text="run of").first
     expect(job).to_be_visible()
     job.get_by_role("button", name="Cancel").click()
     expect(job).to_contain_text("cancelled")
+    for route in late:
+        route.fulfill(json=[])
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(job).to_contain_text("cancelled", timeout=5_000)
+    page.unroute("**/api/jobs")
     page.locator("#job-over").select_option("coefficient")
     page.locator("#job-values").fill("1, 2, 3")
     page.get_by_role("button", name="Start in the background").click()

@@ -90,6 +90,7 @@ class Job:
                 self._process = context.Process(target=work, args=(theirs, tasks), daemon=True)
                 self._process.start()
                 self.text = "starting"
+            self._tell()
             theirs.close()
             with suppress(EOFError, OSError):
                 while True:

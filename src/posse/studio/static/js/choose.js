@@ -2,10 +2,10 @@
 
 import { replay } from "./actions.js";
 import { judged } from "./closer.js";
-import { get, post, remove } from "./api.js";
+import { post, remove } from "./api.js";
 import { attr, flag, h, keyed, once, s, show, text } from "./dom.js";
 import { write } from "./schema.js";
-import { change, refresh, state } from "./store.js";
+import { refresh, state } from "./store.js";
 import { number, reason, seconds } from "./words.js";
 
 /**
@@ -23,6 +23,7 @@ export function page() {
   let runs = 5;
   let problem = "";
   let current = "";
+  let begun = ""; // a job that the stream has not brought yet
   const about = h("p", { class: "note" });
   const policies = h("fieldset", { class: "ticks" });
   const count = h("input", { type: "text", id: "choose-runs", inputmode: "numeric", value: String(runs), on: { change: () => { runs = Math.max(1, Number(count.value) || 1); } } });
@@ -47,9 +48,9 @@ export function page() {
     try {
       const over = { policy: [...ticks] };
       const job = await post("/api/jobs", { kind: "choose", system: system.name, settings: state.settings, over, runs });
-      current = job.id;
+      begun = job.id;
       problem = "";
-      change({ jobs: await get("/api/jobs") });
+      refresh();
     } catch (failure) {
       problem = reason(failure);
       refresh();
@@ -78,6 +79,7 @@ export function page() {
     text(about, `${state.scenario || system.title}, with the settings of the stage, at every level and in the clear.`);
     text(error, problem);
     show(error, problem !== "");
+    if (state.jobs.some((one) => one.id === begun)) [current, begun] = [begun, ""];
     const job = state.jobs.find((one) => one.id === current) ?? state.jobs.find((one) => one.kind === "choose" && one.system === system.name);
     current = job?.id ?? current;
     show(cancel, job !== undefined && !job.finished);

@@ -32,12 +32,17 @@ export function page() {
   /** @type {{row: RunRow, until: number} | null} */
   let undo = null;
 
+  let asked = 0;
+
   async function load() {
+    const mine = ++asked; // answers may come in another order: only the newest counts
     try {
       const found = await get(`/api/runs?${new URLSearchParams({ filter, sort })}`);
+      if (mine !== asked) return;
       problem = "";
       change({ runs: found.rows ?? found, runsLoaded: true });
     } catch (error) {
+      if (mine !== asked) return;
       problem = reason(error);
       change({ runsLoaded: true });
     }
@@ -231,8 +236,7 @@ function background() {
         runs: Number(count.value) || 1,
         over: vary ? { [vary]: read(given, values.value) ?? [] } : {},
       });
-      text(error, "");
-      change({ jobs: await get("/api/jobs") });
+      text(error, ""); // the stream brings the job; an answer to a question of our own could be older than what it brings
     } catch (failure) {
       text(error, reason(failure));
     }
