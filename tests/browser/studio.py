@@ -81,7 +81,7 @@ class Visit:
     def __init__(self, studio: Studio, context: Any, allowed: str) -> None:
         self.studio, self.context, self._allowed = studio, context, re.compile(allowed) if allowed else None
         self.page = context.new_page()
-        self.page.set_default_timeout(90_000)
+        self.page.set_default_timeout(300_000)
         self.errors: list[str] = []
         self.outside: list[str] = []
         self.page.on("console", self._note)

@@ -11,7 +11,7 @@ from tests.browser.studio import FOUR, Visits
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
-expect.set_options(timeout=90_000)
+expect.set_options(timeout=300_000)
 
 CSV = "item,rating\n" + "".join(f"{name},{1 + (i * k) % 5}\n" for k, name in enumerate("abc", 1) for i in range(20))
 
@@ -89,4 +89,4 @@ def test_every_system_stands_on_the_stage_without_its_own_code(visit: Visits) ->
     for name in names[1:]:
         page.get_by_label("System", exact=True).select_option(name)
         page.wait_for_function(f"() => location.hash.includes('system={name}')")
-        expect(page.locator(".transport .play")).to_be_enabled(timeout=90_000)
+        expect(page.locator(".transport .play")).to_be_enabled(timeout=300_000)

@@ -99,13 +99,13 @@ def test_an_old_backup_is_refused_and_the_newest_goes_on(tmp_path, name, role, u
         party, others = parties[path.stem], [each for key, each in parties.items() if key != path.stem]
         running = [asyncio.create_task(each.run()) for each in others]
         mine = asyncio.create_task(party.run())
-        await until(lambda: party.engine.bound)
+        await until(lambda: party.engine.bound, 0)  # in every turn of the loop: a part may be over in milliseconds
         party.engine._journal.write()
         made = backup.make(path, old)
         assert made.begun
         assert not made.finished
         then = came(party)
-        await until(lambda: gone_on(party, parties, then))
+        await until(lambda: gone_on(party, parties, then), 0)
         assert not party.engine.role.finished
         party.stop()
         await mine

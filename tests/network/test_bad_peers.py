@@ -18,7 +18,7 @@ from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.local import enrol_all
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Reader, Refused, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import laid_out, opened
+from tests.network.federations import laid_out, opened, until
 from tests.runtime.certificates.conftest import issue
 
 HELLO = {"wire": WIRE_VERSION, "posse": "0", "protocol": "samba", "protocol_version": PROTOCOL_VERSION,
@@ -57,6 +57,7 @@ def refusal(paths, context, frames=()):
             await asyncio.sleep(0.01)
         try:
             seen = await call(controller.port, context, frames)
+            await until(lambda: any(name.startswith("refused") for name in controller.counts))  # it may learn it later
             await asyncio.sleep(0.05)
         finally:
             controller.stop()

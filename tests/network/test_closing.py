@@ -96,7 +96,7 @@ def test_an_owner_that_comes_back_after_the_end_hears_of_it(tmp_path):
     async def go():
         await federation.start()
         parties, running = federation.parties, federation.running
-        parties["controller"].timing = Timing(0.1, 1.0, 0.01, 0.1, 0.005, linger=0.3, closing=20)
+        parties["controller"].timing = Timing(0.1, 1.0, 0.01, 0.1, 0.005, linger=0.3, closing=240)
         controller = parties["controller"].engine.role
         while len(controller._sums) < 3:
             await asyncio.sleep(0)

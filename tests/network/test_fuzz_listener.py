@@ -572,7 +572,7 @@ def test_strangers(tmp_path, times, monkeypatch):
 
 def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
     """It is no refusal: nobody was there to be refused, then or when the time for a hello is over."""
-    monkeypatch.setattr("posse.runtime.network.connection.GREETING", 0.3)
+    monkeypatch.setattr("posse.runtime.network.connection.GREETING", 2.0)  # nobody is too slow for a handshake
     paths = laid_out(tmp_path, budget=BUDGET)
     context = ssl_contexts(PartyIdentity.load(tmp_path / PEER))[1]
 
@@ -586,7 +586,7 @@ def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
             if number % 2:
                 await asyncio.sleep(0.002 * number)
             writer.transport.abort()
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.5)
         party.stop()
         await running
         party.engine._journal.close()

@@ -36,7 +36,7 @@ def test_heap_links_and_journals_do_not_grow(tmp_path):
         parties = {path.stem: opened(path) for path in paths}
         for party in parties.values():
             party.engine._snapshot_bytes = snapshot_bytes
-        running = asyncio.create_task(run_all(list(parties.values()), 120))
+        running = asyncio.create_task(run_all(list(parties.values()), 540))
         tracemalloc.start()
         try:
             for step in (100, 200, 300, 400):

@@ -133,9 +133,13 @@ def test_who_is_missing_is_named_and_the_run_goes_on_where_it_was(tmp_path):
     check(federation)
 
 
+GIVE_UP = 8.0
+"""Seconds in which all have found each other, on a busy machine too."""
+
+
 def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path):
     """In one process, where nobody starts late: everyone stops at the same time, and for the same reason."""
-    paths = laid_out(tmp_path, steps=200, give_up=3.0)
+    paths = laid_out(tmp_path, steps=200, give_up=GIVE_UP)
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
@@ -154,8 +158,8 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
     ended, taken, step = asyncio.run(go())
     assert [type(error) for error in ended] == [LinkError] * 4
-    assert all("'clinic-1' has been missing for 3 s" in str(error) for error in ended)
-    assert taken >= 2.9
+    assert all(f"'clinic-1' has been missing for {GIVE_UP:g} s" in str(error) for error in ended)
+    assert taken >= GIVE_UP - 0.1
     assert step < 200
     run(paths)
     assert found(paths) == twin(paths)
@@ -163,7 +167,7 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
 def test_who_has_done_its_part_is_not_missed(tmp_path):
     """The dealer leaves long before the end and the puller in the last step, however long the last reward takes."""
-    paths = laid_out(tmp_path, steps=60, give_up=3.0)
+    paths = laid_out(tmp_path, steps=60, give_up=GIVE_UP)
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
@@ -171,7 +175,7 @@ def test_who_has_done_its_part_is_not_missed(tmp_path):
 
         async def slow(ask):
             if ask.step == 59:
-                await asyncio.sleep(5)  # longer than anybody who is missed is waited for
+                await asyncio.sleep(GIVE_UP + 2)  # longer than anybody who is missed is waited for
             return await paid(ask)
 
         parties[PAYEE]._source = slow

@@ -33,6 +33,7 @@ import posse
 from posse.cli.app import app
 from posse.results.store import Store
 from posse.studio.stages import Hub
+from tests.network.federations import free_port
 from tests.studio.conftest import Server, Visitor
 
 TOY: dict[str, Any] = {"horizon": 200}
@@ -430,24 +431,26 @@ def _client(origin: str, token: str, trust: ssl.SSLContext | bool = True) -> htt
     return client
 
 
+def _moment(client: httpx.Client, id: str) -> Any:
+    """The state once nothing moves: the answer to a press is not waited for longer than a second."""
+    while (state := client.get(f"/api/stages/{id}").json())["phase"] in ("starting", "moving"):
+        time.sleep(0.02)
+    return state
+
+
 def _ended(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=30)
+    process.communicate(timeout=240)
 
 
 def test_a_killed_server_is_taken_up_from_the_address(home: Path) -> None:
     process, origin, token = launched(home)
     port = origin.rpartition(":")[2]
     body = {"system": "toy", "settings": TOY}
-
-    def moment(client: httpx.Client, id: str) -> Any:
-        while (state := client.get(f"/api/stages/{id}").json())["phase"] in ("starting", "moving"):
-            time.sleep(0.02)
-        return state
-
     with contextlib.closing(_client(origin, token)) as client:
         id = client.post("/api/stages", json=body).json()["id"]
-        moment(client, id)
-        before = client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).json()["state"]
+        _moment(client, id)
+        client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).raise_for_status()
+        before = _moment(client, id)
         process.kill()
         _ended(process)
         with pytest.raises(httpx.TransportError):
@@ -456,7 +459,7 @@ def test_a_killed_server_is_taken_up_from_the_address(home: Path) -> None:
         _client(origin, "").close()
         assert client.get(f"/api/stages/{id}").status_code == 404  # the browser is in; the run is not there
         at = {"time": before["time"], "message": before["message"]}
-        again = moment(client, client.post("/api/stages", json={**body, "at": at}).json()["id"])
+        again = _moment(client, client.post("/api/stages", json={**body, "at": at}).json()["id"])
     for name in ("time", "message", "scene", "settings"):
         assert again[name] == before[name]
     process.send_signal(signal.SIGINT)
@@ -522,9 +525,7 @@ def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Pat
     password.touch(mode=0o600)
     password.write_text("correct horse battery")
     certificate, key = _self_signed(tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with _tls_proxy(certificate, key, port) as front:
         name = f"https://127.0.0.1:{front}"
         process, origin, token = launched(
@@ -540,8 +541,8 @@ def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Pat
             with client.stream("GET", "/api/stream", params={"stage": id}) as stream:
                 frames = (line for line in stream.iter_lines() if line.startswith("data:"))
                 assert any('"phase":"paused"' in line.replace(" ", "") for line in islice(frames, 50))
-            moved = client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).json()["state"]
-            assert moved["time"] == 77
+            client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).raise_for_status()
+            assert _moment(client, id)["time"] == 77
             elsewhere = client.get("/api/stages", headers={"host": "studio.example.org"})
             assert elsewhere.status_code in (400, 403, 421)
         direct = httpx.get(f"http://127.0.0.1:{port}/api/stages")

@@ -118,12 +118,12 @@ class Job:
             self._end("cancelled")
 
     def _end(self, text: str) -> None:
-        self.finished, self.text = True, text
         if self.cancelled and self._process is not None:
             with suppress(PosseError):
                 store = Store()
                 mine = [row.id for row in store.list(50) if row.pid == self._process.pid and row.time is not None]
                 store.delete(mine)
+        self.finished, self.text = True, text  # when nothing of it is left to be done: whoever reads it may look then
         self._tell()
 
 

@@ -48,7 +48,7 @@ async def served(authority: Authority, **options: Any) -> AsyncIterator[tuple[in
 
 def run(coroutine: Awaitable[None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(240):
             await coroutine
 
     asyncio.run(limited())

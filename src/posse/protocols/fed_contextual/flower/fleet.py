@@ -216,7 +216,8 @@ class Fleet:
             _count(self.sent, content)
         came: dict[int, RecordDict] = {}
         end, met = began + settings.timeout, False
-        while waiting and time.monotonic() < end:
+        while waiting:
+            over = time.monotonic() >= end  # what has come by then is taken, also where nobody could look before
             for reply in self.grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
@@ -228,6 +229,8 @@ class Fleet:
             if not met and len(came) >= (enough or settings.least):
                 met, now = True, time.monotonic()
                 end = min(end, now + max(settings.grace, now - began))
+            if over:
+                break
             if waiting:
                 time.sleep(LOOK)
         for node in waiting.values():
