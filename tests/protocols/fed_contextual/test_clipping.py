@@ -45,7 +45,7 @@ def test_what_settings_mean() -> None:
     ("changes", "what"),
     [
         ({"clip": "auto", "quantile": 0.0}, "clip auto follows the updates, got quantile 0"),
-        ({"clip": "wide"}, "clip must be a valid number"),
+        ({"clip": "wide"}, "clip must be a number of at least 0 or auto, got 'wide'"),
         ({"clip": -1}, "clip must be"),
         ({"clip_noise": 1.0}, "clip_noise applies to a clip that follows updates under noise"),
         ({"clip_noise": 1.0, "noise": 1.0}, "clip_noise applies to"),
