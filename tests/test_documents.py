@@ -23,7 +23,7 @@ from posse.protocols.mpc_contextual.layout import ContextualFederation
 from posse.protocols.parties import invite
 from posse.protocols.samba.deploy import SambaOptions
 from posse.protocols.samba.layout import FederationFile
-from posse.runtime.federation.consent import ServiceFile
+from posse.runtime.federation.place import ServiceFile
 from posse.runtime.federation.talk import Proposal
 from posse.runtime.place import PartyFile
 from posse.runtime.sources import SourceSettings

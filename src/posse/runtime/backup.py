@@ -136,7 +136,7 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
     if marked:  # first: a restore that is killed leaves no journal without its mark
         mark(backup, at)
     if not file.exists():
-        files.write_whole(file, held["party.toml"])
+        files.write_whole(file, held["party.toml"], mode=files.PRIVATE)
     for name, data in held.items():
         under, _, rest = name.partition("/")
         if under == "identity":

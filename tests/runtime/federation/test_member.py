@@ -78,6 +78,7 @@ class Federation:
         self.enrolled("owner", "clinic-b")
         self.revoked = self.authority.current_crl().public_bytes(Encoding.DER)
         self.took: list[str] = []
+        self.members: dict[str, Member] = {}
 
     def enrolled(self, role: str, name: str) -> PartyIdentity:
         token, now = self.authority.token(role, name), self.authority.now()
@@ -88,11 +89,21 @@ class Federation:
     def propose(self, run: str, budget: int) -> Signed:
         return Signed.sign(Proposal.make("hospitals", {"protocol": "toy", "run": run, "budget": budget}), self.customer)
 
-    def member(self, folder: str) -> Member:
-        """Start the member's service, or start it again."""
+    def file(self, folder: str, **values: Any) -> Path:
+        """Write the file of the member's service."""
         consent = {"systems": ["toy"], "budget": 60, "budget_in_all": MOST, "runs": 4}
-        values = {"identity": "clinic-b", "home": "127.0.0.1:7400", "runs": folder, "consent": consent}
-        path = write_party(self.folder / "clinic-b.toml", values)
+        own = {"identity": "clinic-b", "home": "127.0.0.1:7400", "runs": folder, "consent": consent}
+        return write_party(self.folder / "clinic-b.toml", {**own, **values})
+
+    def member(self, folder: str) -> Member:
+        """Start the member's service, or start it again: a process that is gone holds no folder."""
+        if folder in self.members:
+            self.members.pop(folder).close()
+        self.members[folder] = made = Member(self.file(folder), self.systems(), lambda *_, **__: None)
+        return made
+
+    def systems(self) -> Systems:
+        """What a service asks of the systems; a run goes on until it is cancelled."""
 
         async def run(place: Place, service: Service) -> Mapping[str, Any]:
             self.took.append(place.run)
@@ -100,7 +111,7 @@ class Federation:
             return {}
 
         made = Deployment(Leaf("clinic-b"), Vocabulary(()), {})
-        return Member(path, Systems(invite, lambda name: lambda place: made, run), lambda *_, **__: None)
+        return Systems(invite, lambda name: lambda place: made, run)
 
 
 def invite(name: str, values: Mapping[str, Any]) -> Invitation:
@@ -290,7 +301,7 @@ def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked
     federation.authority.revoke("clinic-b")
 
     async def go(member: str, work: Callable[[Living], Coroutine[Any, Any, None]]) -> Item:
-        service = Living(path, federation.member("unused").systems, lambda *_, **__: None)
+        service = Living(path, federation.systems(), lambda *_, **__: None)
         assert service.founder is not None
         item = Item(1, federation.propose(f"of-{member}", 9), {member: "owner"}, (), PROPOSED)
         service.founder.items.append(item)
@@ -300,6 +311,7 @@ def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked
                 await asyncio.sleep(0.005)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+        service.member.close()
         return item
 
     assert asyncio.run(go("clinic-b", Living._look)).text == "clinic-b is no member any more"

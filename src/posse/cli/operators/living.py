@@ -37,9 +37,9 @@ NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, bet
 Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
 PassphraseFile = Annotated[Path | None, typer.Option(help="File with the passphrase of the authority's key.")]
 EVERY, PATIENCE = 0.3, 20.0
-"""Seconds between two looks at a run, and until an answer of the founder must be here."""
+"""Seconds between two looks at a run, and until an answer must be here."""
 ANSWER = 60.0
-"""Seconds in which a service answers: to read a run's settings it may have to load a system and its data."""
+"""Seconds in which a service does what it is asked: for a run's settings it may have to load a system and its data."""
 
 
 def found(
@@ -86,17 +86,17 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
     from posse.core.files import no_core_dumps
     from posse.protocols.parties import serving
+    from posse.runtime.federation.place import open_service
     from posse.runtime.federation.service import Living
     from posse.runtime.network.operate import json_log
     from posse.version import __version__
 
     no_core_dumps()
-    service_file = _file(file)
+    place = open_service(file)
     sys.path.insert(0, str(file.resolve().parent))  # modules of sources lie beside the service's file
 
     async def run() -> None:
-        identity = service_file.identity.name
-        log = json_log(identity, least=service_file.log)
+        log = json_log(place.identity.name, least=place.file.log)
         living = Living(file, serving(remark), log, passphrase_of(passphrase_file))
         log("started", federation=living.member.identity.run, version=__version__)
         await living.run()
@@ -183,6 +183,8 @@ def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: 
     spent = shown["spent"]
     rows.append(("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
                  f"{spent['epsilon']:g}, delta {spent['delta']:g}"))  # fmt: skip
+    if shown.get("edited"):  # a service of the release before does not say it
+        rows.append(("its file", shown["edited"]))
     if shown["uncounted"]:
         rows.append(("since its backup, not counted", f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
                      "by what they asked, then say --complete"))  # fmt: skip
@@ -267,20 +269,32 @@ def _wait(file: Path, command: str, wanted: str) -> str:
 
 
 def _file(path: Path) -> Any:
-    from posse.runtime.federation.consent import ServiceFile
+    from posse.runtime.federation.place import ServiceFile
 
     return ServiceFile.make(file=path)
 
 
 def _ask(path: Path, command: str) -> Any:
-    from posse.runtime.network.operate import ask
+    """Ask the service of a file; one of another member, which has the same folder of runs, is asked nothing."""
+    from posse.runtime.federation.place import open_service
 
     if len(command) > 60_000:
         raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
+    status = _answer(path, "status", PATIENCE)
+    open_service(path).check_answers(status)
+    return status if command == "status" else _answer(path, command, ANSWER)
+
+
+def _answer(path: Path, command: str, patience: float) -> Any:
+    from posse.runtime.network.health import not_answering
+    from posse.runtime.network.operate import ask
+
     folder = path.resolve().parent / _file(path).runs
     try:
-        return asyncio.run(ask(folder, command, patience=ANSWER))
+        return asyncio.run(ask(folder, command, patience=patience))
     except LinkError as error:
         if "answers: " in error.text:
             raise PosseError(error.text.partition("answers: ")[2]) from None
+        if frozen := not_answering(folder):
+            raise LinkError(f"the service of {path} does not answer: {frozen}.") from None
         raise LinkError(f"no service of {path} answers. Start it with: posse serve {path}") from None

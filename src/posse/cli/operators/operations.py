@@ -72,7 +72,7 @@ def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut =
     from posse.cli.operators.living import is_service
     from posse.core import files
     from posse.results.database import default_path
-    from posse.runtime.federation.consent import ServiceFile
+    from posse.runtime.federation.place import ServiceFile
     from posse.runtime.place import PartyFile
 
     serve = serve or is_service(file)

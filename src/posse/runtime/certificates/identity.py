@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from posse.core import files
-from posse.core.errors import CertificateError
+from posse.core.errors import CertificateError, ProtocolError
 from posse.privacy.crypto.keys import Identity
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Clock, load_certificate, load_crl, load_key, private_pem, utc_now
@@ -139,6 +139,18 @@ class PartyIdentity:
                 Reason.MALFORMED,
             )
         return replace(self, crl=crl)
+
+    def adopted(self, revoked: bytes) -> PartyIdentity:
+        """Keep a newer revocation list (DER) of the authority's; an older one changes nothing."""
+        try:
+            crl = x509.load_der_x509_crl(revoked)
+        except ValueError as error:
+            raise ProtocolError("the revocation list does not parse.") from error
+        check_crl(crl, self.authority)
+        if crl_number(crl) <= crl_number(self.crl):
+            return self
+        files.write_whole(self.folder / REVOKED, crl.public_bytes(Encoding.PEM))
+        return self.with_crl()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a private key does not leave its process")

@@ -30,12 +30,15 @@ from posse.runtime.certificates.authority import REGISTER, Authority
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.making import renewal_due
 from posse.runtime.door import Door
-from posse.runtime.federation.consent import LEDGER, Ledger, ServiceFile
+from posse.runtime.federation.consent import LEDGER, Consent, Ledger
+from posse.runtime.federation.listener import NOT_YET
+from posse.runtime.federation.place import ServiceFile, ServicePlace, check_whose, open_service
 from posse.runtime.federation.talk import ENDED, QUEUE
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, serve, write
 from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
 from posse.runtime.network.doctor import Finding
+from posse.runtime.network.health import not_answering
 from posse.runtime.network.vouching import RESTORED, backup_time
 from posse.version import __version__
 
@@ -52,19 +55,57 @@ JOURNAL, RUN = "journal", "run.json"
 def examine(path: Path) -> list[Finding]:
     """Check a service: file, identity, founder, ledger, every run that goes on, ports and process; starts nothing."""
     try:
-        file, folder = ServiceFile.make(file=path), path.resolve().parent
-        identity = PartyIdentity.load(folder / file.identity)
+        place = open_service(path)
     except PosseError as error:
-        return [Finding("file and identity", False, error.text)]
-    runs = folder / file.runs
+        return [Finding("file and identity", False, error.text), *_unread(path)]
+    file, folder, identity, runs = place.file, place.folder, place.identity, place.runs
     status: dict[str, Any] = {}
     with suppress(LinkError):
         status = asyncio.run(operate.ask(runs, "status"))
+    if other := _another(place, status):
+        return [other]
     return [
-        Finding("version", True, f"posse {__version__}"), *_identity(identity, file, status),
+        Finding("version", True, f"posse {__version__}"), *_identity(identity, file, status), *_consent(place, status),
         *(_authority(folder / file.authority, identity) if file.authority is not None else ()),
         *_runs(runs), doctor.disk(runs), *_ways(identity, file, status), *_process(runs, status),
     ]  # fmt: skip
+
+
+def _unread(path: Path) -> Iterator[Finding]:
+    try:
+        ServiceFile.make(file=path)
+    except PosseError:
+        yield Finding("consent", False, "a service that runs with it refuses every proposal until it can be read")
+
+
+def _another(place: ServicePlace, status: Mapping[str, Any]) -> Finding | None:
+    """Name a folder of runs, or a process, that is another member's: nothing else there says anything of this one."""
+    try:
+        place.check_whose()
+        place.check_answers(status)
+    except PosseError as error:
+        return Finding("runs", False, error.text)
+    return None
+
+
+def _consent(place: ServicePlace, status: Mapping[str, Any]) -> Iterator[Finding]:
+    """Say what is in force: [consent] as it is now, and the rest as it was when the service started."""
+    file, given = place.file, place.file.consent or Consent()
+    limits = ", ".join(f"{name} = {_plain(value)}" for name, value in given if value not in (None, ()))
+    nothing = "no [consent]: it agrees to nothing but what it proposes itself"
+    yield Finding("consent", True, nothing if file.consent is None else limits or "[consent] without a limit")
+    if status.get("edited"):
+        yield Finding("file", False, status["edited"])
+    try:
+        place.check_private()
+    except PosseError as error:
+        yield Finding("file with a password", False, error.text)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _identity(identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]) -> Iterator[Finding]:
@@ -123,10 +164,13 @@ def _runs(runs: Path) -> Iterator[Finding]:
 
 def _ways(identity: PartyIdentity, file: ServiceFile, status: dict[str, Any]) -> Iterator[Finding]:
     what = f"way to {file.founder}"
-    if file.home is not None and status.get("home") == "connected":
-        yield Finding(what, True, "connected")
+    home = status.get("home", NOT_YET)
+    if file.home is not None and home == "connected":
+        yield Finding(what, True, home)
     elif file.home is not None:
-        yield doctor.way(identity, file.founder, file.home, file.proxy, None)
+        # The founder may take the call and refuse the member: its service has been told so, a look from here is not.
+        found = doctor.way(identity, file.founder, file.home, file.proxy, None)
+        yield Finding(what, False, home) if found.fine and home != NOT_YET else found
     for name in ("listen", "enrol", "metrics"):
         if (text := getattr(file, name)) is not None:
             yield doctor.listening(name, text, status)
@@ -139,9 +183,8 @@ def _process(runs: Path, status: Mapping[str, Any]) -> Iterator[Finding]:
             if part["state"] == "started":
                 yield Finding(f"part in {run}", not part["text"], part["text"] or "goes on")
         return
-    held = journals.holder(runs)
-    words = f"{held} does not answer" if held else "none; start it with 'posse serve'"
-    yield Finding("process", not held, words)
+    frozen = not_answering(runs)
+    yield Finding("process", not frozen, frozen or "none; start it with 'posse serve'")
 
 
 # Figures for a monitor ----------------------------------------------------------------------------------------------
@@ -204,8 +247,9 @@ def _merged(groups: Iterable[tuple[str, list[Metric]]], labels: Mapping[str, str
 
 def backup(path: Path, out: Path) -> backups.Backup:
     """Write a backup of a service, which may run meanwhile."""
-    file, folder = ServiceFile.make(file=path), path.resolve().parent
-    identity, runs = PartyIdentity.load(folder / file.identity), folder / file.runs
+    place = open_service(path)
+    place.check_whose()
+    file, folder, identity, runs = place.file, place.folder, place.identity, place.runs
     held = {SERVICE: path.read_bytes(), **backups.read_folder(identity.folder, "identity")}
     begun = False
     for each in sorted(each.parent for each in runs.glob(f"*/{RUN}")):
@@ -240,9 +284,10 @@ def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
     if made.kind != "service":
         raise DataError(f"{archive} is the backup of a {made.kind}. Give the {made.kind}'s file with it.")
     if not path.exists():
-        files.write_whole(path, held[SERVICE])
+        files.write_whole(path, held[SERVICE], mode=files.PRIVATE)
     file, folder = ServiceFile.make(file=path), path.resolve().parent
     runs, identity = folder / file.runs, folder / file.identity
+    check_whose(runs, made.run, made.party, path)
     if pid := journals.holder(runs):
         raise JournalError(f"process {pid} serves {path}: a service that runs needs no backup. Stop it.")
     backups.check_identity(made, identity)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from posse.core import check, files
 from posse.core.errors import BudgetError, JournalError
@@ -93,49 +93,6 @@ class Consent(Settings):
         _within("decisions", spent.decisions + demand.decisions, "budget_in_all", self.budget_in_all)
         _within("epsilons", spent.epsilon + demand.epsilon, "epsilon_in_all", self.epsilon_in_all)
         _within("deltas", spent.delta + demand.delta, "delta_in_all", self.delta_in_all)
-
-
-class ServiceFile(Settings):
-    """What the file of a service says; paths are relative to the file."""
-
-    identity: Path
-    """Folder that 'posse enrol' or 'posse found' wrote."""
-    runs: Path = Path("runs")
-    """Folder of all runs; each has a folder of its own in it."""
-    founder: str = "customer"
-    """Name of the member that founded the federation."""
-    home: str | None = None
-    """host:port where the founder's service listens; at the founder itself, none."""
-    authority: Path | None = None
-    """Folder of the authority; at the founder."""
-    enrol: str | None = None
-    """host:port where tokens are used; at the founder, in place of 'posse ca serve'."""
-    at_once: int = 1
-    """Runs that go on at the same time, at the founder; the others wait in its queue."""
-    proxy: str | None = None
-    """Through which the founder and peers are called: http://host:port or socks5://host:port."""
-    listen: str | None = None
-    """host:port where others call: the founder, and members that listen in their runs."""
-    address: str | None = None
-    """host:port under which others reach `listen`, where it differs."""
-    connect: dict[str, str] = Field(default_factory=dict)
-    """Addresses of members that this one calls, where they differ from what these say themselves."""
-    metrics: str | None = None
-    """host:port where a monitor reads /metrics and /health."""
-    sync: bool = True
-    """Wait for the disk before anything that follows from a reward leaves."""
-    renew: float = 30.0
-    """Days before its end at which a certificate is renewed; a third of its time, where that is less."""
-    key_days: float = 365.0
-    """Days after which a renewal between runs draws a new key."""
-    log: str = "info"
-    """Least level of events in the log: debug, info, warning or error."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of this member's own, such as its features or its slowest pull ([options])."""
-    source: dict[str, Any] | None = None
-    """Where rewards come from ([source])."""
-    consent: Consent | None = None
-    """What this member agrees to ([consent]); without it, to nothing but what it proposes itself."""
 
 
 def _within(what: str, value: float, name: str, limit: float | None) -> None:

@@ -143,7 +143,7 @@ class Founder:
         proposal, proposer = signed.check(self.member.identity, self.authority.now())
         if proposer != name:
             raise ProtocolError(f"the proposal is signed by '{proposer}', and '{name}' sent it.")
-        consent = self.member.file.consent
+        consent = self.member.place.consent()
         if self.members().get(name) != PROPOSES and name not in (() if consent is None else consent.customers):
             raise BudgetError(
                 f"'{name}' may not propose runs: its certificate says no {PROPOSES}, and the founder's [consent] does "

@@ -27,6 +27,8 @@ MEMBERS = 64
 MOST_GREETINGS = 32
 """Connections of one member that have not said hello: it calls once for each of its runs."""
 
+NOT_YET = "has not called yet"
+
 
 class Listener:
     """Greets callers and hands each to the party of the run it calls for, or to the control connection."""
@@ -115,7 +117,7 @@ class Control:
         self._take, self._connected, self._often = take, connected, Throttle(log)
         self.timing = timing or Timing()
         self.connections: dict[str, Connection] = {}
-        self.trouble = "has not called yet"
+        self.trouble = NOT_YET
         """Why a member is not connected to the founder."""
         self._sent: dict[str, int] = {}
 
@@ -221,5 +223,6 @@ class Control:
         self._often(f"refused {counted}", "refused", peer=peer, why=why)
 
     def refused_by(self, peer: str, reason: str) -> None:
-        """Remember why the founder refused this member."""
+        """Log and remember why the founder refused this member."""
         self.trouble = f"it refused us: {reason}"
+        self._often(f"refused by {peer}", "unreachable", peer=peer, why=self.trouble)

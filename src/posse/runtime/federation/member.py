@@ -1,5 +1,6 @@
 """A member's service: it answers proposals, takes part in runs, and keeps its certificate in force.
 
+    runs/member.json, lock      whose runs these are, and which process serves (`place`)
     runs/ledger.json            what all runs have asked of this member
     runs/<run>/run.json         the proposal, and what this member made of it
     runs/<run>/party.toml       the party's file: the proposal's options, and this member's own
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,17 +31,9 @@ from posse.core import files
 from posse.core.errors import ConfigError, JournalError, PosseError, ProtocolError, UnfinishedError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import utc_now
-from posse.runtime.certificates.identity import (
-    CERTIFICATE,
-    KEY,
-    REVOKED,
-    PartyIdentity,
-    check_crl,
-    crl_number,
-    load_pair,
-    ssl_contexts,
-)
-from posse.runtime.federation.consent import Consent, Ledger, ServiceFile
+from posse.runtime.certificates.identity import CERTIFICATE, KEY, load_pair, ssl_contexts
+from posse.runtime.federation.consent import Consent, Ledger
+from posse.runtime.federation.place import open_service
 from posse.runtime.federation.talk import (
     ACCEPTED,
     DROPPED,
@@ -106,12 +100,11 @@ class Member:
     """Takes part in runs: the founder's sheets say which, and its reports say what became of them."""
 
     def __init__(self, path: Path, systems: Systems, log: Callable[..., None]) -> None:
-        self.file, self.folder = ServiceFile.make(file=path), path.resolve().parent
+        """Take the folder of runs, which no other process may have open, and read it."""
+        self.place = place = open_service(path)
+        place.check_private()
+        self.file, self.folder, self.identity, self.runs = place.file, place.folder, place.identity, place.runs
         self.systems, self.log, self.stopping = systems, log, False
-        self.identity = PartyIdentity.load(self.folder / self.file.identity)
-        self.runs = self.folder / self.file.runs
-        files.make_folder(self.runs)
-        self.ledger = Ledger(self.runs)
         self.contexts: tuple[ssl.SSLContext, ssl.SSLContext] = ssl_contexts(self.identity)
         self.check = Checker(self.identity, utc_now)
         self.parts: dict[str, Part] = {}
@@ -120,7 +113,19 @@ class Member:
         self.uncounted: tuple[str, ...] = ()
         """Runs since a backup of which the founder cannot say what they asked."""
         self._refused: dict[Signed, Part] = {}
-        self._read()
+        self._lock: int | None = place.take()
+        try:
+            self.ledger = Ledger(self.runs)
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the folder of runs."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def name(self) -> str:
@@ -250,9 +255,10 @@ class Member:
             if any(other.run == proposal.run for other in self.parts.values()) or (self.runs / proposal.run).exists():
                 raise ConfigError(f"a run called '{proposal.run}' was here before. Give it another name.")
             own = proposer == self.name
-            if self.file.consent is None and not own:
+            limits = self.place.consent()
+            if limits is None and not own:
                 raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
-            consent = self.file.consent or Consent()
+            consent = limits or Consent()
             if own:
                 consent = consent.model_copy(update={"customers": (*consent.customers, self.name)})
             demand = self.systems.invite(proposal.system, proposal.values).demand()
@@ -292,14 +298,14 @@ class Member:
             raise ConfigError(f"'{self.name}' ({self.identity.role}) has no part in it, or another one.")
         if mine["listens"] and self.file.listen is None:
             raise ConfigError(f"the {mine['role']} of a run listens, and the file of this service has no listen.")
-        options, own = dict(mine["options"]), self._absolute(self.file.options)
+        options, own = dict(mine["options"]), self.place.absolute(self.file.options)
         if other := next((name for name in sorted(own) if name in options and options[name] != own[name]), None):
             raise ConfigError(f"{other} is {options[other]} in it, and {own[other]} in the file of '{self.name}'.")
         if options.get("authority") == AUTHORITY:  # one that is not the founder has the certificates beside its file
             folder_of = self.file.authority
             options["authority"] = "." if folder_of is None else str((self.folder / folder_of).resolve())
         known = {**line.addresses, **self.file.connect}
-        source = None if invitation.simulated or self.file.source is None else self._absolute(self.file.source)
+        source = None if invitation.simulated or self.file.source is None else self.place.absolute(self.file.source)
         values = {
             "protocol": proposal.system, "identity": str((self.folder / self.file.identity).resolve()),
             "role": mine["role"], "run": proposal.run, "journal": "journal", "sync": self.file.sync,
@@ -321,16 +327,6 @@ class Member:
             files.write_whole(folder / name / CERTIFICATE, pem)
         files.write_whole(folder / FILE, text, mode=files.PRIVATE)
         return True
-
-    def _absolute(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Make the files that this member's own tables name absolute: the party's file lies elsewhere."""
-
-        def whole(value: Any) -> Any:
-            if isinstance(value, Mapping):
-                return {key: whole(each) for key, each in value.items()}
-            return str(self.folder / value) if isinstance(value, str) and (self.folder / value).is_file() else value
-
-        return {key: whole(value) for key, value in (table or {}).items()}
 
     # Runs -------------------------------------------------------------------------------------------------------------
 
@@ -406,14 +402,7 @@ class Member:
 
     def adopt(self, revoked: bytes) -> None:
         """Keep a newer revocation list of the authority's."""
-        try:
-            crl = x509.load_der_x509_crl(revoked)
-        except ValueError as error:
-            raise ProtocolError("the revocation list does not parse.") from error
-        check_crl(crl, self.identity.authority)
-        if crl_number(crl) > crl_number(self.identity.crl):
-            files.write_whole(self.identity.folder / REVOKED, crl.public_bytes(Encoding.PEM))
-            self.identity = self.identity.with_crl()
+        self.identity = self.identity.adopted(revoked)
 
     def cut_revoked(self) -> None:
         """Hang up on peers whose certificates were revoked since they connected."""

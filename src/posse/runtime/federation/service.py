@@ -39,7 +39,6 @@ from posse.runtime.federation.talk import (
     Told,
     Wanted,
 )  # fmt: skip
-from posse.runtime.journal import Disk
 from posse.runtime.network import operate
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import printable
@@ -61,6 +60,13 @@ class Living:
     ) -> None:
         self.log = log
         self.member = Member(path, systems, log)
+        try:
+            self._set_up(path, log, passphrase)
+        except BaseException:
+            self.member.close()
+            raise
+
+    def _set_up(self, path: Path, log: Callable[..., None], passphrase: Callable[[], bytes] | None) -> None:
         file = self.member.file
         if (file.authority is None) == (file.home is None):
             raise ConfigError(
@@ -90,7 +96,6 @@ class Living:
     async def run(self) -> None:
         """Serve until it is stopped; raises what stopped it otherwise."""
         member, file = self.member, self.member.file
-        lock = Disk().take(member.runs)
         socket = operate.Control(member.runs, self._commands())
         await socket.start()
         listener = Listener(
@@ -134,7 +139,7 @@ class Living:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self.control.close()
             await member.stop()
-            os.close(lock)
+            member.close()
         if self._failed is not None:
             raise self._failed
 
@@ -395,5 +400,6 @@ class Living:
                 for part in member.parts.values()
             },
             "restored": member.ledger.restored, "uncounted": list(member.uncounted),
+            "edited": member.place.edited(),
             "spent": asdict(member.ledger.spent), **queue,
         }  # fmt: skip

@@ -113,12 +113,17 @@ def not_answering(folder: Path) -> str:
     pid = journal.holder(folder)
     if not pid:
         return ""
-    state = ""
-    with suppress(OSError, IndexError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    if state in ("T", "t"):
+    if is_stopped(folder):
         return f"process {pid} has the journal open and is stopped; let it go on with: kill -CONT {pid}"
     return f"process {pid} has the journal open and does not answer"
+
+
+def is_stopped(folder: Path) -> bool:
+    """Whether the process that has a journal open is stopped by a signal or a debugger."""
+    with suppress(OSError, IndexError):
+        stat = Path(f"/proc/{journal.holder(folder)}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] in ("T", "t")
+    return False
 
 
 def at_rest(folder: Path) -> dict[str, Any]:

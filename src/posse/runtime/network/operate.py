@@ -21,7 +21,7 @@ from posse.core.roles import Message
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.door import Door
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, counter, folder, gauge, process, serve, write
-from posse.runtime.network.health import not_answering, status
+from posse.runtime.network.health import is_stopped, not_answering, status
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION
 from posse.version import __version__
@@ -30,6 +30,8 @@ SOCKET = "control.sock"
 _LONGEST_LINE = 1 << 16
 _PATIENCE, _MOST = 5.0, 16
 """Seconds that a question may take, and how many may be asked at once."""
+_LOOK = 1.0
+"""Seconds between two looks at a process that has not answered yet."""
 FAILING = 3
 """Failures in a row after which a party's status says that its source fails."""
 _LONGEST_PATH = 103
@@ -135,13 +137,16 @@ def source_trouble(party: Party | None) -> str:
 
 
 async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
-    """Ask a party on this machine, by its folder; it answers within `patience` seconds, or counts as frozen."""
+    """Ask a party on this machine, by its folder; it answers within `patience` seconds, or counts as frozen.
+
+    A process that is stopped (SIGSTOP) is not waited for that long.
+    """
     try:
         with _socket(folder) as path:
             reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
         try:
             writer.write(command.encode() + b"\n")
-            answer = json.loads(await asyncio.wait_for(reader.readline(), patience))
+            answer = json.loads(await _line(reader, folder, patience))
         finally:
             writer.close()
             await writer.wait_closed()
@@ -153,6 +158,21 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
     if "error" in answer:
         raise LinkError(f"the party in {folder} answers: {answer['error']}")
     return answer["ok"]
+
+
+async def _line(reader: asyncio.StreamReader, folder: Path, patience: float) -> bytes:
+    """Read an answer, with a look at the process from time to time: one that is stopped gives none."""
+    loop, reading = asyncio.get_running_loop(), asyncio.ensure_future(reader.readline())
+    end = loop.time() + patience
+    try:
+        while True:
+            done, _ = await asyncio.wait({reading}, timeout=min(_LOOK, max(0.0, end - loop.time())))
+            if done:
+                return reading.result()
+            if loop.time() >= end or is_stopped(folder):
+                raise TimeoutError
+    finally:
+        reading.cancel()
 
 
 def metrics(party: Party, journal: Path | None = None, identity: Path | None = None) -> str:
