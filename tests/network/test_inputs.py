@@ -57,6 +57,15 @@ def close(*parties):
         party.engine._journal.close()
 
 
+def doctor(path):
+    """What the doctor finds in the journal of a party; its folder stays as it is."""
+    journal = open_place(path).journal
+    before = {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))}
+    found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}["journal"]
+    assert {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))} == before
+    return found
+
+
 def finish(paths):
     """Run everyone to the end; return the parties, with their journals closed."""
 
@@ -146,13 +155,15 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
             continue  # it is wrong by itself, journal or not
         with pytest.raises(JournalError) as caught:
             opened(path)
-        text = str(caught.value)
+        text, seen = str(caught.value), doctor(path)
+        assert (seen.fine, seen.said) == (False, caught.value.text)
         assert "Put back what it began with" in text or "Put its file back" in text, (role, field)
         # Terms are named as all parties know them: the start of reports by their rounds, say.
         assert field in text or options.aliases.get(field, field) in text or "agreed to other terms" in text
         bound.add(field)
         path.write_bytes(before)
         close(opened(path))
+    assert all(doctor(path).fine for path in paths)
     # What is wrong by itself in this set-up; everything else was tried behind a journal.
     hopeless = set(options.model_fields) - bound - free
     assert hopeless == HOPELESS[name]
@@ -208,6 +219,7 @@ def test_the_source_is_bound_and_where_it_is_reached_is_not(tmp_path):
     owner.write_text(text.replace('kind = "http"', 'kind = "bernoulli"\nmean = 0.5'))
     with pytest.raises(JournalError, match=r"source\.kind, source\.mean changed"):
         opened(owner)
+    assert "source.kind, source.mean changed" in doctor(owner).said
 
 
 def test_a_party_says_how_its_own_file_is_written(tmp_path):
@@ -286,7 +298,9 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     with pytest.raises(JournalError, match=r"other offers than its file has now.*posse change"):
         opened(paths[0])
+    assert "other offers than its file has now" in doctor(paths[0]).said
     change_stopped(paths[0])
+    assert doctor(paths[0]).fine
     after = opened(paths[0])
     role = after.engine.role
     assert role.knowledge.units.tolist() == bought.tolist()

@@ -295,6 +295,28 @@ def copy(folder: Path) -> Copy:
         return Copy(files, generation, whole, next(iter([*kept, *records]), None))
 
 
+class Held(Journal):
+    """A journal in memory with what a copy holds: it is replayed from, and keeps nothing."""
+
+    def __init__(self, held: Copy) -> None:
+        """Take what a copy holds."""
+        newest = next((data for name, data in held.files.items() if _SNAPSHOT.fullmatch(name)), None)
+        log = next((data for name, data in held.files.items() if not _SNAPSHOT.fullmatch(name)), b"")
+        self.snapshot = None if newest is None else split(newest)[0][0]
+        self._held = [record for record in split(log)[0] if not record.startswith(_MARK)]
+        self.size, self.torn, self._waiting = held.size, 0, []
+
+    def write(self) -> None:
+        """Keep nothing."""
+        self._waiting.clear()
+
+    def sync(self) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
 def first_of(data: bytes) -> bytes:
     """Return the first record of a file of a journal; empty of one that holds none."""
     return next(iter(split(data)[0]), b"")

@@ -358,7 +358,15 @@ def stop(file: File) -> None:
         if time.monotonic() > end:
             raise LinkError(f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.")
         time.sleep(0.1)
-    say(f"stopped; go on with: posse party {file}")
+    say(f"stopped; go on with: {_starting(file)}")
+
+
+def _starting(file: Path) -> str:
+    """Return the line that starts a party again; of a run that a service has, the service takes it up."""
+    from posse.runtime.network.health import starts
+
+    command = starts(_journal(file))
+    return f"{command} {file}" if command == "posse party" else f"{command}, with the file of its service"
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:

@@ -38,7 +38,7 @@ from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, se
 from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
 from posse.runtime.network.doctor import Finding
-from posse.runtime.network.health import not_answering
+from posse.runtime.network.health import OF_SERVICE, not_answering
 from posse.runtime.network.vouching import RESTORED, backup_time
 from posse.version import __version__
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from posse.runtime.federation.service import Living
 
 SERVICE = "service.toml"
-JOURNAL, RUN = "journal", "run.json"
+JOURNAL, RUN = "journal", OF_SERVICE
 
 
 # Doctor -------------------------------------------------------------------------------------------------------------

@@ -54,10 +54,11 @@ from posse.runtime.federation.talk import (
 from posse.runtime.local import AUTHORITY, to_toml
 from posse.runtime.network.connection import printable
 from posse.runtime.network.deployment import Build, Checker, Deployment, Service, check_effect
+from posse.runtime.network.health import OF_SERVICE
 from posse.runtime.network.party import Party
 from posse.runtime.place import Place, open_place
 
-RUN, FILE = "run.json", "party.toml"
+RUN, FILE = OF_SERVICE, "party.toml"
 _PART = ".part-"
 """Begins the name of a run's folder until this member has agreed."""
 _RETRY, _LONGEST_RETRY = 1.0, 60.0

@@ -23,7 +23,7 @@ from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.privacy.crypto.keys import commitment
 from posse.runtime.certificates.identity import PartyIdentity, relay_context, ssl_contexts
-from posse.runtime.journal import Disk, Journal
+from posse.runtime.journal import Disk, Held, Journal, copy
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import Timing, Wiring
 from posse.runtime.network.engine import Engine, Vocabulary, journalled_nonce
@@ -216,6 +216,23 @@ def make_party(
         give_up=file.give_up, needs=made.needs,
     )  # fmt: skip
     return party, made
+
+
+def check_start(place: Place, build: Build) -> None:
+    """Raise what a start of a party that has begun would: its history is replayed in memory with what its file has now.
+
+    Nothing is locked, written or sent, so the party may run meanwhile. Costs what a start costs.
+    """
+    journal = Held(copy(place.journal))
+    nonce = journalled_nonce(journal.first)
+    if nonce is None:
+        return
+    root = root_of(place)
+    made = build(replace(place, secrets=secrets_of(root, nonce)))
+    Engine(
+        made.role, journal, list(made.peers), made.vocabulary, run=place.run, terms=written(made.terms), nonce=nonce,
+        inputs=_inputs(place, made, root), sync_answers=place.file.sync,
+    )  # fmt: skip
 
 
 def _engine(place: Place, made: Deployment, log: Callable[..., None] | None) -> Callable[..., Engine]:

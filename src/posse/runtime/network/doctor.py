@@ -18,8 +18,8 @@ from posse.runtime import journal
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import PartyIdentity, crl_number, ssl_contexts
 from posse.runtime.network.calling import Proxy, opened
-from posse.runtime.network.deployment import Build, Deployment, check_effect
-from posse.runtime.network.health import not_answering, progress
+from posse.runtime.network.deployment import Build, Deployment, check_effect, check_start
+from posse.runtime.network.health import not_answering, progress, starts
 from posse.runtime.network.operate import ask
 from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time
@@ -56,7 +56,7 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
     return [
         Finding("version", True, versions),
         *_identity(place),
-        *_journal(place),
+        *_journal(place, None if made is None else build_of(place.file.protocol)),
         role,
         *_ways(place, made, status),
         *_running(place, status),
@@ -89,11 +89,16 @@ def authority(identity: PartyIdentity) -> Iterator[Finding]:
     yield Finding("revocation list", True, f"number {crl_number(identity.crl)}, of {made:%Y-%m-%d}")
 
 
-def _journal(place: Place) -> Iterator[Finding]:
-    """Whether the party can go on where it was, and has room to; nothing is opened, and no secret is drawn."""
+def _journal(place: Place, build: Build | None) -> Iterator[Finding]:
+    """Whether the party can go on where it was, and has room to; nothing is opened, and no secret is drawn.
+
+    Without `build`, which its options or its source prevent, what the journal is bound to is not compared.
+    """
     try:
         place.check_root()
         found = journal.look(place.journal)
+        if place.begun and build is not None:
+            check_start(place, build)
     except PosseError as error:
         yield Finding("journal", False, error.text)
     else:
@@ -222,7 +227,7 @@ def listening(what: str, text: str, status: dict[str, Any]) -> Finding:
 def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
     if not status:
         frozen = not_answering(place.journal)
-        yield Finding("process", not frozen, frozen or "none; start it with 'posse party'")
+        yield Finding("process", not frozen, frozen or f"none; start it with '{starts(place.journal)}'")
         return
     yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
     done = f"{progress(status)}, " if status.get("step") else ""

@@ -22,6 +22,8 @@ from posse.version import __version__
 
 SHOWN = ("step", "horizon", "unit")
 """What status takes from a role's state: the rest may name who was pulled."""
+OF_SERVICE = "run.json"
+"""Beside the file of a party that a service runs: the proposal, and what the member made of it."""
 SILENT = 2.5
 """Heartbeats without a sign of life after which a peer is called silent."""
 
@@ -124,6 +126,11 @@ def is_stopped(folder: Path) -> bool:
         stat = Path(f"/proc/{journal.holder(folder)}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] in ("T", "t")
     return False
+
+
+def starts(folder: Path) -> str:
+    """Return the command that starts the party of a journal: its own, or that of the service which has the run."""
+    return "posse serve" if (folder.parent / OF_SERVICE).exists() else "posse party"
 
 
 def at_rest(folder: Path) -> dict[str, Any]:

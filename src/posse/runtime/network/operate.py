@@ -21,7 +21,7 @@ from posse.core.roles import Message
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.door import Door
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, counter, folder, gauge, process, serve, write
-from posse.runtime.network.health import is_stopped, not_answering, status
+from posse.runtime.network.health import is_stopped, not_answering, starts, status
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION
 from posse.version import __version__
@@ -154,7 +154,7 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
         if frozen := not_answering(folder):
             raise LinkError(f"the party in {folder} does not answer: {frozen}.") from error
         why = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error or 'no answer'})"
-        raise LinkError(f"no party runs with the journal {folder}{why}. Start it with 'posse party'.") from error
+        raise LinkError(f"no party runs with the journal {folder}{why}. Start it with '{starts(folder)}'.") from error
     if "error" in answer:
         raise LinkError(f"the party in {folder} answers: {answer['error']}")
     return answer["ok"]
