@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, one_line
 from tests.network.federations import free_port
 
 PATIENCE = 300.0
@@ -62,7 +63,8 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         assert again["party"] == "agent-1"
         refused = posse("submit", "two.toml", "--at", founder)
         assert refused.code == 2
-        assert "agent-2 refused: decisions would be 41; budget is 40." in refused.err
+        assert "agent-2 refused: decisions would be 41; budget is 40. To propose it again" in refused.err
+        assert refused.err.count("[P") == 1
 
         # A member that the founder's consent names proposes one, and drops none but its own.
         own_run = posse("submit", "three.toml", "--at", "agent-2.toml")
@@ -98,6 +100,32 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         for each in running:
             each.terminate()
             each.communicate()
+
+
+FOUNDED = re.findall(r"posse found [^`#\n]+", (Path(__file__).parents[2] / "docs" / "operations.md").read_text())
+
+
+@pytest.mark.parametrize("line", FOUNDED)
+def test_a_documented_founding_makes_a_service_that_the_doctor_finds_in_order(posse: Call, line: str) -> None:
+    place = line.split()[2]
+    made = posse(*line.split()[1:], "--listen", f"127.0.0.1:{free_port()}", "--enrol", f"127.0.0.1:{free_port()}")
+    assert made.code == 0, made.err
+    (file,) = Path(place).glob("*.toml")
+    found = json.loads(posse("doctor", str(file), "--json").out)
+    assert [one["said"] for one in found if not one["fine"]] == []
+    assert f'founder = "{file.stem}"' in " ".join(made.out.split())
+    token = posse("ca", "token", "--ca", f"{place}/authority", "--role", "owner", "--name", "clinic-b")
+    assert "here runs: posse serve, with the founder's file" in " ".join(token.err.split())
+
+
+def test_the_documents_found_federations_with_and_without_a_part_in_runs() -> None:
+    assert any("--role operator" in line for line in FOUNDED)
+    assert len(FOUNDED) >= 3
+
+
+def test_a_founder_without_a_part_in_runs_needs_a_name(posse: Call) -> None:
+    assert "an operator needs a name. Pass --called" in one_line(posse("found", "a", "--role", "operator"))
+    assert "is the name of a role" in one_line(posse("found", "a", "--role", "operator", "--called", "customer"))
 
 
 @pytest.mark.parametrize(

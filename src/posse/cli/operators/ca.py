@@ -115,6 +115,8 @@ def token(
     json: flags.Json = False,
 ) -> None:
     """Make a token that lets one party enrol once; the token is all that goes to stdout."""
+    from posse.runtime.federation.talk import QUEUE
+
     authority = _authority(ca)
     made = authority.token(
         role, name_for(role, name), minutes=minutes, hosts=host or (), days=days, address=address or ""
@@ -137,7 +139,7 @@ def token(
         write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
     remark(f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).")
     remark("send it to that party by a channel you trust, not over this network: who has it first can enrol.")
-    serve = f"posse ca serve --ca {ca}"
+    serve = "posse serve, with the founder's file" if (ca / QUEUE).is_dir() else f"posse ca serve --ca {ca}"
     remark(f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here runs: {serve}")
 
 
@@ -393,10 +395,11 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
 def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     """Return the party's name, given by a flag: the only party of its role goes by the name of the role."""
     from posse.protocols.parties import deployed
+    from posse.runtime.certificates.names import NO_PART
 
     roles = {kind.kind: kind for system in deployed() for kind in system.roles if kind.party}
-    if role not in roles:
-        raise ConfigError(f"unknown role '{role}'.{nearest(role, tuple(roles))}")
+    if role not in (*roles, NO_PART):
+        raise ConfigError(f"unknown role '{role}'.{nearest(role, (*roles, NO_PART))}")
     sole = [kind for kind, one in roles.items() if one.sole]
     if role in sole and name in (None, role):
         return role
@@ -405,7 +408,7 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         raise ConfigError(f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.")
     if role in sole:
         raise ConfigError(f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.")
-    if name in sole:
+    if name in (*sole, NO_PART):
         raise ConfigError(f"'{name}' is the name of a role, got it for {some}. Choose another name.")
     return name
 

@@ -25,7 +25,7 @@ Through = Annotated[Path, typer.Option("--at", help="File of the founder's servi
 RunFile = Annotated[Path, typer.Argument(help="The run's file.", metavar="FILE")]
 FederationName = Annotated[str, typer.Argument(help="Name of the federation.", metavar="NAME")]
 Place = Annotated[Path | None, typer.Option(help="Folder to make; called as the federation if not given.")]
-FounderRole = Annotated[str, typer.Option(help="Role that the founder has in runs.", metavar="ROLE")]
+FounderRole = Annotated[str, typer.Option(help="Role that the founder has in runs; operator for none.", metavar="ROLE")]
 FounderName = Annotated[str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")]
 Listen = Annotated[str, typer.Option(help="host:port where members call.", metavar="HOST:PORT")]
 EnrolAt = Annotated[str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")]
@@ -55,8 +55,10 @@ def found(
 ) -> None:
     """Found a federation: its authority, the founder's own identity, and the file of the founder's service."""
     from posse.cli.operators.ca import name_for
+    from posse.core.files import make_folder
     from posse.runtime.certificates.authority import Authority, Desk
     from posse.runtime.certificates.enrolment import complete, prepare
+    from posse.runtime.federation.talk import QUEUE
     from posse.runtime.local import AUTHORITY, write_party
     from posse.runtime.place import address
 
@@ -70,11 +72,13 @@ def found(
     complete(token, place / own, Desk(authority).answer(prepare(token, place / own, now)).data, now)
     values = {"identity": own, "founder": own, "authority": AUTHORITY, "listen": listen, "enrol": enrol}
     file = write_party(place / f"{own}.toml", values)
+    make_folder(place / AUTHORITY / QUEUE)
     say(f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and {file.name}")
     bullets(
         [
             f"start its service: posse serve {file}",
             f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME --address {enrol}",
+            f'in the file of every member: home = "{listen}" (as members reach it), founder = "{own}"',
             f"propose a run: posse submit RUN.toml --at {file}",
         ]
     )
@@ -155,7 +159,9 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
     if shown["phase"] == "refused":
         raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
     if shown["phase"] == "dropped":
-        raise PosseError(f"run '{shown['run']}' was dropped: {shown['text']}")
+        raise PosseError(
+            f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, give it another name."
+        )
     result = read_result(Path(shown["journal"])) if shown["journal"] else {}
     if as_json:
         print_json(result or {"run": shown["run"]})
@@ -205,6 +211,8 @@ def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: 
 
 def expel(name: Member, at: At) -> None:
     """Expel a member: its certificate is revoked, and runs that it is in end without it where they can."""
+    if "members" not in (shown := _ask(at, "status")):
+        raise ConfigError(f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'.")
     _ask(at, f"expel {name}")
     say(f"expelled '{name}': all members are told, and its connections are cut")
 

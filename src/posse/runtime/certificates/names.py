@@ -12,6 +12,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 SCHEME = "posse://"
 PORTS = 65_535
+NO_PART = "operator"
+"""Role of a member that has no part in runs, such as a founder that only keeps the register."""
 
 
 @dataclass(frozen=True)
