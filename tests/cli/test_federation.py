@@ -205,6 +205,7 @@ def test_a_party_alone_waits_says_for_whom_and_stops(tmp_path: Path, posse: Call
         until(lambda: "cannot reach" in posse("status", str(comp)).out, "a call that fails")
         assert re.search(r"state +waiting for controller", posse("status", str(comp)).out)
         assert "is in use by another process" in last_line(posse("party", str(comp)).err)
+        assert "the part of this comp cannot end the run. Ask the operator" in one_line(posse("end", str(comp)))
         assert "go on with: posse party" in posse("stop", str(comp)).out
         out, err = running.communicate(timeout=SECONDS)
     assert running.returncode == 0
@@ -242,6 +243,21 @@ def test_the_doctor_finds_nothing_in_a_good_set_up(tmp_path: Path, posse: Call) 
     assert "is free" in posse("doctor", str(controller)).out
 
 
+def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
+    tmp_path: Path, posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(paths: list[Path]) -> None:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "fed.toml"
+    file.write_text(FILE.format(budget=30, port=free_port()))
+    monkeypatch.setattr("posse.cli.operators.federation._check_none_runs", interrupt)
+    for more in ([], ["--folder", str(tmp_path / "there")]):
+        told = posse("up", str(file), *more)
+        assert told.code == 130
+        assert told.err.splitlines()[-1] == f"interrupted; go on with: {' '.join(['posse up', str(file), *more])}"
+
+
 def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(tmp_path: Path, posse: Call) -> None:
     file = tmp_path / "federation.toml"
     file.write_text('run = "trial"\nbudget = 9\n[[owner]]\nname = "a"\n')
@@ -249,6 +265,10 @@ def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(tmp_
         assert "a federation's file, with [[owner]], and not a party's" in one_line(posse(command, str(file)))
     assert "a federation's file" in posse("doctor", str(file), "--json").out
     assert "it is a folder. Give a TOML file" in one_line(posse("status", str(tmp_path)))
+    file.write_text('identity = "a"\nhome = "127.0.0.1:7400"\n[consent]\nsystems = ["samba"]\n')
+    assert "this is the file of a service, and not of one party. Start it with 'posse serve'." in one_line(
+        posse("party", str(file))
+    )
 
 
 @pytest.mark.parametrize(

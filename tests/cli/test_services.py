@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from posse.core.settings import read_toml
 from posse.runtime.federation.place import MEMBER
+from posse.runtime.local import write_party
 from posse.runtime.network.health import is_stopped
 from tests.cli.conftest import Call, one_line
 from tests.network.living import LivingFederation
@@ -33,6 +35,7 @@ def until_connected(federation: LivingFederation, name: str) -> None:
 
 def test_no_command_acts_on_the_service_of_another_member(federation: LivingFederation, posse: Call) -> None:
     federation.join("clinic-f", "owner", runs="clinic-e-runs")
+    federation.join("clinic-g", "owner", founder="registry")
     own, other = federation.file("clinic-e"), federation.file("clinic-f")
     federation.running.clear()
     try:
@@ -47,6 +50,16 @@ def test_no_command_acts_on_the_service_of_another_member(federation: LivingFede
         assert "holds the runs of 'clinic-e'" in posse("serve", str(other)).err
         (federation.runs("clinic-e") / MEMBER).unlink()  # a service of the release before
         assert "serves 'clinic-e' of federation" in one_line(posse("stop", str(other)))
+        for command, words in (
+            (("expel", "clinic-f", "--at", str(own)), "only the founder expels; "),
+            (("expel", "customer", "--at", str(federation.file("customer"))), "the founder cannot expel itself."),
+            (("queue", str(own), "--complete"), "nothing waits for this"),
+        ):
+            said = one_line(posse(*command))
+            assert words in said
+            assert said.count("[P") == 1
+        way = findings(posse, federation.file("clinic-g"))["way to registry"]
+        assert way["said"].endswith("is customer 'customer'. Correct home, or give founder = \"customer\".")
         assert federation.ask("clinic-e", "status") == before
         assert all(one["fine"] for one in findings(posse, own).values())
         assert "stopped; go on with" in posse("stop", str(own)).out
@@ -79,6 +92,8 @@ def test_a_service_that_is_frozen_is_named_and_told_nothing(federation: LivingFe
 def test_a_service_that_its_founder_refuses_says_so(federation: LivingFederation, posse: Call) -> None:
     file = federation.file("clinic-e")
     log = file.with_suffix(".log")
+    (federation.folder / "clinic-e").rename(federation.folder / "identity")  # its log has its name all the same
+    write_party(file, {**read_toml(file), "identity": "identity"})
     with federation:
         until_connected(federation, "clinic-e")
         assert findings(posse, file)["way to customer"]["said"] == "connected"

@@ -84,7 +84,9 @@ class PartyFile(Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_one_party(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a federation's file: it has no identity, and a table for each of its parties."""
+        """Refuse a federation's file, with a table for each of its parties, and a service's, which has many runs."""
+        if "protocol" not in given and {"home", "authority"} & set(given):
+            raise ConfigError("this is the file of a service, and not of one party. Start it with 'posse serve'.")
         tables = [name for name, value in given.items() if isinstance(value, list) and dict in map(type, value)]
         if tables and "identity" not in given:
             raise ConfigError(

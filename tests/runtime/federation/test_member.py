@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import json
 import random
 import resource
 import tempfile
@@ -11,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,12 +22,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posse.core.errors import CertificateError, ConfigError, PosseError, ProtocolError
+from posse.core.errors import CertificateError, ConfigError, JournalError, PosseError, ProtocolError
 from posse.core.settings import Settings
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import Authority, Desk, utc_now
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity
+from posse.runtime.federation import care
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.founder import Founder, Item
 from posse.runtime.federation.listener import Control
@@ -62,6 +66,7 @@ from posse.runtime.local import write_party
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import Deployment, Service
 from posse.runtime.network.engine import Vocabulary
+from posse.runtime.network.operate import json_log
 from posse.runtime.network.wire import LARGEST_FRAME, Kept, WireError
 from posse.runtime.place import Place
 from tests.network.toy_roles import Leaf
@@ -284,6 +289,51 @@ def test_a_party_stops_whose_run_ended_after_the_backup_or_whose_peer_moved(fede
     part.party = ended  # type: ignore[assignment]
     member.recalled((Past("ended", signed.digest, OVER, Demand("toy", "strict", "ucb", 9)),))
     assert (part.again, moved.stopped, ended.stopped, part.state) == (True, True, True, OVER)
+
+
+def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(federation: Federation) -> None:
+    member, signed = federation.member("halted"), federation.propose("halted", 9)
+    founder, events = Founder(member, federation.authority, lambda _: None), []
+    item = Item(0, signed, {"clinic-b": "owner", "clinic-d": "owner"}, (), STARTED, without=("clinic-d",), began=True)
+    item.ends_at = "clinic-b"
+    founder.items.append(item)
+    service: Any = SimpleNamespace(member=member, founder=founder)
+
+    async def fails(place: Place, service: Service) -> Mapping[str, Any]:
+        raise JournalError("its disk is full.")
+
+    async def go() -> None:
+        halted = asyncio.Event()
+        member.systems, member.changed = replace(member.systems, run=fails), halted.set  # type: ignore[method-assign]
+        member.log = lambda event, **fields: events.append((event, fields))
+        await tell(member, federation, (signed, PROPOSED))
+        await tell(member, federation, (signed, STARTED))
+        await asyncio.wait_for(halted.wait(), 60)
+        (part,) = member.parts.values()
+        assert part.task is not None
+        part.task.cancel()  # it would be tried again
+        sheet = Sheet((Line(signed, STARTED, {}),), federation.revoked)
+        founder.take("clinic-b", await member.take(sheet))
+        assert founder.shown(item, {})["waiting"] == {"clinic-b": "its part stands still: its disk is full."}
+        assert not care._health(service)["healthy"]
+        halted.clear()
+        member._began(part, Stoppable(), Deployment(Leaf("clinic-b"), Vocabulary(()), {}))  # type: ignore[arg-type]
+        assert halted.is_set()
+        member.parties.clear()
+        founder.take("clinic-b", await member.take(sheet))
+        assert founder.shown(item, {})["waiting"] == {}  # nor for one that was expelled
+        assert care._health(service)["healthy"]
+
+    asyncio.run(go())
+    assert ("stopped", {"run": "halted", "why": "its disk is full."}) in events
+    stream = io.StringIO()
+    log = json_log("clinic-b", stream, least="warning")
+    for event, fields in [("stopped", {}), ("accepted", {}), *events, ("not renewed", {}), ("sheet refused", {})]:
+        log(event, **fields)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line["level"]) for line in lines] == [
+        ("stopped", "error"), ("not renewed", "warning"), ("sheet refused", "warning"),
+    ]  # fmt: skip
 
 
 def test_a_member_in_a_run_does_not_leave(federation: Federation) -> None:

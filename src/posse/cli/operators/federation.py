@@ -119,11 +119,23 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
     """Run a whole federation on this machine: identities, files and a process for every party."""
+    place = folder or _folder_of(file)
+    again = f"go on with: posse up {file}{f' --folder {folder}' if folder else ''}"
+    try:
+        _up(file, place, again, json_)
+    except KeyboardInterrupt:  # before its processes are watched
+        if not (place / BEGUN).exists():
+            raise
+        remark(f"interrupted; {again}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _up(file: Path, place: Path, again: str, json_: bool) -> None:
     from posse.protocols.parties import read_federation
     from posse.runtime import local
 
     federation = read_federation(file)
-    place, settings = folder or _folder_of(file), federation.settings.resolved()
+    settings = federation.settings.resolved()
     _check_same(place / BEGUN, settings, place, federation.may_change)
     if outcome := _outcome(federation, place):
         remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
@@ -151,7 +163,7 @@ def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> No
         watch.follow()
     if watch.signal and not _outcome(federation, place):
         at = f" at {watch.reached}" if watch.reached else ""
-        remark(f"stopped{at}; go on with: posse up {file}{f' --folder {folder}' if folder else ''}")
+        remark(f"stopped{at}; {again}")
         raise typer.Exit(128 + watch.signal)
     _show(_ended(watch, federation, place), place, federation, json_)
 
@@ -325,7 +337,18 @@ def end(file: File, without: Without = "") -> None:
 
     Until all that are left have acknowledged it, another end corrects it.
     """
-    _command(file, f"end {without}")
+    from posse.runtime.network.operate import NO_COMMAND
+
+    try:
+        _command(file, f"end {without}")
+    except LinkError as error:
+        if NO_COMMAND not in error.text:
+            raise
+        role = _command(file, "status")["role"]
+        raise ConfigError(
+            f"the part of this {role} cannot end the run. Ask the operator of a party that can: the deployment page of "
+            "the system names it."
+        ) from None
     label = ", and a total over some of them is labelled so" if without else ""
     say(f"asked to end; it ends when all that are left have acknowledged{label}")
     if without:

@@ -33,7 +33,7 @@ from posse.runtime.door import Door
 from posse.runtime.federation.consent import LEDGER, Consent, Ledger
 from posse.runtime.federation.listener import NOT_YET
 from posse.runtime.federation.place import ServiceFile, ServicePlace, check_whose, open_service
-from posse.runtime.federation.talk import ENDED, QUEUE
+from posse.runtime.federation.talk import ENDED, QUEUE, STARTED
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, serve, write
 from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
@@ -206,9 +206,10 @@ def _health(living: Living) -> dict[str, Any]:
     """Whether the founder is there, and how far runs are; never whose answer is awaited."""
     member, home = living.member, living.founder is not None or living.member.file.founder in living.control.connections
     runs = {part.run: part.state for part in member.parts.values()}
+    halted = [part.run for part in member.parts.values() if part.state == STARTED and part.text]
     return {
         "service": member.name, "federation": member.identity.run, "version": __version__,
-        "healthy": home and not member.ledger.restored, "founder": home, "runs": runs,
+        "healthy": home and not member.ledger.restored and not halted, "founder": home, "runs": runs, "halted": halted,
     }  # fmt: skip
 
 

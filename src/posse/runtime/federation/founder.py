@@ -373,9 +373,13 @@ class Founder:
     def shown(self, item: Item, connected: Mapping[str, object]) -> dict[str, Any]:
         """Return how far a run is, and who is waited for."""
         wanted = {PROPOSED: (ACCEPTED,), STARTED: (OVER,)}.get(item.phase, ())
-        pending = [name for name in item.members if wanted and item.state_of(name) not in (*wanted, *ENDED)]
+        there = [name for name in item.members if name not in item.without]
+        pending = [name for name in there if wanted and item.state_of(name) not in (*wanted, *ENDED)]
         absent = [name for name in pending if name not in connected and name != self.member.name]
         waiting = dict.fromkeys(absent, "is not connected")
+        if item.phase == STARTED:
+            halted = {name: item.answers[name][1] for name in pending if name in item.answers and name not in absent}
+            waiting |= {name: f"its part stands still: {why}" for name, why in halted.items() if why}
         if item.phase == PROPOSED:
             waiting |= {name: "has not answered" for name in pending if name not in absent}
             missing = [name for name in item.listeners if not self.addresses.get(name) and name not in waiting]

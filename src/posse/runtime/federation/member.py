@@ -81,6 +81,7 @@ class Part:
     signed: Signed
     state: str
     text: str = ""
+    """Why it refused or failed; of one that has started, why its party stands still."""
     began: bool = False
     """Whether it ever started: what it asked of this member is then spent."""
     ended_without: tuple[str, ...] = ()
@@ -229,7 +230,7 @@ class Member:
                 part.party.stop()
         elif part.state == STARTED:
             await self._go_on(part, line)
-        return Entry(digest, part.state, part.text if part.state in (REFUSED, FAILED) else "")
+        return Entry(digest, part.state, part.text if part.state in (STARTED, REFUSED, FAILED) else "")
 
     async def _go_on(self, part: Part, line: Line) -> None:
         """Follow a peer that has moved, and end a run without those that were expelled where this party may."""
@@ -361,8 +362,9 @@ class Member:
             except ProtocolError as error:  # with a disagreement among them
                 result, failure = {}, error.text
             except (PosseError, OSError) as error:
-                part.text = str(error)
+                part.text = error.text if isinstance(error, PosseError) else str(error)
                 self.log("stopped", run=part.run, why=part.text)
+                self.changed()
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LONGEST_RETRY)
                 continue
@@ -383,7 +385,9 @@ class Member:
 
     def _began(self, part: Part, party: Party, made: Deployment) -> None:
         part.party, part.made = party, made
-        part.text = ""
+        if part.text:
+            part.text = ""
+            self.changed()
         self.parties[part.run] = party
 
     async def stop(self) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -62,8 +62,8 @@ class ServiceFile(Settings):
     """Days before its end at which a certificate is renewed; a third of its time, where that is less."""
     key_days: float = 365.0
     """Days after which a renewal between runs draws a new key."""
-    log: str = "info"
-    """Least level of events in the log: debug, info, warning or error."""
+    log: Literal["info", "warning", "error"] = "info"
+    """Least level of the events that are logged."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of this member's own, such as its features or its slowest pull ([options])."""
     source: dict[str, Any] | None = None

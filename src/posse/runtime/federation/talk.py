@@ -218,7 +218,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     digest: str
     state: str
     text: str = ""
-    """Why it refused or failed; what came out, where it may say so."""
+    """Why it refused or failed; of one that has started, why its part stands still."""
 
 
 class Report(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):

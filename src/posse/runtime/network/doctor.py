@@ -169,7 +169,8 @@ def way(identity: PartyIdentity, name: str, text: str, proxy: str | None, protoc
             with ssl_contexts(identity)[1].wrap_socket(raw, server_hostname=None) as tls:
                 peer = identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
                 if peer.name != name:
-                    return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct its address.")
+                    remedy = "its address" if protocol else f'home, or give founder = "{peer.name}"'
+                    return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct {remedy}.")
                 if protocol is None:
                     return Finding(what, True, f"{text} answers")
                 return _first_words(what, text, tls, protocol)

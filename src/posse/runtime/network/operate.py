@@ -27,6 +27,8 @@ from posse.runtime.network.wire import WIRE_VERSION
 from posse.version import __version__
 
 SOCKET = "control.sock"
+NO_COMMAND = "unknown command"
+"""Begins the answer to what cannot be asked here."""
 _LONGEST_LINE = 1 << 16
 _PATIENCE, _MOST = 5.0, 16
 """Seconds that a question may take, and how many may be asked at once."""
@@ -102,11 +104,11 @@ class Control:
     def _answer(self, name: str, text: str) -> dict[str, object]:
         command = self._commands.get(name)
         if command is None:
-            return {"error": f"unknown command '{name[:40]}'."}
+            return {"error": f"{NO_COMMAND} '{name[:40]}'."}
         try:
             return {"ok": command(text)}
         except PosseError as error:
-            return {"error": str(error)}
+            return {"error": error.text}
 
 
 def party_commands(
@@ -161,16 +163,19 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
 
 
 async def _line(reader: asyncio.StreamReader, folder: Path, patience: float) -> bytes:
-    """Read an answer, with a look at the process from time to time: one that is stopped gives none."""
-    loop, reading = asyncio.get_running_loop(), asyncio.ensure_future(reader.readline())
-    end = loop.time() + patience
+    """Read an answer, with a look at the process every second: one that is stopped gives none.
+
+    Seconds are counted by looks, so that time in which the asking process stood still itself is not held against it.
+    """
+    reading = asyncio.ensure_future(reader.readline())
     try:
-        while True:
-            done, _ = await asyncio.wait({reading}, timeout=min(_LOOK, max(0.0, end - loop.time())))
-            if done:
+        for _ in range(max(1, round(patience / _LOOK))):
+            await asyncio.wait({reading}, timeout=_LOOK)
+            if reading.done():
                 return reading.result()
-            if loop.time() >= end or is_stopped(folder):
-                raise TimeoutError
+            if is_stopped(folder):
+                break
+        raise TimeoutError
     finally:
         reading.cancel()
 
@@ -247,6 +252,7 @@ LEVELS = ("info", "warning", "error")
 _LEVEL = {
     "refused": "warning", "lost": "warning", "unreachable": "warning", "source": "warning", "more": "warning",
     "waiting for a reward": "warning", "waiting for a context": "warning", "failed": "error",
+    "not renewed": "warning", "sheet refused": "warning", "unfinished": "warning",
 }  # fmt: skip
 
 
@@ -255,7 +261,8 @@ def json_log(party: str, stream: TextIO | None = None, *, least: str = "info") -
     out, lowest = stream or sys.stderr, LEVELS.index(least)
 
     def log(event: str, **fields: object) -> None:
-        level = _LEVEL.get(event, "info")
+        # One that was asked to stop has no reason to give.
+        level = "error" if event == "stopped" and fields.get("why") else _LEVEL.get(event, "info")
         if LEVELS.index(level) < lowest:
             return
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
