@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from posse.core.settings import read_toml
+from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation.place import MEMBER
 from posse.runtime.local import write_party
 from posse.runtime.network.health import is_stopped
@@ -99,6 +100,12 @@ def test_a_service_that_its_founder_refuses_says_so(federation: LivingFederation
         assert findings(posse, file)["way to customer"]["said"] == "connected"
         assert posse("leave", str(file)).code == 0
         assert federation.running["clinic-e"].wait(60) == 0
+        serial = PartyIdentity.load(federation.folder / "identity").certificate.serial_number
+        # Before the founder has its own list, it would take the call, and send the list along.
+        while not PartyIdentity.load(federation.folder / "customer").crl.get_revoked_certificate_by_serial_number(
+            serial
+        ):
+            federation.tick("the founder to read its list")
         federation.start("clinic-e")
         while (way := findings(posse, file)["way to customer"])["fine"]:
             federation.tick("the founder to refuse it")

@@ -277,6 +277,15 @@ def test_the_backup_of_a_service_is_not_put_back_as_a_party(tmp_path):
         backup.restore(tmp_path / "b", tmp_path / "clinic-1.toml")
 
 
+def test_a_file_that_is_put_back_is_for_its_owner_only(tmp_path):
+    """It may hold the password of a proxy."""
+    path = laid_out(tmp_path)[0]
+    backup.make(path, tmp_path / "b")
+    path.unlink()
+    backup.restore(tmp_path / "b", path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_identity_alone_gives_a_journal_with_secrets_of_its_own(tmp_path):
     paths = {path.stem: path for path in laid_out(tmp_path, budget=12)}
     finish(paths.values())

@@ -15,10 +15,12 @@ import pytest
 from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.settings import read_toml
 from posse.protocols import registry
+from posse.protocols.parties import parties_of
 from posse.protocols.samba.settings import Samba
 from posse.runtime import backup
 from posse.runtime.federation import care
 from posse.runtime.local import write_party
+from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import ask
 from tests.network.federations import free_port
 from tests.network.test_living_systems import Together, _home  # noqa: F401
@@ -105,6 +107,15 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         with pytest.raises(DataError, match="is the backup of a service"):
             backup.restore(out, tmp_path / "other.toml")
         await together.stop("clinic-2")
+        # Of the run's own file: the service takes the party up, and nothing that it is bound to has changed.
+        run = together.laid.runs("clinic-2") / "march" / "party.toml"
+        findings = {
+            each.what: each for each in await asyncio.to_thread(examine, run, lambda name: parties_of(name).build)
+        }
+        assert findings["process"].said == "none; start it with 'posse serve'"
+        assert findings["journal"].fine
+        with pytest.raises(LinkError, match="Start it with 'posse serve'"):
+            await ask(run.parent / "journal", "status")
         together.lose("clinic-2")
         _, notes = await asyncio.to_thread(care.restore, out, file)
         assert notes == ["run 'march': it asks its peers whether they have gone on since, and goes on only if not"]

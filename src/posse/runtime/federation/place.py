@@ -165,4 +165,4 @@ def open_service(path: Path) -> ServicePlace:
     """Read a service's file and its identity; nothing is written."""
     file, folder = ServiceFile.make(file=path), path.resolve().parent
     identity = PartyIdentity.load(folder / file.identity)
-    return ServicePlace(path, file, folder, identity, folder / file.runs)
+    return ServicePlace(path.absolute(), file, folder, identity, folder / file.runs)
