@@ -160,13 +160,21 @@ def test_rows_are_read_by_the_names_that_a_model_learnt(posse: Call, tmp_path: P
         ("town,age\nBern,0.5\nBasel,0.5\n", "row 3, column 'town': the model never learnt 'Basel'"),
         ("town,age,dose\nBern,0.5,1\n", "column 'dose' is no feature of the model"),
         ("town\nBern\n", "the model's feature 'age' must come from one column, got 0"),
-        ("a,b,c,d\n1,0,0,0.5\n", "column 'a' is no feature of the model"),
+        ("a,b,c,d\n1,0,0,0.5\n", "columns 'a', 'b', 'c', 'd' are no features of the model"),
         ("town,age\nn/a,0.5\n", "'n/a' is missing"),
+        (
+            "client,town,age,dose,size\n1,Bern,0.5,1,2\n",
+            "columns 'dose', 'size' are no features of the model",
+        ),
     ):
         (tmp_path / "rows.csv").write_text(text)
         done = posse("predict", "model.npz", "rows.csv")
         assert done.code == 2
         assert said in " ".join(done.err.split())
+    (tmp_path / "rows.csv").write_text("client,town,age,label\n7,Bern,0.5,tea\n")
+    whole = posse("predict", "model.npz", "rows.csv", "--json")
+    assert [one["predicted"] for one in json.loads(whole.out)] == pytest.approx(wanted[:1])
+    assert "columns that are no features were left out (client, label)" in whole.err
     assert "decimal must be" in posse("predict", "model.npz", "words.csv", "--decimal", "x").err
     log = [f"{('wait', 'treat')[at % 2]};{int(at % 3 == 0)};0,5;0,5;{('Bern', 'Chur')[at % 2]}" for at in range(60)]
     (tmp_path / "log.csv").write_text("\n".join(["arm;reward;probability;age;town", *log]))
@@ -224,7 +232,7 @@ def test_shares_that_are_brought_together_decide(posse: Call, tmp_path: Path) ->
     np.savetxt(tmp_path / "named.csv", table, delimiter=",", header="town=Bern,a:age,dose,b:age", comments="")
     named = posse("predict", "named", "named.csv", "--json")
     assert [one["arm"] for one in json.loads(named.out)] == [one["arm"] for one in json.loads(made.out)]
-    assert "column 'f1' is no feature of the model" in posse("predict", "named", "rows.csv").err
+    assert "columns 'f1', 'f2', 'f3', 'f4' are no features of the model" in posse("predict", "named", "rows.csv").err
     (tmp_path / "shares" / "b" / "model-100.share").unlink()
     alone = posse("predict", "shares", "rows.csv")
     assert alone.code == 2
@@ -245,15 +253,14 @@ def test_bad_rows_are_dropped_where_that_is_asked_for_and_told(posse: Call, tmp_
     (tmp_path / "bad.csv").write_text("\n".join(lines))
     refused = posse("evaluate", "bad.csv")
     assert refused.code == 2
-    assert "2 of 404 rows are bad" in refused.err
+    assert "4 of 404 rows are bad" in refused.err
     found = json.loads(posse("evaluate", "bad.csv", "--skip-bad", "--json").out)
     clean = json.loads(posse("evaluate", "logs.csv", "--json").out)
     assert found.pop("dropped")
     assert not clean.pop("dropped")
     assert found == clean
     shown = " ".join(posse("evaluate", "bad.csv", "--skip-bad", COLUMNS="200").out.split())
-    assert "2 of 404 rows were dropped as bad. Row 5" in shown
-    assert "2 of 402 rows were dropped as bad. Row 3, column 'probability': must be above 0" in shown
+    assert "4 of 404 rows were dropped as bad. Row 3, column 'probability': must be above 0" in shown
 
 
 def test_predictions_tell_rows_by_their_line_where_some_are_dropped(posse: Call, tmp_path: Path) -> None:
@@ -285,3 +292,9 @@ def test_a_prepared_population_keeps_the_names_of_its_features(posse: Call, tmp_
     assert done.code == 0, done.err
     (tmp_path / "rows.csv").write_text("age,town\n1,Bern\n2,Chur\n")
     assert posse("predict", "m.npz", "rows.csv").code == 0
+
+
+def test_a_table_of_other_columns_than_the_model_takes_is_refused_for_that(posse: Call, tmp_path: Path) -> None:
+    np.savez(tmp_path / "model.npz", leaf0=np.zeros(2), leaf1=np.zeros((3, 2), np.float32), arms=["tea", "coffee"])
+    (tmp_path / "rows.csv").write_text("client,arm\n1,none\n2,none\n")
+    assert "rows.csv has 2 columns, and the model takes 3 numbers" in posse("predict", "model.npz", "rows.csv").err

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from posse.core.errors import ConfigError
 from posse.core.interrupts import held, soon
 from posse.core.settings import Settings, read_toml
 
@@ -68,10 +69,19 @@ def _flagged(
                     model: type[Settings] = load()
                     self._flags = tuple(name for name in (*model.model_fields, *model.part_help) if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))
+                    self.params.extend(_by_name(name) for name in positional)
             return super().get_params(ctx)
+
+        def format_arguments(self, ctx: Any, formatter: Any) -> None:
+            """Leave arguments to typer, which lists them with the options."""
 
         def invoke(self, ctx: Any) -> Any:
             values = {name: ctx.params.pop(name, None) for name in self._flags or ()}
+            for name in positional:
+                named = ctx.params.pop(f"{name}_by_name", None)
+                if named is not None and values[name] is not None:
+                    raise ConfigError(f"{name} is given twice, got '{values[name]}' and --{name} '{named}'. Give one.")
+                values[name] = values[name] if named is None else named
             ctx.meta[_META] = {name: _value(load(), name, value) for name, value in values.items() if _given(value)}
             return super().invoke(ctx)
 
@@ -109,8 +119,27 @@ def _options(
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
     scratch.command()(stand_in)
-    made = typer.main.get_command(scratch).params
-    return [option for option in made if option.name in names]
+    made = [option for option in typer.main.get_command(scratch).params if option.name in names]
+    for option in made:
+        if option.name in positional:  # made without help: click's own constructor forgets what typer gives it
+            option.help = _told(model, option.name, defaults)
+    return made
+
+
+def _by_name(name: str) -> TyperOption:
+    """Take what stands in a place by its name too, as other commands do."""
+    flag = f"--{name.replace('_', '-')}"
+    return TyperOption(
+        param_decls=[f"{name}_by_name", flag], help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False
+    )
+
+
+def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
+    """Say what a setting is, and its default."""
+    field = model.model_fields[name]
+    default = defaults.get(name, field.default)
+    shown = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
+    return help_of(model, name) + shown
 
 
 def _parameter(model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]) -> inspect.Parameter:
@@ -122,10 +151,8 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
-    default = defaults.get(name, field.default)
-    shown = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
     if positional:
-        argument = typer.Argument(None, help=help_of(model, name) + shown, metavar=metavar, show_default=False)
+        argument = typer.Argument(None, metavar=name.upper(), show_default=False)
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind | None)
     words = (name, *(alias for alias, field_name in model.aliases.items() if field_name == name))
     flags = [f"--{word.replace('_', '-')}" for word in words]
@@ -134,7 +161,7 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
     option = typer.Option(
         None,
         *flags,
-        help=help_of(model, name) + shown,
+        help=_told(model, name, defaults),
         metavar=None if kind is bool else metavar,
         show_default=False,
         rich_help_panel=model.heading(name),

@@ -38,6 +38,9 @@ Decimal = Annotated[str, typer.Option(help="Decimal mark of the file: . or a com
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")]
 
+BESIDE = ("client", "label", "row")
+"""Columns of tables to learn from that are no features: a model decides on such a table too."""
+
 
 def evaluate(
     logs: Logs, model: With = None, figure: Picture = None, encoding: Encoding = "", decimal: Decimal = ".",
@@ -113,15 +116,15 @@ def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64
 
     document = read_table(rows)
     if learnt.features:
-        read, _, contexts = read_encoded(document, [], features=learnt.features)
+        read, _, contexts = read_encoded(document, [], features=learnt.features, ignored=BESIDE)
         return read.line.tolist(), contexts
     delimiter, names = other_columns(document, [])
-    table = read_columns(document, (), names, delimiter=delimiter)
     if learnt.weights is not None and len(names) != len(learnt.weights):
         raise DataError(
             f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
             "columns alone, in the order in which it learnt them."
         )
+    table = read_columns(document, (), names, delimiter=delimiter)
     return table.line.tolist(), np.stack([table.numbers[name] for name in names], axis=1)
 
 

@@ -194,6 +194,8 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
     tables.first([record])
     say("")
     tables.earned_and_cost([record])
+    for sentence in record.warnings:
+        say(f"Warning: {sentence}", style="yellow")
     if brief:
         tables.folded(record)
         return
@@ -210,8 +212,6 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
     tables.details(record)
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
-    for sentence in record.shown("warnings"):
-        say(f"Warning: {sentence}", style="yellow")
 
 
 @app.command()

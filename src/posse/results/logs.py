@@ -23,7 +23,7 @@ from posse.policies.evaluation.offline import ESTIMATORS, FEWEST, Estimate, Floa
 from posse.problems.datasets.columns import other_columns, read_columns
 from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.frames import as_frame, read_table
-from posse.problems.datasets.reading import current
+from posse.problems.datasets.reading import current, must
 from posse.results import words
 from posse.results.reports.sections import Section
 
@@ -61,17 +61,14 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     delimiter, rest = other_columns(document, ["arm"])
     known = {name.strip().lower(): name for name in rest}
     named, numbers = ["arm", *(["client"] if "client" in known else [])], ["reward", "probability"]
+    rules = [must("probability", lambda chances: (chances > 0) & (chances <= 1), "be above 0 and at most 1")]
     if any(name not in (*NEEDED, "client") for name in known):
-        table, names, contexts = read_encoded(document, named, delimiter, numbers=numbers, features=features)
+        table, names, contexts = read_encoded(
+            document, named, delimiter, numbers=numbers, features=features, rules=rules
+        )
     else:
-        table, names = read_columns(document, named, numbers, delimiter=delimiter), ()
+        table, names = read_columns(document, named, numbers, delimiter=delimiter, rules=rules), ()
         contexts = np.zeros((len(table.line), 0))
-    chances, line = table.numbers["probability"], table.line
-    table = table.fitting(
-        (chances > 0) & (chances <= 1),
-        lambda row: f", column 'probability': must be above 0 and at most 1, got {chances[row]:g}.",
-    )
-    contexts = contexts[np.isin(line, table.line)]
     found = table.words["arm"]
     arms = tuple(
         sorted(found.distinct, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))

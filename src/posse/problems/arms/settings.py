@@ -15,6 +15,7 @@ from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
 from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
 from posse.problems.data import DataSettings
 from posse.problems.datasets import invented
+from posse.problems.datasets.columns import SEPARATOR
 from posse.problems.datasets.frames import COLUMNAR, Frame, name_of_source, read_columnar, read_table
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, check_renamed, load
@@ -250,4 +251,5 @@ def _header(source: Path | Frame) -> str:
         encoding = encoding_of(file.read(2))
     with source.open(encoding=encoding, errors="replace") as file:
         lines = (line.strip() for line in file)
-        return next((line for line in lines if line and not line.startswith("#")), "")
+        kept = (line for line in lines if line and not line.startswith("#") and not SEPARATOR.fullmatch(line))
+        return next(kept, "")

@@ -18,7 +18,7 @@ from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.datasets.columns import Columns, finite, first_line, other_columns, read_columns
 from posse.problems.datasets.files import Document, FilePath
 from posse.problems.datasets.frames import Frame, read_table
-from posse.problems.datasets.reading import unfit
+from posse.problems.datasets.reading import BadRows, between, unfit
 
 
 def read_ratings(
@@ -47,14 +47,13 @@ def read_ratings(
     words = [item] if user is None else [item, user]
     asked = Where.read(where)
     extra = [name for name in asked.columns if name not in (*words, rating)]
-    table = read_columns(document, [*words, *extra], [rating], ["user"] if user is None else [], delimiter)
+    if scale is not None and not scale[0] < scale[1]:
+        raise ConfigError(f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]}).")
+    rules = [] if scale is None else [between(rating, *scale)]
+    maybe = ["user"] if user is None else []
+    table = read_columns(document, [*words, *extra], [rating], maybe, delimiter, rules=rules)
     value = table.numbers[rating]
-    if scale is not None:
-        low, high = scale
-        if not low < high:
-            raise ConfigError(f"scale must be two numbers, the lower first, got ({low}, {high}).")
-        table.check_between(low, high, column=rating)
-    elif value.min() == value.max():
+    if scale is None and value.min() == value.max():
         raise DataError(f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give scale=(low, high).")
     people = table.words.get("user" if user is None else user)
     kept = asked.kept(table)
@@ -181,8 +180,7 @@ def read_means(path: FilePath | Frame, name: str = "name", mean: str = "mean", d
         line = "" if document.frame else first_line(stream, document.name)[0]
     if is_number(line):
         return BernoulliArms(mean_list(document), source=document.name)
-    table = read_columns(document, [name], [mean], delimiter=delimiter)
-    table.check_between(0.0, 1.0, column=mean)
+    table = read_columns(document, [name], [mean], delimiter=delimiter, rules=[between(mean, 0, 1)])
     table.check_distinct(name)
     names = table.words[name]
     _check_two(document.name, len(names.code))
@@ -205,22 +203,24 @@ def mean_list(document: Document) -> NDArray[np.float64]:
         line, number = first_line(stream, document.name)
         cells = [(number, line.strip())]
         cells += [(row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()]
-    for row, cell in cells:
-        if not finite(cell):
-            raise DataError(f"{document.name}, row {row}, column 1: {unfit(cell)}")
-    values = [float(cell) for _, cell in cells]
-    if values[0] > 1 and values[0].is_integer():
-        if len(values) - 1 != values[0]:
+    count = float(cells[0][1]) if finite(cells[0][1]) else 0.0
+    if count > 1 and count.is_integer():
+        cells = cells[1:]
+        if len(cells) != count:
             raise DataError(
-                f"{document.name}, row {number}, column 1: says {values[0]:g} means, the file has {len(values) - 1}. "
+                f"{document.name}, row {number}, column 1: says {count:g} means, the file has {len(cells)}. "
                 "Correct the count, or delete that line."
             )
-        values, cells = values[1:], cells[1:]
-    for (row, _), value in zip(cells, values, strict=True):
-        if not 0 <= value <= 1:
-            raise DataError(
-                f"{document.name}, row {row}, column 1: a mean must be in [0, 1], got {value:g}. Correct it."
-            )
+    bad, values = BadRows(document.name), []
+    for row, cell in cells:
+        if not finite(cell):
+            fault, remedy = unfit(cell)
+            bad.add(row, f", column 1: {fault}", remedy)
+        elif not 0 <= float(cell) <= 1:
+            bad.add(row, f", column 1: a mean must be in [0, 1], got {float(cell):g}", "Correct it.")
+        else:
+            values.append(float(cell))
+    bad.settle(len(values))
     _check_two(document.name, len(values))
     return np.array(values)
 

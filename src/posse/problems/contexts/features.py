@@ -31,6 +31,7 @@ from posse.problems.datasets.columns import other_columns, read_columns
 from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.files import FilePath
 from posse.problems.datasets.frames import Frame, read_table
+from posse.problems.datasets.reading import BadRows, between, current
 
 ROW = "row"
 
@@ -93,19 +94,12 @@ def read_rewards(path: FilePath | Frame, delimiter: str | None = None, pays: Rew
 
     With `pays` the columns hold exactly what arms pay, within that range.
     """
-    table = _read(path, delimiter, encode=False)
+    within = pays or UNIT_RANGE
+    remedy = "Correct it, or give exact pays their reward_range." if pays is None else "Correct it or reward_range."
+    table = _read(path, delimiter, within=within, remedy=remedy)
     if len(table.names) < 2:
         raise DataError(
             f"{table.file}: a bandit needs at least 2 arms, got the columns row,{','.join(table.names)}. Add another."
-        )
-    within = pays or UNIT_RANGE
-    wrong = np.argwhere(~within.holds(table.values))
-    if len(wrong):
-        row, arm = wrong[0]
-        remedy = "Correct it, or give exact pays their reward_range." if pays is None else "Correct it or reward_range."
-        raise DataError(
-            f"{table.place(row)}, column '{table.names[arm]}': must be in {within}, got {table.values[row, arm]:g}. "
-            f"{remedy}"
         )
     return table
 
@@ -139,10 +133,11 @@ def read_features(
     tables = {party: _read(path, delimiter) for party, path in files.items()}
     declared = _declared(tables, bounds)
     paid = read_rewards(rewards, delimiter, pays)
-    first = next(iter(tables.values()))
-    for other in (*tables.values(), paid):
-        check_aligned(first, other)
-    blocks = [_bounded(table, declared[party], scale) for party, table in tables.items()]
+    blocks: Sequence[Rows] = [_bounded(table, declared[party], scale) for party, table in tables.items()]
+    if current().skip_bad:
+        *blocks, paid = _in_all([*blocks, paid])
+    for other in (*blocks, paid):
+        check_aligned(blocks[0], other)
     ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
     held = tuple(
         Block(party, tuple(range(low, high)), declared[party])
@@ -150,6 +145,23 @@ def read_features(
     )
     values = np.concatenate([block.values for block in blocks], axis=1)
     return Contexts(name, values, held, paid.names, paid.values, pays=pays)
+
+
+def _in_all(tables: Sequence[Rows]) -> list[Rows]:
+    """Return the rows that stand in every file: one that was dropped from a file has no counterpart there."""
+    common = frozenset(tables[0].ids).intersection(*(table.ids for table in tables))
+    kept = []
+    for table in tables:
+        here = np.array([id in common for id in table.ids], np.bool_)
+        ids = tuple(id for id in table.ids if id in common)
+        kept.append(Rows(table.file, ids, table.names, table.values[here], table.line[here]))
+        if not here.all():
+            count = int((~here).sum())
+            rows = f"{count:,} row{'s' if count > 1 else ''}"
+            current().dropped.append(f"{table.file}: {rows} left out that another file does not have.")
+    if not common:
+        raise DataError("no row stands in all files. Put the same rows in all of them.")
+    return kept
 
 
 def check_aligned(one: Rows, other: Rows) -> None:
@@ -187,23 +199,29 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
     check.between(0, 1, open_low=True, bound=bound)
     values = scale_to_bound(table.values, bound) if scale else table.values
     norms = row_norms(values)
-    wrong = np.flatnonzero(norms > bound + SLACK)
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"{table.place(row)} ('{table.ids[row]}'): features must have a norm of at most the bound {bound:.6g}, got "
-            f"{norms[row]:.6g}. Scale the features, or set scale to have longer rows scaled down."
+    within, bad = norms <= bound + SLACK, BadRows(table.file)
+    for row in np.flatnonzero(~within).tolist():
+        bad.add(
+            int(table.line[row]),
+            f" ('{table.ids[row]}'): features must have a norm of at most the bound {bound:.6g}, got {norms[row]:.6g}",
+            "Scale the features, or set scale to have longer rows scaled down.",
         )
-    return FeatureBlock(table.file, table.ids, table.names, values, table.line, bound)
+    bad.settle(int(within.sum()))
+    ids = tuple(id for id, good in zip(table.ids, within, strict=True) if good)
+    return FeatureBlock(table.file, ids, table.names, values[within], table.line[within], bound)
 
 
-def _read(source: FilePath | Frame, delimiter: str | None, *, encode: bool = True) -> Rows:
+def _read(
+    source: FilePath | Frame, delimiter: str | None, *, within: RewardRange | None = None, remedy: str = ""
+) -> Rows:
+    """Read features; with `within`, numbers of this range in every column."""
     document = read_table(source)
-    if encode:
+    if within is None:
         table, names, values = read_encoded(document, [ROW], delimiter)
     else:
         mark, numbers = other_columns(document, [ROW], delimiter)
-        table, names = read_columns(document, [ROW], numbers, delimiter=mark), tuple(numbers)
+        rules = [between(name, within.low, within.high, remedy) for name in numbers]
+        table, names = read_columns(document, [ROW], numbers, delimiter=mark, rules=rules), tuple(numbers)
         values = np.stack([table.numbers[name] for name in names], axis=1)
     table.check_distinct(ROW)
     return Rows(document.name, table.words[ROW].distinct, names, values, table.line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TextIO, cast
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import BadRows, current, is_missing, pointed, unfit
+from posse.problems.datasets.reading import BadRows, Rule, current, is_missing, pointed, unfit
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -36,11 +36,6 @@ class Words:
     def __getitem__(self, row: int) -> str:
         return self.distinct[int(self.code[row])]
 
-    def only(self, rows: NDArray[np.bool_]) -> Words:
-        """Return some of the rows."""
-        used, code = np.unique(self.code[rows], return_inverse=True)
-        return Words(tuple(self.distinct[int(one)] for one in used), code.astype(np.int64))
-
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -54,27 +49,6 @@ class Columns:
     def place(self, row: int, column: str) -> str:
         """Name a cell in an error."""
         return f"{self.file}, row {self.line[row]}, column '{column}'"
-
-    def fitting(self, fits: NDArray[np.bool_], wrong: Callable[[int], str]) -> Columns:
-        """Return the rows that fit; `wrong` says of another one what to correct, and `--skip-bad` drops it."""
-        if fits.all():
-            return self
-        bad = BadRows(self.file)
-        for row in np.flatnonzero(~fits):
-            bad.add(int(self.line[row]), wrong(int(row)))
-        bad.settle(int(fits.sum()))
-        words = {name: words.only(fits) for name, words in self.words.items()}
-        return Columns(self.file, self.line[fits], words, {name: one[fits] for name, one in self.numbers.items()})
-
-    def check_between(self, low: float, high: float, column: str) -> None:
-        """Refuse a number outside [low, high]."""
-        values = self.numbers[column]
-        outside = np.flatnonzero((values < low) | (values > high))
-        if len(outside):
-            row = int(outside[0])
-            raise DataError(
-                f"{self.place(row, column)}: must be in [{low:g}, {high:g}], got {values[row]:g}. Correct it."
-            )
 
     def check_distinct(self, column: str) -> None:
         """Refuse a word that stands on two rows."""
@@ -97,11 +71,13 @@ def read_columns(
     delimiter: str | None = None,
     header: Sequence[str] | None = None,
     categories: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
 ) -> Columns:
     """Read columns of words and of finite numbers; `categories` are words too, and a cell such as N/A is bad there.
 
-    `optional` columns of words are read where the file has them. `header` names the columns of a file that has no
-    header line. Without `delimiter`, the one that separates the header is used.
+    A row that breaks one of the `rules` is bad too, and reported with those that cannot be read. `optional` columns of
+    words are read where the file has them. `header` names the columns of a file that has no header line. Without
+    `delimiter`, the one that separates the header is used.
 
     >>> table = read_columns(Document("r.csv", b"item;rating\\nheat;4\\nheat;5"), words=["item"], numbers=["rating"])
     >>> table.words["item"].distinct, table.numbers["rating"].tolist()
@@ -128,6 +104,10 @@ def read_columns(
                 numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad, categories)
                 cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
                 assert figures is not None
+            if not (fits := _keeping(rules, numbered, cells, figures, bad)).all():
+                numbered = [line for line, good in zip(numbered, fits, strict=True) if good]
+                cells = {name: [c for c, good in zip(own, fits, strict=True) if good] for name, own in cells.items()}
+                figures = {name: own[fits] for name, own in figures.items()}
             lines.append(np.array(numbered, np.int64))
             for name in reading:
                 number = index[name]
@@ -173,6 +153,21 @@ def _figures(
     return made
 
 
+def _keeping(
+    rules: Sequence[Rule], lines: Sequence[int], cells: dict[str, list[str]], figures: dict[str, NDArray[np.float64]],
+    bad: BadRows,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Say which rows of a block keep all rules; of another one note the first that it breaks."""
+    kept = np.ones(len(lines), np.bool_)
+    for rule in rules:
+        values = figures[rule.column] if rule.column in figures else cells[rule.column]
+        fits = rule.fits(values)
+        for row in np.flatnonzero(kept & ~fits).tolist():
+            bad.add(lines[row], f", column '{rule.column}': {rule.wrong(values[row])}", rule.remedy)
+        kept &= fits
+    return kept
+
+
 def _readable(
     lines: Sequence[int], rows: Sequence[list[str]], words: Sequence[str], numbers: Sequence[str], plan: Layout,
     bad: BadRows, categories: Sequence[str] = (),
@@ -184,12 +179,13 @@ def _readable(
         wrong = next((name for name in numbers if not finite(plan.number(row[plan.position[name]]))), None)
         missing = next((name for name in categories if is_missing(row[plan.position[name]])), None)
         if empty is not None:
-            bad.add(line, f", column '{empty}' is empty. Fill it, or delete the row.")
+            bad.add(line, f", column '{empty}' is empty", "Fill it, or delete the row.")
         elif wrong is not None:
-            bad.add(line, f", column '{wrong}': {unfit(row[plan.position[wrong]])}")
+            fault, remedy = unfit(row[plan.position[wrong]])
+            bad.add(line, f", column '{wrong}': {fault}", remedy)
         elif missing is not None:
             word = row[plan.position[missing]].strip()
-            bad.add(line, f", column '{missing}': '{word}' is missing. Give a word, or delete the row.")
+            bad.add(line, f", column '{missing}': '{word}' is missing", "Give a word, or delete the row.")
         else:
             kept.append((line, row))
     return [line for line, _ in kept], [row for _, row in kept]
@@ -208,6 +204,8 @@ def finite(cell: str) -> bool:
 
 
 DELIMITERS = (",", ";", "\t", "|")
+SEPARATOR = re.compile('"?sep=([^"])"?[,;]*', re.IGNORECASE)
+"""The line that Excel puts above a header."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +279,10 @@ def layout(
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter must be one character, not a quote or a line end, got {delimiter!r}.")
     line, number = (stream.readline(), 1) if document.frame else first_line(stream, file)
+    if header is None and not document.frame and (said := SEPARATOR.fullmatch(line.rstrip("\r\n"))):
+        delimiter = delimiter or said[1]
+        line, below = first_line(stream, file)
+        number += below
     if header is not None:
         position = {name: i for i, name in enumerate(header)}
         return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line, decimal=current().decimal)
@@ -399,9 +401,11 @@ def _without_blanks(
             kept.append((line, row))
         elif any(map(str.strip, row)):
             faults.add(
-                line, f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in the header, got "
-                f"{len(row)}. Quote a field that holds {plan.delimiter!r}, or complete the row.",
-            )  # fmt: skip
+                line,
+                f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in the header, got "
+                f"{len(row)}",
+                f"Quote a field that holds {plan.delimiter!r}." if len(row) > plan.width else "Complete the row.",
+            )
     if bad is None:
         faults.settle(len(kept))
     return [line for line, _ in kept], [row for _, row in kept]

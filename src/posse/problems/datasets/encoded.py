@@ -1,7 +1,8 @@
 """Tables of contexts: numbers as they are, categories one-hot, dates left out.
 
 What a column holds is read from its first rows, where most of them say it: dates; numbers (others are then bad rows);
-else a category where words come back: twice on average, and at most `MOST` of them. Cells such as N/A have no say.
+else a category where words come back: twice on average, and at most `MOST` of them; other words are refused. Cells such
+as N/A have no say.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from posse.core.errors import DataError
 from posse.problems.datasets.columns import Columns, Layout, blocks, finite, layout, other_columns, read_columns
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import BadRows, current, has_comma, is_missing
+from posse.problems.datasets.reading import BadRows, Rule, current, has_comma, is_missing
 
 MOST = 50
 """Words of a category at most: a column of names or free text is none."""
@@ -31,11 +32,12 @@ _DATE = re.compile(
 
 def read_encoded(
     document: Document, words: Sequence[str], delimiter: str | None = None, *, numbers: Sequence[str] = (),
-    features: Sequence[str] = (),
+    features: Sequence[str] = (), ignored: Sequence[str] = (), rules: Sequence[Rule] = (),
 ) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:  # fmt: skip
     """Read columns of words and of numbers, and all others as features: names and values, (rows, features).
 
-    With `features` they are these, in this order: the columns must be theirs by name, and words known.
+    With `features` they are these, in this order: the columns must be theirs by name, and words known. Columns that are
+    `ignored` may stand beside them.
 
     >>> rows = (f"{i},0.{i},{town},2024-05-0{i}" for i, town in enumerate(("Bern", "Chur", "Bern", "Chur"), 1))
     >>> _, names, values = read_encoded(Document("v.csv", "\\n".join(["row,age,town,seen", *rows]).encode()), ["row"])
@@ -43,17 +45,20 @@ def read_encoded(
     (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
     """
     mark, others = other_columns(document, [*words, *numbers], delimiter)
-    kinds = _fitting(document, others, mark, features) if features else _kinds(document, others, mark)
-    figures, categories, dates = (
-        [name for name in others if kinds[name] == kind] for kind in ("number", "category", "date")
+    kinds = _fitting(document, others, mark, features, ignored) if features else _kinds(document, others, mark)
+    figures, categories, dates, beside = (
+        [name for name in others if kinds[name] == kind] for kind in ("number", "category", "date", "ignored")
     )
     if not figures and not categories:
         raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
-    table = read_columns(document, words, [*numbers, *figures], delimiter=mark, categories=categories)
-    for name in categories if features else ():
-        table = _known_words(table, name, features)
+    learnt = [_known_words(name, features) for name in categories] if features else []
+    table = read_columns(
+        document, words, [*numbers, *figures], delimiter=mark, categories=categories, rules=[*rules, *learnt]
+    )
     if dates:
         current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
+    if beside:
+        current().dropped.append(f"{document.name}: columns that are no features were left out ({', '.join(beside)}).")
     names: list[str] = []
     columns: list[NDArray[np.float64]] = []
     for name in others:
@@ -76,56 +81,79 @@ def read_encoded(
     return table, tuple(names), np.stack(columns, axis=1)
 
 
-def _fitting(document: Document, names: Sequence[str], delimiter: str, features: Sequence[str]) -> dict[str, str]:
+def _fitting(
+    document: Document, names: Sequence[str], delimiter: str, features: Sequence[str], ignored: Sequence[str]
+) -> dict[str, str]:
     """Say what each column holds by the features that are wanted; refuse others but dates, and missing ones."""
-    kinds, covered = {}, []
+    kinds, covered, strangers = {}, [], []
     for name in names:
         own = [name] if name in features else [one for one in features if one.startswith(f"{name}=")]
         covered += own
-        kinds[name] = "number" if own == [name] else "category"
-        if not own and _kinds(document, [name], delimiter)[name] != "date":
-            raise DataError(f"{document.name}: column '{name}' is no feature of the model. Delete or rename it.")
-        kinds[name] = kinds[name] if own else "date"
+        if own:
+            kinds[name] = "number" if own == [name] else "category"
+        elif name.lower() in ignored:
+            kinds[name] = "ignored"
+        elif _looked(document, [name], delimiter)[name][0] == "date":
+            kinds[name] = "date"
+        else:
+            strangers.append(f"'{name}'")
+    learnt = f"It learnt {', '.join(features[:8])}{', ...' if len(features) > 8 else ''}"
+    if strangers:
+        one = len(strangers) == 1
+        raise DataError(
+            f"{document.name}: column{'' if one else 's'} {', '.join(strangers)} {'is' if one else 'are'} no feature"
+            f"{'' if one else 's'} of the model. {learnt}: delete {'it' if one else 'them'}."
+        )
     if lost := next((one for one in features if covered.count(one) != 1), None):
         raise DataError(
             f"{document.name}: the model's feature '{lost}' must come from one column, got {covered.count(lost)}. "
-            f"It learnt {', '.join(features[:8])}{', ...' if len(features) > 8 else ''}: give these columns."
+            f"{learnt}: give these columns."
         )
     return kinds
 
 
-def _known_words(table: Columns, name: str, features: Sequence[str]) -> Columns:
-    """Return the rows whose word of a category is one of the features; the others are bad."""
-    column = table.words[name]
-    known = np.array([f"{name}={word}" in features for word in column.distinct])
-    return table.fitting(
-        known[column.code],
-        lambda row: f", column '{name}': the model never learnt '{column[row]}'. Correct it, or leave the row out.",
+def _known_words(name: str, features: Sequence[str]) -> Rule:
+    """Return the rule that the words of a category are those of the features."""
+    known = frozenset(features)
+    return Rule(
+        name,
+        lambda words: np.array([f"{name}={word}" in known for word in words], np.bool_),
+        lambda word: f"the model never learnt '{word}'",
+        "Correct it, or leave the row out.",
     )
 
 
 def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:
-    """Say of each column whether it holds numbers, dates or a category."""
+    """Say of each column whether it holds numbers, dates or a category; refuse one that holds other words."""
+    kinds = {}
+    for name, (kind, words, rows) in _looked(document, names, delimiter).items():
+        if kind == "text":
+            raise DataError(
+                f"{document.name}, column '{name}': {words} different words in {rows} rows are neither numbers nor a "
+                f"category, whose words come twice on average and are at most {MOST}. Give more rows, group the words, "
+                "or delete the column."
+            )
+        kinds[name] = kind
+    return kinds
+
+
+def _looked(document: Document, names: Sequence[str], delimiter: str) -> dict[str, tuple[str, int, int]]:
+    """Look at the first rows: what a column holds, its different words, and the rows that hold words."""
     with document.open() as stream:
         plan = layout(stream, document, names, (), delimiter, None)
         rows = [row for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK) for row in some]
-    kinds = {name: _kind([row[plan.position[name]].strip() for row in rows], plan) for name in names}
-    if current().skip_bad and (text := [name for name in names if kinds[name] == "text"]):
-        raise DataError(
-            f"{document.name}, column '{text[0]}': words that differ from row to row are neither numbers nor a "
-            "category. Delete the column."
-        )
-    return {name: "number" if kind == "text" else kind for name, kind in kinds.items()}
+    return {name: _kind([row[plan.position[name]].strip() for row in rows], plan) for name in names}
 
 
-def _kind(cells: Sequence[str], plan: Layout) -> str:
+def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, int, int]:
     known = [cell for cell in cells if not is_missing(cell)]
-    if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
-        return "date"
     words = [cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))]
+    count = len(set(words)), len(words)
+    if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
+        return "date", *count
     if 2 * len(words) <= len(known):
-        return "number"
-    return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text"
+        return "number", *count
+    return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text", *count
 
 
 def _looks_like_number(cell: str) -> bool:

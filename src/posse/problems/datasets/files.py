@@ -55,6 +55,8 @@ class Document:
         if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise DataError(f"{self.name} is text in UTF-16. Save it as UTF-8.")
         zero = self.data.find(b"\0")
+        if encoding := _wide(self.data):
+            raise DataError(f"{self.name} looks like text in UTF-16 without a mark. Give --encoding {encoding}.")
         if zero >= 0:
             raise DataError(
                 f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. Give a CSV."
@@ -73,6 +75,20 @@ class Document:
     def open(self) -> io.TextIOWrapper:
         """Open as a stream of lines, without the byte order mark that some editors put first."""
         return io.TextIOWrapper(io.BytesIO(self.data), encoding="utf-8-sig", newline="")
+
+
+def _wide(data: bytes) -> str:
+    """Return the encoding of text in UTF-16 that has no mark: every other byte of its first letters is zero.
+
+    >>> _wide("item,rating".encode("utf-16-le")), _wide("item,rating".encode("utf-16-be")), _wide(b"item,rating")
+    ('utf-16-le', 'utf-16-be', '')
+    """
+    start = data[:256]
+    half = len(start) // 2
+    low, high = start[::2].count(0), start[1::2].count(0)
+    if max(low, high) < 0.8 * half or min(low, high) > 0.05 * half:
+        return ""
+    return "utf-16-be" if low > high else "utf-16-le"
 
 
 def read_bytes(path: FilePath) -> bytes:

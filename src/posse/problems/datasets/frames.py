@@ -1,7 +1,8 @@
 """A table in memory in place of a file: a frame of pandas, polars or pyarrow, rows as dictionaries, columns as lists.
 
-Anything with `columns` and `[column]` will do. A frame is copied to text when it is given and read like a CSV file, so
-that a value means the same in both; errors give its rows, counted from 1. No library of frames is imported.
+Anything with `columns` and `[column]` will do; a lazy frame is collected. A frame is copied to text when it is given
+and read like a CSV file, so that a value means the same in both; errors give its rows, counted from 1. No library of
+frames is imported.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def name_of_source(source: FilePath | Frame) -> str:
 
 def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
     """Take a table apart into named columns."""
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):  # a lazy frame of polars: a query, not yet run
+        value = value.collect()
     if isinstance(value, Mapping):
         return (
             [(name, _listed(value[name])) for name in value] if value and all(map(_is_column, value.values())) else None

@@ -30,6 +30,7 @@ from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.datasets.columns import Columns, by_number, name_of, read_columns
 from posse.problems.datasets.files import Document, FilePath, find, read_known, read_known_text, unzip
+from posse.problems.datasets.reading import between
 from posse.problems.datasets.reviews import (
     GOOGLE_HOME,
     STEAM_REVIEWS_HOME,
@@ -57,8 +58,7 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     if (folder / _RATED).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
     rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
-    table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"])
-    table.check_between(*STARS, column="rating")
+    table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"], rules=[between("rating", *STARS)])
     films = read_columns(named, words=["movieId", "title"])
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
@@ -67,8 +67,8 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
     """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between 24 columns."""
     rated = read_known_text(folder / _RATED, MOVIELENS_HOME, verify)
     header = ("userId", "movieId", "rating", "timestamp")
-    table = read_columns(rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header)
-    table.check_between(*STARS, column="rating")
+    rules = [between("rating", *STARS)]
+    table = read_columns(rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header, rules=rules)
     text = read_known(folder / "u.item", MOVIELENS_HOME, verify).decode("latin-1")
     columns = ("movieId", "title", *(f"column {number}" for number in range(3, 25)))
     films = read_columns(
@@ -193,8 +193,8 @@ def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
 
 def _pair(document: Callable[[str], Document], table: str) -> Ratings:
     file, column = _STEAM_FILES[table]
-    rows = read_columns(document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t")
-    rows.check_between(0.0, np.inf, column=column)
+    rules = [between(column, 0.0, np.inf)]
+    rows = read_columns(document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t", rules=rules)
     games = read_columns(document("item_info.dat"), words=["Game_ID", "Game Name"], delimiter="\t")
     longest = float(rows.numbers[column].max())
     return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
@@ -202,8 +202,8 @@ def _pair(document: Callable[[str], Document], table: str) -> Ratings:
 
 def _single(document: Document, table: str) -> Ratings:
     header = ("user", "game", "behaviour", "value", "unused")
-    rows = read_columns(document, words=["user", "game", "behaviour"], numbers=["value"], delimiter=",", header=header)
-    rows.check_between(0.0, np.inf, column="value")
+    words, rules = ["user", "game", "behaviour"], [between("value", 0.0, np.inf)]
+    rows = read_columns(document, words=words, numbers=["value"], delimiter=",", header=header, rules=rules)
     behaviour = rows.words["behaviour"]
     unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
     if unknown:

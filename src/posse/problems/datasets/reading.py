@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 
 PLACES = 5
-"""Bad rows that are named; all are counted."""
+"""Bad rows that are named for each remedy; all are counted."""
 
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _GROUPS = r"[-+]?\d{1,3}(?:\.\d{3})+"
@@ -124,57 +129,101 @@ def is_missing(cell: str) -> bool:
     return not cell.strip() or cell.strip().lower() in _MISSING
 
 
-def unfit(cell: str) -> str:
-    """Say what is wrong with a cell that should hold a number.
+def unfit(cell: str) -> tuple[str, str]:
+    """Say what is wrong with a cell that should hold a number, and what to do about it.
 
-    >>> unfit("4,5"), unfit("n/a")
-    ("'4,5' is not a number. Write it like 4.5, or give --decimal , for decimal commas.",
-    "'n/a' is missing. Give a number, or delete the row.")
+    >>> unfit("4,5")
+    ("'4,5' is not a number", 'Write it like 4.5, or give --decimal , for decimal commas.')
+    >>> unfit("n/a")
+    ("'n/a' is missing", 'Give a number, or delete the row.')
     """
     word = cell.strip()
     if not word:
-        return "is empty. Give a number, or delete the row."
+        return "is empty", "Give a number, or delete the row."
     if word.lower() in _MISSING:
-        return f"'{word}' is missing. Give a number, or delete the row."
+        return f"'{word}' is missing", "Give a number, or delete the row."
     if current().decimal == "," and "." in word and not _GROUPED.fullmatch(word):
-        return f"'{word}' has a point that separates no thousands. Write it like 4,5 or 1.000,5."
+        return f"'{word}' has a point that separates no thousands", "Write it like 4,5 or 1.000,5."
     try:
         float(cell.replace("_", "x"))
     except ValueError:
         commas = ", or give --decimal , for decimal commas" if has_comma(word) else ""
-        return f"'{word}' is not a number. Write it like 4.5{commas}."
-    return f"'{word}' is not a finite number. Give a finite one, or delete the row."
+        return f"'{word}' is not a number", f"Write it like 4.5{commas}."
+    return f"'{word}' is not a finite number", "Give a finite one, or delete the row."
+
+
+class Rule(NamedTuple):
+    """What the values of a column must be beside numbers or words; a row with another one is bad."""
+
+    column: str
+    fits: Callable[[Any], NDArray[np.bool_]]
+    """Which of the column's values are as they must be: an array of numbers, or a list of words."""
+    wrong: Callable[[Any], str]
+    """What is wrong with a value, in words."""
+    remedy: str = "Correct it."
+
+
+def must(column: str, fits: Callable[[Any], NDArray[np.bool_]], rule: str, remedy: str = "Correct it.") -> Rule:
+    """Return the rule that numbers of a column must be so: "be in [0, 1]"."""
+    return Rule(column, fits, lambda value: f"must {rule}, got {value:.12g}", remedy)
+
+
+def between(column: str, low: float, high: float, remedy: str = "Correct it.") -> Rule:
+    """Return the rule that numbers of a column are in [low, high].
+
+    >>> between("mean", 0, 1).fits(np.array([0.5, 1.5])).tolist(), between("mean", 0, 1).wrong(1.5)
+    ([True, False], 'must be in [0, 1], got 1.5')
+    """
+    return must(column, lambda values: (values >= low) & (values <= high), f"be in [{low:g}, {high:g}]", remedy)
 
 
 @dataclass
 class BadRows:
-    """Rows of one table that cannot be read: all are counted, the first few are named."""
+    """Rows of one table that cannot be read: all are counted, and the first few of each remedy are named."""
 
     file: str
     count: int = 0
-    places: list[tuple[int, str]] = field(default_factory=list)
+    places: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """By remedy: lines, and what is wrong there."""
+    more: Counter[str] = field(default_factory=Counter)
 
-    def add(self, line: int, what: str) -> None:
+    def add(self, line: int, what: str, remedy: str) -> None:
         """Note a row; `what` goes on from "row N"."""
         self.count += 1
-        if len(self.places) < PLACES:
-            self.places.append((line, f"{line}{what}"))
+        named = self.places.setdefault(remedy, [])
+        if len(named) < PLACES:
+            named.append((line, f"row {line}{what}"))
+        else:
+            self.more[remedy] += 1
 
     def settle(self, good: int) -> None:
         """Raise for all of them at once; or note what was dropped, where that was asked for and rows are left."""
         if not self.count:
             return
         if self.count == 1 and not current().skip_bad:
-            raise DataError(f"{self.file}, row {self.places[0][1]}")
-        named = " ".join(f"Row {place}" for _, place in sorted(self.places))
-        more = f" And {self.count - len(self.places):,} more." if self.count > len(self.places) else ""
+            ((remedy, ((_, place),)),) = self.places.items()
+            raise DataError(f"{self.file}, {place}. {remedy}")
         if not current().skip_bad:
+            drop = ", or drop them with --skip-bad (skip_bad = true)" if good else ""
             raise DataError(
-                f"{self.file}: {self.count:,} of {self.count + good:,} rows are bad. {named}{more} Correct them, or "
-                "drop them with --skip-bad (skip_bad = true)."
+                f"{self.file}: {self.count:,} of {self.count + good:,} rows are bad. {self._named(remedies=True)} "
+                f"Correct them{drop}."
             )
         if not good:
-            raise DataError(f"{self.file}: none of its {self.count:,} rows can be read. {named}{more} Correct them.")
+            raise DataError(
+                f"{self.file}: none of its {self.count:,} rows can be read. {self._named(remedies=True)} Correct them."
+            )
         current().dropped.append(
-            f"{self.file}: {self.count:,} of {self.count + good:,} rows were dropped as bad. {named}{more}"
+            f"{self.file}: {self.count:,} of {self.count + good:,} rows were dropped as bad. "
+            f"{self._named(remedies=False)}"
         )
+
+    def _named(self, *, remedies: bool) -> str:
+        """Name places by what is to be done about them, each remedy once."""
+        groups = []
+        for remedy, places in sorted(self.places.items(), key=lambda group: min(group[1])):
+            places.sort()
+            more = f"; and {self.more[remedy]:,} more" if self.more[remedy] else ""
+            text = "; ".join(place for _, place in places)
+            groups.append(f"R{text[1:]}{more}.{f' {remedy}' if remedies else ''}")
+        return " ".join(groups)

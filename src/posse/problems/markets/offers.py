@@ -9,6 +9,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.datasets.columns import Columns, read_columns
 from posse.problems.datasets.files import FilePath
 from posse.problems.datasets.frames import Frame, read_table
+from posse.problems.datasets.reading import between, must
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
 
 
@@ -68,27 +69,26 @@ def check_known(qualities: FilePath | Frame | None, records: FilePath | Frame | 
     return known
 
 
+OFFERED = (
+    must("cost", lambda cost: cost >= 0, "not be negative", "Give the price of a unit, 0 if it is free."),
+    must("capacity", lambda units: units >= 0, "not be negative", "Give the most units a round, 0 for none."),
+    must("capacity", lambda units: units == np.floor(units), "be a whole number of units", "Round it."),
+    must("capacity", lambda units: units <= MOST_UNITS, "be at most 10^9 units a round", "Count larger units."),
+)
+"""What offers must be."""
+
+
 def _read_offers(path: FilePath | Frame, delimiter: str | None) -> Columns:
-    table = read_columns(read_table(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter)
-    cost, capacity = table.numbers["cost"], table.numbers["capacity"]
-    _refuse(table, cost < 0, "cost", "must not be negative", "Give the price of a unit, 0 if it is free.")
-    _refuse(table, capacity < 0, "capacity", "must not be negative", "Give the most units a round, 0 for none.")
-    _refuse(table, capacity != np.floor(capacity), "capacity", "must be a whole number of units", "Round it.")
-    _refuse(table, capacity > MOST_UNITS, "capacity", "must be at most 10^9 units a round", "Count larger units.")
+    table = read_columns(
+        read_table(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter, rules=OFFERED
+    )
     _check_pairs(table)
     return table
 
 
 def _read_qualities(path: FilePath | Frame, delimiter: str | None) -> Columns:
-    table = read_columns(read_table(path), ["supplier"], ["quality"], delimiter=delimiter)
-    table.check_between(0.0, 1.0, column="quality")
-    return table
-
-
-def _refuse(table: Columns, wrong: NDArray[np.bool_], column: str, rule: str, remedy: str) -> None:
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(f"{table.place(row, column)}: {rule}, got {table.numbers[column][row]:.12g}. {remedy}")
+    rules = [between("quality", 0, 1)]
+    return read_columns(read_table(path), ["supplier"], ["quality"], delimiter=delimiter, rules=rules)
 
 
 def _check_pairs(table: Columns) -> None:

@@ -24,6 +24,7 @@ from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
 from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import read_document
+from posse.problems.markets.offers import OFFERED
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
@@ -196,16 +197,12 @@ def _place_in(roster: tuple[str, ...], name: str) -> int:
 
 def _read_own(path: Path, suppliers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Read an agent's own offers; suppliers without a row are not dealt with."""
-    table = read_columns(read_document(path), ["supplier"], ["cost", "capacity"])
+    table = read_columns(read_document(path), ["supplier"], ["cost", "capacity"], rules=OFFERED)
     table.check_distinct("supplier")
-    table.check_between(0, float("inf"), "cost")
-    table.check_between(0, 1e9, "capacity")
     cost, capacity = np.zeros(len(suppliers)), np.zeros(len(suppliers))
     for row, supplier in enumerate(table.words["supplier"].distinct):
         if supplier not in suppliers:
             raise DataError(f"{table.place(row, 'supplier')}: '{supplier}' is not among the suppliers of the terms.")
-        if table.numbers["capacity"][row] % 1:
-            raise DataError(f"{table.place(row, 'capacity')}: must be a whole number. Correct it.")
         i = suppliers.index(supplier)
         cost[i], capacity[i] = table.numbers["cost"][row], table.numbers["capacity"][row]
     return cost, capacity

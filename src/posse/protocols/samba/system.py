@@ -281,8 +281,8 @@ def _arms_settings() -> type[ProblemSettings]:
     return ProblemSettings
 
 
-def show_arms(settings: ProblemSettings) -> Iterator[Section]:
-    """List the arms that settings make, with their means."""
+def show_arms(settings: ProblemSettings) -> Iterator[Section | str]:
+    """List the arms that settings make, with their means, and say what was dropped of a table."""
     arms = settings.arms()
     best = arms.best
     rows = tuple(
@@ -292,7 +292,9 @@ def show_arms(settings: ProblemSettings) -> Iterator[Section]:
     name = settings.data_name if settings.means is None else "means given"
     title, source = f"{name}: {len(arms)} arms, {arms.kind} rewards", (f"Source: {arms.source}",)
     columns = ("", "arm", "mean", "below the best")
-    yield Section(title, columns, rows, source, (0, 2, 3), {"data": name, **arms.describe()})
+    dropped = {"dropped": list(settings.dropped)} if settings.dropped else {}
+    yield Section(title, columns, rows, source, (0, 2, 3), {"data": name, **arms.describe(), **dropped})
+    yield from (f"warning: {sentence}" for sentence in settings.dropped)
 
 
 SYSTEM = SambaSystem()
