@@ -68,9 +68,11 @@ def earned_and_cost(records: Sequence[Record]) -> None:
     rows = [
         (earned, *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
         *([(said.regret, *map(words.number, regrets))] if any(one is not None for one in regrets) else []),
-        ("CPU time", *(words.seconds(r.seconds) for r in records)),
-        (f"CPU time per {said.step} and {said.party}, all included", *(words.seconds(per_step(r)) for r in records)),
     ]
+    if any(record.seconds for record in records):  # a bandit in use measures none
+        each = f"CPU time per {said.step} and {said.party}, all included"
+        rows.append(("CPU time", *(words.seconds(r.seconds) for r in records)))
+        rows.append((each, *(words.seconds(per_step(r)) for r in records)))
     if len(records) > 1:
         ratios = [1.0, *(times_as_long(record, records[0]) for record in records[1:])]
         rows.append(("times as long", *("too short to compare" if x is None else words.ratio(x) for x in ratios)))

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,12 +27,17 @@ from posse.core.files import PRIVATE, write_whole
 from posse.policies.decisions import Decision
 from posse.protocols.base import RunSettings
 from posse.protocols.registry import system_of
+from posse.results import words
 from posse.results.record import Record
 
 FORMAT = "posse live 1"
 REWARDS = ("wait", "fold")
 POINTS = 200
 """Points of a curve, at least; from twice as many on every other one is left out."""
+
+
+Whole: TypeAlias = int | np.integer[Any]
+Real: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
 
 
 class Choice(NamedTuple):
@@ -133,21 +138,21 @@ class Bandit:
         """Sum of the rewards that came."""
         return self._earned
 
-    def decide(self, context: Any = None, *, client: int | None = None) -> Decision:
+    def decide(self, context: Any = None, *, client: Whole | None = None) -> Decision:
         """Choose an arm, by every reward that has come so far.
 
         `context` is what is known about this decision, and `client` the number of the device that it is made on, for
         systems that learn from contexts on devices.
         """
         self._check_ready()
-        choice = self._serving.choose(context, client)
+        choice = self._serving.choose(context, _whole(client))
         made = Decision(self._made, choice.arm, self.names[choice.arm], choice.probability)
         self._open[made.id], self._made = choice.key, self._made + 1
         return made
 
-    def decide_many(self, contexts: int | Iterable[Any], *, client: int | None = None) -> list[Decision]:
+    def decide_many(self, contexts: Whole | Iterable[Any], *, client: Whole | None = None) -> list[Decision]:
         """Make a batch of decisions: so many, or one a context; with `rewards="fold"`."""
-        each: Sequence[Any] = [None] * contexts if isinstance(contexts, int) else list(contexts)
+        each = _each(contexts)
         if self.rewards == "wait" and len(each) > 1:
             raise ConfigError(
                 f"with rewards='wait' decisions come one at a time, got a batch of {len(each)}. Make the bandit with "
@@ -155,16 +160,15 @@ class Bandit:
             )
         return [self.decide(context, client=client) for context in each]
 
-    def reward(self, id: int, value: float) -> bool:
+    def reward(self, id: Whole, value: Real) -> bool:
         """Take the reward of a decision; return whether it counts.
 
         Of several rewards for one decision the first counts, and one for a decision that was dropped does not.
         """
-        if not self._known(id):
+        id = self._number(id)
+        if id not in self._open:
             return False
-        if isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float | np.integer | np.floating | np.bool_) or not math.isfinite(value):
             raise ConfigError(f"a reward must be a finite number, got {value!r}.")
         self._serving.check(float(value))
         self._serving.reward(self._open[id], float(value))
@@ -172,13 +176,14 @@ class Bandit:
         self._count(float(value))
         return True
 
-    def reward_many(self, rewards: Mapping[int, float]) -> int:
+    def reward_many(self, rewards: Mapping[Whole, Real]) -> int:
         """Take the rewards of several decisions; return how many count."""
         return sum(self.reward(id, value) for id, value in rewards.items())
 
-    def drop(self, id: int) -> bool:
+    def drop(self, id: Whole) -> bool:
         """Give up the reward of a decision; return whether it was open."""
-        if not self._known(id):
+        id = self._number(id)
+        if id not in self._open:
             return False
         self._serving.reward(self._open[id], None)
         del self._open[id]
@@ -201,15 +206,23 @@ class Bandit:
         """Return the record of what was decided and earned so far."""
         settings, system = self.settings, system_of(self.settings)
         points = sorted({**dict(self._curve), **({self._answered: self._earned} if self._answered else {})}.items())
+        own, status = self._serving.fields(), status or ("finished" if self._finished else "running")
+        summary = {**own.pop("summary", {}), "steps_done": self._made, "pending": len(self._open)}
+        show = {**own.pop("show", {}), "headline": self._headline(), "in_use": self.horizon is None}
+        # A step is a decision here, also where a simulation counts rounds.
+        nouns = {**system.words, "step": "decision"}
         return Record(
             kind=system.name, level=system.level_of(settings), leaks=system.not_protected(settings),
-            problem={"name": "live", "names": list(self.names)},
+            problem={"name": "live", "names": list(self.names), **own.pop("problem", {}), "words": nouns},
             config={**self._serving.config, "horizon": self.horizon or self._made, "rewards": self.rewards},
             steps=np.array([step for step, _ in points], np.int64),
-            reward=np.array([[sum_ for _, sum_ in points]]), total=(self._earned,),
-            status=status or ("finished" if self._finished else "running"),
-            **{"summary": {"steps_done": self._made, "pending": len(self._open)}, **self._serving.fields()},
+            reward=np.array([[sum_ for _, sum_ in points]]), total=(self._earned,), status=status,
+            summary=summary, show=show, **own,
         )  # fmt: skip
+
+    def _headline(self) -> str:
+        waiting = f", {len(self._open):,} of them without a reward yet" if self._open else ""
+        return f"earned {words.number(self._earned)} in {words.count(self._made, 'decision')}{waiting}"
 
     def save(self, path: str | Path) -> None:
         """Write where the bandit stands, to a file that only its owner reads: it holds what each arm earned."""
@@ -258,11 +271,11 @@ class Bandit:
                 "rewards='fold' decisions do not wait."
             )
 
-    def _known(self, id: int) -> bool:
-        """Return whether a decision is open; raise where it was never made."""
-        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < self._made:
+    def _number(self, id: Whole) -> int:
+        """Return the number of a decision as Python's own; raise where it was never made."""
+        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= id < self._made:
             raise ConfigError(f"there is no decision {id!r}: {self._made} were made. Give the id of a Decision.")
-        return id in self._open
+        return int(id)
 
     def _count(self, value: float) -> None:
         self._earned += value
@@ -284,17 +297,43 @@ def live(
     takes contexts; `horizon` is the number of decisions, and None goes on for as long as it is used (the horizon of the
     settings is one of simulations). `options` are those of the system's own `serve`.
     """
+    if not isinstance(settings, RunSettings):
+        raise ConfigError(f"live takes the settings of a system, got {settings!r}. Give such as posse.Samba().")
     check.one_of(REWARDS, rewards=rewards)
+    horizon, features = _whole(horizon), _whole(features)
     if horizon is not None:
         check.at_least(1, horizon=horizon)
-    if arms is not None and (isinstance(arms, str) or len(set(arms)) != len(arms) or len(arms) < 2):
-        raise ConfigError(f"arms must be two or more different names, got {arms!r}.")
+    if arms is not None and not _are_names(arms):
+        raise ConfigError(f"arms must be two or more different names, got {arms!r}. Give such as ('red', 'blue').")
     if settings.runs != 1:
         raise ConfigError(f"a bandit in use is one run, got runs {settings.runs}. Leave runs out.")
     if features is not None:
         options["features"] = features
-    serving = system_of(settings).serve(settings, None if arms is None else tuple(arms), horizon, **options)
+    serving = system_of(settings).serve(
+        settings, None if arms is None else tuple(str(name) for name in arms), horizon, **options
+    )
     return Bandit(serving, rewards=rewards, horizon=horizon)
+
+
+def _each(contexts: Any) -> Sequence[Any]:
+    """Return the contexts of a batch; so many times none, where a number is given."""
+    if isinstance(contexts, int | np.integer) and not isinstance(contexts, bool) and contexts >= 0:
+        return [None] * int(contexts)
+    if isinstance(contexts, str) or not isinstance(contexts, Iterable):
+        raise ConfigError(f"a batch is a number of decisions or a list of contexts, got {contexts!r}.")
+    return list(contexts)
+
+
+def _whole(number: Any) -> Any:
+    """Return a whole number of numpy's as Python's own, which files keep; anything else as it is."""
+    return int(number) if isinstance(number, np.integer) else number
+
+
+def _are_names(arms: Any) -> bool:
+    if isinstance(arms, str) or not isinstance(arms, Iterable):
+        return False
+    names = list(arms)
+    return len(names) > 1 and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
 
 
 def _read(path: Path) -> dict[str, Any]:

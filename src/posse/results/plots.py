@@ -141,7 +141,8 @@ def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
     colour = SERIES[index % len(SERIES)]
     # Other dashes in the second round of colours: 32 curves look different.
     dashes = DASHES[(index + index // len(SERIES)) % len(DASHES)]
-    ax.plot(steps, b.mean, color=colour, linestyle=dashes, linewidth=1.9, label=label)
+    marker = "o" if len(steps) < 3 else ""  # a line of one point is no line
+    ax.plot(steps, b.mean, color=colour, linestyle=dashes, linewidth=1.9, label=label, marker=marker)
     if b.runs > 1:
         ax.fill_between(steps, b.low, b.high, color=colour, alpha=0.18, linewidth=0)
 

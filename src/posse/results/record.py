@@ -179,7 +179,8 @@ class Record(Named):
     page), `protects` and `learns` (sentences), `cards` (pairs: a figure with its unit, what it is), `sections` (tables:
     `title`, `columns`, `rows`, `notes`, `numeric`), `curves` (further ones, at `steps`: `name`, and `values` of every
     run), `protection` (the level in a few words), `off` (what is switched off), `implied` (settings that the protection
-    says already), `stopped` and `warnings` (sentences), `baseline` (settings that a record of level "alone" must
+    says already), `stopped` and `warnings` (sentences), `headline` (what was earned, where chance is unknown), `in_use`
+    (whether it goes on for as long as it is used), `baseline` (settings that a record of level "alone" must
     share: `joining`)."""
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
@@ -257,6 +258,8 @@ class Record(Named):
         """The status; for a record that was not finished with the steps that were done, where they are counted."""
         if self.status == "finished" or not (self.arms or "steps_done" in self.summary):
             return self.status
+        if self.show.get("in_use") and self.status == "running":  # nobody knows how many steps there will be
+            return f"{self.status}: {words.count(self.steps_done, self.words.step)} so far"
         after = ":" if self.status == "running" else " after"
         return f"{self.status}{after} {self.steps_done:,} of {words.count(self.steps_planned, self.words.step)}"
 

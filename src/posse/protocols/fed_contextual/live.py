@@ -32,7 +32,7 @@ from posse.protocols.fed_contextual.computing.models import write_model
 from posse.protocols.fed_contextual.computing.rounds import Cohort, logged_round
 from posse.protocols.fed_contextual.computing.server import State, begin, deploy
 from posse.protocols.fed_contextual.computing.tasks import Draws, Rates, Task
-from posse.protocols.fed_contextual.record import config_of, labelled, privacy_of
+from posse.protocols.fed_contextual.record import config_of, labelled, learnt_of, privacy_of
 from posse.protocols.fed_contextual.settings import FedContextual, Setup
 from posse.protocols.fed_contextual.simulation import Simulation, check_finite
 from posse.protocols.live import Choice, Serving
@@ -201,10 +201,12 @@ class FedServing(Serving):
         """Return what was chosen, rounds and privacy."""
         settings = self.settings
         measured = settings.but(schedule=CONSTANT)  # FALCON's own follows from `every` here, and not from data
+        learnt = learnt_of(self._setup, self._state.params)
         return {
-            "pulls": self._pulls[None], "seeds": (settings.seed,), "show": self._system.show(settings),
+            "pulls": self._pulls[None], "seeds": (settings.seed,), "show": self._system.show(settings, **learnt),
+            "problem": {"clients": self._setup.population.clients},
             "privacy": privacy_of(measured, self._setup, self._done),
-            "summary": {"steps_done": self._done, "rounds_done": self._done, "samples": int(self._pulls.sum())},
+            "summary": {"rounds_done": self._done, "samples": int(self._pulls.sum())},
         }  # fmt: skip
 
     def save(self) -> Any:

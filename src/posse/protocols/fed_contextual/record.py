@@ -140,8 +140,7 @@ def record_of(
             used = [explores((int(at) - 1) // settings.deploy_every + 1)[-1] for at in points]
             name = f"{list(asdict(settings.exploration()))[-1]} of the policy"
             more["curves"].append({"name": name, "values": [[round(value, 6) for value in used]] * len(outcomes)})
-    if setup.model == "linear" and params is not None and setup.parameters <= MOST_KEPT:
-        more["learnt"] = _linear(leaves_of(params), *labelled(setup.population)).table()
+    more |= learnt_of(setup, params)
     return Record(
         kind=system.name,
         config=config_of(settings, setup),
@@ -160,6 +159,13 @@ def record_of(
         summary=summary,
         show=system.show(settings, [*sections_of(summary, len(outcomes)), *_coming(settings, setup, outcomes)], **more),
     )  # fmt: skip
+
+
+def learnt_of(setup: Setup, params: Any) -> dict[str, Any]:
+    """Return what was learnt as a record shows it: a linear model of few numbers; nothing of other models."""
+    if setup.model != "linear" or params is None or setup.parameters > MOST_KEPT:
+        return {}
+    return {"learnt": _linear(leaves_of(params), *labelled(setup.population)).table()}
 
 
 _ROWS = (

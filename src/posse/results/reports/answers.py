@@ -128,11 +128,14 @@ def sentence(record: Record, label: str) -> str:
     if record.total:
         earned = nouns.priced(words.plus_minus(record.total_mean, standard_error(record.total)))
         runs = words.count(record.runs, "run")
-        text = f"{label} earned {earned} over {steps} ({runs}) in {words.seconds(record.seconds)}."
+        time = f" in {words.seconds(record.seconds)}" if record.seconds else ""  # 0 is: nobody measured it
+        text = f"{label} earned {earned} over {steps} ({runs}){time}."
     elif record.party:
         text = f"{label} took part in {steps}; it does not know what was earned."
     else:
         text = f"{label} finished no run."
+    if record.status == "running" and record.show.get("in_use"):
+        return f"{text} It is in use: more decisions may follow."
     return text if record.status == "finished" else f"{text} It was not finished: {record.state}."
 
 
@@ -152,7 +155,7 @@ def _rivals(named: Named) -> Named:
 
 def _single(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
     said = sentence(record, label)
-    arm = _winner(record)
+    arm = _winner(record) if record.status == "finished" or "headline" not in record.show else None
     if arm is None:
         return _title(record, label), (said,)
     nouns, means = record.words, record.problem.get("means")
@@ -190,6 +193,8 @@ def _title(record: Record, label: str) -> str:
         earned = nouns.priced(words.interval(*spread(each)))
         beside = f", {words.ratio(float(each.mean()) / chance)} as much as chance" if chance > 0 else ""
         return f"{label} earned {earned} a {unit}{beside}"
+    if own := record.show.get("headline"):
+        return f"{label} {own}"
     if record.party and record.total:
         return f"{record.party}: a total of {nouns.priced(words.number(record.total_mean))}"
     if record.party and record.arms == 1:
@@ -313,7 +318,7 @@ def _costs(record: Record, among: Sequence[Record]) -> tuple[Card, ...]:
     beside = f", {words.ratio(longer)} the plain one" if longer is not None else ""
     time = Card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}{beside}")
     hops = Card(words.size(record.bytes), words.count(record.messages, "message"))
-    return (time, hops) if record.traffic else (time,)
+    return (*((time,) if record.seconds else ()), *((hops,) if record.traffic else ()))
 
 
 def _protection(record: Record) -> Card:
