@@ -120,6 +120,8 @@ class Keeper:
         for listed in self._listed.values():  # runs that were only compared with
             listed.drop()
         self._listed.clear()
+        for what in (what for record in records for what in record.shown("wrote")):
+            remark(f"wrote {what}")
         saved = f"what was done is saved as {_ids(records)}" if self.saves else "nothing was saved (--no-save)"
         try:
             with keeping(lambda: saved):

@@ -44,12 +44,14 @@ class Learnt:
     """(features, arms); none where there are no contexts."""
     bias: NDArray[np.float64] | None = None
     """(arms,)"""
-    scale: float = 1.0
-    """What contexts are divided by first: 255 where they are bytes of images."""
+    scale: float | NDArray[np.float64] = 1.0
+    """What contexts are divided by first: 255 where they are bytes of images, or a number a feature."""
     best: int | None = None
     """The arm, where there are no contexts."""
     features: tuple[str, ...] = ()
     """Names of the numbers of a context where they came from a table, as `age` or `town=Bern`."""
+    shift: NDArray[np.float64] | None = None
+    """What is taken off contexts before they are divided, a number a feature; none where nothing is."""
 
     @classmethod
     def read(cls, table: Mapping[str, Any], names: tuple[str, ...], pulls: Sequence[int]) -> Learnt:
@@ -61,8 +63,9 @@ class Learnt:
             tuple(table.get("names") or names),
             weights,
             bias,
-            float(table.get("scale", 1.0)),
+            np.asarray(table["scale"], np.float64) if "shift" in table else float(table.get("scale", 1.0)),
             features=tuple(table.get("features", ())),
+            shift=np.asarray(table["shift"], np.float64) if "shift" in table else None,
         )
 
     def table(self) -> dict[str, Any]:
@@ -71,7 +74,10 @@ class Learnt:
         assert self.bias is not None
         parts = {"weights": self.weights.tolist(), "bias": self.bias.tolist()}
         named = {"features": list(self.features)} if self.features else {}
-        return {**parts, "names": list(self.names), "scale": self.scale, **named}
+        scale = {"scale": self.scale}
+        if self.shift is not None:
+            scale = {"scale": np.asarray(self.scale).tolist(), "shift": self.shift.tolist()}
+        return {**parts, "names": list(self.names), **scale, **named}
 
     def scores(self, contexts: Any) -> NDArray[np.float64]:
         """Predict the reward of every arm, (rows, arms)."""
@@ -84,6 +90,7 @@ class Learnt:
         rows = rows.reshape(len(rows), -1)
         if rows.shape[1] != len(self.weights) or not np.isfinite(rows).all():
             raise ConfigError(f"a context must be {len(self.weights)} finite numbers, got {rows.shape[1]}.")
+        rows = rows if self.shift is None else rows - self.shift
         return np.asarray(rows / self.scale @ self.weights + self.bias)
 
     def decide(self, context: Any = None, id: int = 0) -> Decision:

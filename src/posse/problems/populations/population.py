@@ -8,7 +8,7 @@ needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,17 @@ class Cohort(NamedTuple):
     """(clients, pad) labels, or (clients, pad, arms) with 1 for each tag of the sample."""
     mask: NDArray[np.bool_]
     """(clients, pad) which samples are real."""
+
+
+class Scaling(NamedTuple):
+    """How features were brought to mean 0 and standard deviation 1: (x - shift) / spread, by feature."""
+
+    shift: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    def __call__(self, rows: ArrayLike) -> NDArray[np.float64]:
+        """Scale rows of features."""
+        return np.asarray((np.asarray(rows, np.float64) - self.shift) / self.spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +86,8 @@ class Population:
     """Contents were checked before, when they were written; else every value is looked at now."""
     features: tuple[str, ...] = ()
     """Names of the numbers of an input where they come from a table, as `age` or `town=Bern`."""
+    scaling: Scaling | None = None
+    """How inputs were scaled; none where they are as given."""
 
     def __post_init__(self) -> None:
         for name in ("offsets", "inputs", "labels"):
@@ -202,6 +215,24 @@ class Population:
             "vocabulary": len(self.vocabulary),
             "multilabel": self.multilabel,
         }
+
+
+def standardised(population: Population) -> Population:
+    """Scale every feature to mean 0 and standard deviation 1 over all samples.
+
+    Features of 0 and 1 alone, as of words, and those that never change stay as they are.
+
+    >>> rows = np.array([[60_000, 1], [80_000, 0]], np.float32)
+    >>> made = standardised(Population("two", ("a", "b"), [0, 1, 2], rows, np.array([0, 1], np.int32)))
+    >>> made.inputs.tolist(), made.scaling
+    ([[-1.0, 1.0], [1.0, 0.0]], Scaling(shift=(70000.0, 0.0), spread=(10000.0, 1.0)))
+    """
+    rows = np.asarray(population.inputs, np.float64)
+    spread = rows.std(axis=0)
+    kept = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
+    shift, spread = np.where(kept, 0.0, rows.mean(axis=0)), np.where(kept, 1.0, spread)
+    scaling = Scaling(tuple(shift.tolist()), tuple(spread.tolist()))
+    return replace(population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False)
 
 
 def _flat(values: NDArray[Any] | Ragged) -> tuple[NDArray[Any], ...]:

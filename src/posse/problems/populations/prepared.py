@@ -41,6 +41,8 @@ _CLIENTS_A_CHUNK = 4096
 def save(population: Population, path: FilePath) -> Path:
     """Write to a new folder, a few thousand clients at a time, or to one file where the path ends in .npz."""
     target = Path(path)
+    if population.scaling is not None:
+        raise ConfigError("a population is written with its features as they are, got scaled ones. Leave scale out.")
     if target.suffix == ".npz":
         if target.exists():
             raise ConfigError(f"a population is written to a new file, and {target} exists. Choose another.")

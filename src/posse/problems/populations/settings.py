@@ -17,7 +17,7 @@ from posse.problems.datasets.frames import Frame
 from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, mnist_writers
 from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackoverflow, stackexchange_population
 from posse.problems.populations.pictures import holds_images, read_pictures
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, standardised
 from posse.problems.populations.prepared import load
 from posse.problems.populations.splits import CLIENT, LABEL, read_population, some_clients
 from posse.problems.populations.worlds import (
@@ -59,6 +59,7 @@ _ONLY = {
     "file": ("own", "images", "prepared", "femnist", "stackoverflow"),
     "client_column": ("own", "images"),
     "label_column": ("own", "images"),
+    "scale": ("own",),
 }
 """Settings that some populations alone have."""
 
@@ -97,6 +98,9 @@ class PopulationSettings(DataSettings):
     """Column of your own file that names the client; 'none' for Dirichlet clients."""
     label_column: str = LABEL
     """Column of your own file that holds the label."""
+    scale: Literal["none", "standard"] = "none"
+    """Features of your own table: as they are, or each scaled to mean 0 and standard deviation 1 over all clients
+    (those of 0 and 1 stay); a model keeps both, and takes contexts as they are."""
     side: int | None = None
     """Pixels of a side to which your own images are scaled; as they are if all are one even square, else 28."""
     verify: bool = True
@@ -148,7 +152,11 @@ class PopulationSettings(DataSettings):
         ...
         posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits. Leave part out.
         """
-        return self.once("population", self._population)
+        return self.once("population", self._scaled)
+
+    def _scaled(self) -> Population:
+        made = self._population()
+        return standardised(made) if self.scale == "standard" else made
 
     @property
     def population_kind(self) -> str:

@@ -75,10 +75,29 @@ class Read:
         last = len(self.leaves[-2])
         self.names = tuple(map(str, parts["arms"])) if "arms" in parts else tuple(f"arm {at + 1}" for at in range(last))
         usual = 255.0 if self.kind == "cnn" else 1.0
-        self.scale = scale or (float(parts["scale"]) if "scale" in parts else usual)
+        self.shift = np.asarray(parts["shift"], np.float64) if "shift" in parts else None
+        """What is taken off contexts before they are divided, by feature; none where nothing is."""
+        self.scale: Any = scale or (float(parts["scale"]) if "scale" in parts and self.shift is None else usual)
+        if self.shift is not None:
+            self._scale_features(parts, scale, path)
         self.rounds = int(parts["deployment"]) if "deployment" in parts else 0
         if len(self.names) != last:
             raise DataError(f"{path} names {len(self.names)} arms and has {last}. Take a file of --model-out.")
+
+    def _scale_features(self, parts: Mapping[str, NDArray[Any]], given: float, path: Path) -> None:
+        """Take what every feature is divided by; raise where another scale is given, or the file is not whole."""
+        if given:
+            raise ConfigError(f"{path} says how each of its features is scaled, got scale {given:g}. Leave it out.")
+        self.scale = np.asarray(parts.get("scale", 0.0), np.float64)
+        sizes = {self.scale.shape, () if self.shift is None else self.shift.shape}
+        if self.kind != "linear" or sizes != {self.shape} or not self.scale.all():
+            raise DataError(f"{path} does not say how each of its features is scaled. Take a file of --model-out.")
+
+    def scaled(self, contexts: NDArray[Any]) -> NDArray[np.float32]:
+        """Bring contexts to what the model was trained on."""
+        if self.shift is None:
+            return np.asarray(contexts.astype(np.float32) / np.float32(self.scale))
+        return np.asarray((contexts.astype(np.float64) - self.shift) / self.scale, np.float32)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,7 +180,8 @@ def _scores(g: _Graph, model: Read) -> tuple[str, dict[str, tuple[Any, list[Any]
         summed = g("ReduceSum", weighted, g.constant([1], np.int64), keepdims=0)
         shapes = {"words": (kinds.INT64, ["n", "width"]), "weights": (kinds.FLOAT, ["n", "width"])}
         return g("Add", summed, g.constant(leaves[0]), name="scores"), shapes
-    x = g("Div", "contexts", g.constant(model.scale))
+    x = "contexts" if model.shift is None else g("Sub", "contexts", g.constant(model.shift))
+    x = g("Div", x, g.constant(model.scale))
     inputs = {"contexts": (kinds.FLOAT, ["n", *model.shape])}
     if model.kind == "linear":
         return g("Add", g("MatMul", x, g.constant(leaves[1])), g.constant(leaves[0]), name="scores"), inputs
@@ -251,7 +271,9 @@ def export(settings: ExportSettings) -> Iterator[Section]:
     made = graph_of(model, policy).SerializeToString()
     write_whole(settings.out, made)
     inputs = "words and weights" if model.kind == "bag" else f"contexts of {' x '.join(map(str, model.shape))} numbers"
-    divided = f", which it divides by {model.scale:g}" if model.scale != 1 else ""
+    divided = ", which it scales as the table was that it learnt from"
+    if model.shift is None:
+        divided = f", which it divides by {model.scale:g}" if model.scale != 1 else ""
     yield Section(
         f"{settings.out}: a {model.kind} model of {len(model.names)} arms that chooses by {policy.name}",
         notes=(

@@ -124,6 +124,8 @@ def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
     left = ("pretraining_client_rate",) * before + (() if given else ("server_rate", "client_rate"))
     if any(config.get(name) is None for name in left):
         out.append("rates that were left out, which follow from the size of all contexts; give rates or input_size")
+    if config.get("scale", "none") != "none":
+        out.append("mean and standard deviation of every feature, which were measured on all devices without noise")
     if config.get("schedule") == "falcon":
         out.append("FALCON's own schedule, which follows from the mean number of decisions a device; list its values")
     if config.get("supervised"):

@@ -112,7 +112,7 @@ class FedServing(Serving):
         client = self._made % devices if client is None else client
         if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < devices:
             raise ConfigError(f"client must be a device's number from 0 to {devices - 1}, got {client!r}.")
-        given = self._context(context)
+        given = self._scaled(self._context(context))
         if self._since >= self._every:
             self.learn()
         at, settings = self._counts.get(client, 0), self.settings
@@ -142,6 +142,11 @@ class FedServing(Serving):
         if self._dtype == np.uint8 and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
             raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
         return given.astype(self._dtype)
+
+    def _scaled(self, context: NDArray[Any]) -> NDArray[Any]:
+        """Scale a context as the table was that the settings name."""
+        scaling = self._setup.population.scaling
+        return context if scaling is None else scaling(context).astype(self._dtype)
 
     def check(self, value: float) -> None:
         """Rewards are what the model predicts; where sums are secure, from -1 to 1 as on devices."""

@@ -88,7 +88,7 @@ class OnDevice:
         """Predict the reward of every arm."""
         model, given = self.model, self._context(context)
         if model.kind == "linear":
-            flat = given.astype(np.float32).reshape(-1) / np.float32(model.scale)
+            flat = model.scaled(given.reshape(-1))
             return np.asarray(flat @ model.leaves[1] + model.leaves[0], np.float32)
         import jax
         import jax.numpy as jnp
@@ -98,7 +98,7 @@ class OnDevice:
         one, two = len(model.leaves[0]), len(model.leaves[2])
         network = named_model("cnn", model.shape[0], len(model.names), len(model.leaves[4]), (one, two))
         params = tree_of([jnp.asarray(leaf) for leaf in model.leaves], shape_of(network))
-        image = jnp.asarray(given.astype(np.float32) / np.float32(model.scale))
+        image = jnp.asarray(model.scaled(given))
         return np.asarray(jax.jit(network.scores)(params, image[None])[0])
 
     def decide(self, context: Any) -> Decision:
@@ -127,7 +127,7 @@ class OnDevice:
         return True
 
     def _context(self, context: Any) -> NDArray[Any]:
-        wanted, whole = self.model.shape, self.model.scale == 255
+        wanted, whole = self.model.shape, self.model.shift is None and self.model.scale == 255
         try:
             given = np.asarray(context, np.float64)
         except (TypeError, ValueError):

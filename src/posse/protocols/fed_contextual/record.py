@@ -39,16 +39,23 @@ MOST_KEPT = 20_000
 """Numbers of a linear model that a record keeps; larger ones go to `model_out`."""
 
 
-def labelled(population: Population) -> tuple[tuple[str, ...], float, tuple[str, ...]]:
-    """Return names of arms, what contexts are divided by, and names of features where they came from a table."""
+def labelled(
+    population: Population,
+) -> tuple[tuple[str, ...], float | tuple[float, ...], tuple[str, ...], tuple[float, ...]]:
+    """Return names of arms, what contexts are divided by, names of features of a table, and what is taken off first."""
+    if (scaling := population.scaling) is not None:
+        return population.arms, scaling.spread, population.features, scaling.shift
     scale = 255.0 if getattr(population.inputs, "dtype", None) == np.uint8 else 1.0
-    return population.arms, scale, population.features
+    return population.arms, scale, population.features, ()
 
 
-def _linear(leaves: Leaves, names: tuple[str, ...], scale: float, features: tuple[str, ...]) -> Learnt:
+def _linear(leaves: Leaves, names: tuple[str, ...], scale: Any, features: tuple[str, ...], shift: Any = ()) -> Learnt:
     """Make a linear model of its arrays: b, then w."""
     bias, weights = (np.asarray(leaf, np.float64) for leaf in leaves)
-    return Learnt(names, weights, bias, scale, features=features)
+    if not len(shift):
+        return Learnt(names, weights, bias, float(scale), features=features)
+    spread, shift = (np.asarray(part, np.float64) for part in (scale, shift))
+    return Learnt(names, weights, bias, spread, features=features, shift=shift)
 
 
 def learnt_in(path: Path) -> Learnt:
@@ -57,7 +64,7 @@ def learnt_in(path: Path) -> Learnt:
         with np.load(path, allow_pickle=False) as found:
             leaves = [found[name] for name in sorted(found.files) if name.startswith("leaf")]
             names = tuple(str(name) for name in found["arms"]) if "arms" in found.files else ()
-            scale = float(found["scale"]) if "scale" in found.files else 1.0
+            scale, shift = (found[part] if part in found.files else None for part in ("scale", "shift"))
             features = tuple(str(name) for name in found["features"]) if "features" in found.files else ()
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
@@ -71,7 +78,10 @@ def learnt_in(path: Path) -> Learnt:
         raise DataError(f"{path} names {len(names)} arms and has {len(leaves[0])}. Take a file of --model-out.")
     if features and len(features) != len(leaves[1]):
         raise DataError(f"{path} names {len(features)} features and has {len(leaves[1])}. Take a file of --model-out.")
-    return _linear(leaves, names or tuple(f"arm {at + 1}" for at in range(len(leaves[0]))), scale, features)
+    if shift is not None and (scale is None or {shift.shape, scale.shape} != {leaves[1].shape[:1]}):
+        raise DataError(f"{path} scales {len(shift)} features and has {len(leaves[1])}. Take a file of --model-out.")
+    names = names or tuple(f"arm {at + 1}" for at in range(len(leaves[0])))
+    return _linear(leaves, names, 1.0 if scale is None else scale, features, () if shift is None else shift)
 
 
 @dataclass
@@ -132,6 +142,8 @@ def record_of(
     more: dict[str, Any] = {"warnings": [str(summary[key]) for key in remarks.REMARKS if key in summary]}
     if "stopped" in summary:
         more["stopped"] = f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
+    if status == "finished" and settings.model_out is not None:
+        more["wrote"] = [f"the model to {settings.model_out}"]
     if kept:
         more["resume"] = f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
     if outcomes and len(points):
@@ -378,7 +390,9 @@ def without_model(settings: FedContextual, setup: Setup, outcomes: list[Outcome]
 
 def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> Summary:
     """Return signs that runs did not do what was meant; of several runs, of the first that shows one."""
-    squared = remarks.squared_norm(setup.population, setup.model) if settings.server_rate is not None else 0.0
+    own = settings.population_kind == "own" and settings.scale == "none"
+    looked = own or settings.server_rate is not None  # other data have rates that fit them
+    squared = remarks.squared_norm(setup.population, setup.model) if looked else 0.0
     large = remarks.large_inputs(squared, settings.optimiser)
     summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
     pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
@@ -403,7 +417,7 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
         ):
             if found is not None:
                 summary.setdefault(key, found)
-    return summary
+    return {key: remarks.with_flag(str(text)) for key, text in summary.items()} if own else summary
 
 
 def _last_tenth(outcomes: list[Outcome]) -> float:

@@ -245,6 +245,16 @@ def wide_clip(within: Floats, clients: Floats, noise: float) -> str | None:
     return "all updates are within the clip: a smaller clip costs less noise."
 
 
+def with_flag(remark: str) -> str:
+    """Name the setting that scales the features of a table, in a remark that advises it.
+
+    >>> print(with_flag("nothing was learnt. Lower client_rate (0.1), or scale the features."))
+    nothing was learnt. Lower client_rate (0.1), or scale the features (--scale standard).
+    """
+    named = remark.replace("scale the features", "scale the features (--scale standard)")
+    return named.replace("Scale them to about 1", "Scale them (--scale standard)")
+
+
 def large_inputs(squared: float, optimiser: str) -> str | None:
     """Say that inputs are too large for a server whose steps do not shrink with them, as Adam's do not.
 

@@ -237,6 +237,11 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         `own` are a user's own model and rewards, and `population` a user's own, instead of the settings'.
         """
         self._check_files()
+        if population is not None and self.scale != "none":
+            raise ConfigError(
+                f"scale measures the features of a table in data, got {self.scale} and devices of your own. Scale "
+                "their contexts, and leave scale out."
+            )
         with held():  # jax does not bear a Ctrl-C while it begins, nor while it compiles
             self._check_device()
         if own is not None:

@@ -299,12 +299,17 @@ def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
 
 
 def write_model(
-    path: Path, params: Tree, rounds: int, arms: Sequence[str] = (), scale: float = 1.0, features: Sequence[str] = ()
-) -> None:
-    """Write a model and its rounds; names of arms and features, and what contexts are divided by, if known."""
+    path: Path, params: Tree, rounds: int, arms: Sequence[str] = (), scale: float | Sequence[float] = 1.0,
+    features: Sequence[str] = (), shift: Sequence[float] = (),
+) -> None:  # fmt: skip
+    """Write a model and its rounds; names of arms and features, and what contexts are divided by, if known.
+
+    With `shift` contexts are scaled by feature: (x - shift) / scale.
+    """
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(leaves_of(params))}
     known = {"arms": np.array(list(arms)), "scale": np.array(scale)} if arms else {}
     known |= {"features": np.array(list(features))} if features else {}
+    known |= {"shift": np.array(list(shift))} if len(shift) else {}
     write_arrays(path, deployment=np.array(rounds), **leaves, **known)
 
 

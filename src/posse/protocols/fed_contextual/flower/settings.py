@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
@@ -141,6 +141,17 @@ class DeviceSettings(LearningSettings):
     """A run on devices. All values are words, numbers and switches: Flower carries no others."""
 
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "rounds"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_scale(cls, values: Any) -> Any:
+        """Say why a setting of simulations is none here."""
+        if isinstance(values, Mapping) and "scale" in values:
+            raise ConfigError(
+                f"scale measures the contexts of all devices, and a server sees none, got {values['scale']}. Scale "
+                "contexts on the devices, all alike, before they decide and log."
+            )
+        return values
 
     model: str = "linear"
     """Reward model: linear, cnn, bag (of words); or your own, module:function of (shape, arms), which every device that
