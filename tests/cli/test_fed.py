@@ -242,3 +242,12 @@ def test_noise_for_an_epsilon(posse: Call) -> None:
 )
 def test_mistakes_of_sampled_rounds(posse: Call, flags: tuple[str, ...], what: str) -> None:
     assert what in one_line(posse("budget", "sampled", *flags))
+
+
+def test_a_model_that_was_written_is_named(posse: Call) -> None:
+    words = "run fed-contextual --rounds 2 --clients 12 --cohort 3 --model-out m.npz --brief"
+    for more in ((), ("--no-save",)):
+        done = posse(*words.split(), *more)
+        assert done.code == 0, done.err
+        assert done.err.count("wrote the model to m.npz") == 1
+    assert "wrote" not in posse("runs", "show", "last").err
