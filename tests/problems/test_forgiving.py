@@ -170,7 +170,7 @@ def test_what_most_cells_hold_decides_a_column() -> None:
     dated = [f"{i};2024-05-0{i}" for i in range(1, 5)]
     assert features(rows_of(*dated, "5;unknown", head="row;x;seen"))[0] == ("x",)
     for skip_bad in (False, True):
-        with pytest.raises(DataError, match=r"column 'x': 3 different words in 3 rows are neither numbers nor a categ"):
+        with pytest.raises(DataError, match=r"'ann' is not a number, and 3 different words in 3 rows are no category"):
             features(rows_of("ann", "bob", "cy", "4"), skip_bad=skip_bad)
     with pytest.raises(DataError, match=r"3 of 4 rows are bad\..*'nan' is not a finite number"):
         features(rows_of("1", "nan", "nan", "nan"))

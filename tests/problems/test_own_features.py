@@ -91,7 +91,7 @@ def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[
         ("name,age\nann,1\n", "row 1: no column 'row' in the header"),
         ("row,age,\nann,0.1,0.2\n", "row 1: a column has no name"),
         ("row,age,age\nann,0.1,0.2\n", "column 'age' stands there more than once"),
-        ("row,age\nann,old\n", "row 2, column 'age': 'old' is not a number"),
+        ("row,age\nann,old\n", "column 'age': 'old' is not a number"),
         ("row,age,dose\nann,0,0\nbob,0.1,nan\n", "row 3, column 'dose': 'nan' is not a finite number"),
         ("row,age\nann,inf\n", "row 2, column 'age': 'inf' is not a finite number"),
         ("row,age\nann,\n", "row 2, column 'age': is empty"),
@@ -138,7 +138,7 @@ def test_bounds_go_by_the_number_of_features(files: dict[str, Path]) -> None:
 
 def test_long_rows_are_scaled_where_asked(files: dict[str, Path]) -> None:
     bounds = {"clinic": 0.8, "lab": 0.3}
-    with pytest.raises(DataError, match=r"lab.csv, row 2 \('ann'\): .* at most the bound 0.3, got 0.5"):
+    with pytest.raises(DataError, match=r"lab.csv: 2 of 3 rows .* Row 2 \('ann'\): .* at most the bound 0.3, got 0.5"):
         read_features(parties(files), files["pays"], bounds=bounds)
     contexts = read_features(parties(files), files["pays"], bounds=bounds, scale=True)
     assert contexts.held("lab").ravel() == pytest.approx([0.3, 0.25, -0.3])

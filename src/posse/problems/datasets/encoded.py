@@ -126,34 +126,34 @@ def _known_words(name: str, features: Sequence[str]) -> Rule:
 def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:
     """Say of each column whether it holds numbers, dates or a category; refuse one that holds other words."""
     kinds = {}
-    for name, (kind, words, rows) in _looked(document, names, delimiter).items():
+    for name, (kind, words) in _looked(document, names, delimiter).items():
         if kind == "text":
+            many = f"{len(set(words))} different words in {len(words)} rows are no category"
             raise DataError(
-                f"{document.name}, column '{name}': {words} different words in {rows} rows are neither numbers nor a "
-                f"category, whose words come twice on average and are at most {MOST}. Give more rows, group the words, "
-                "or delete the column."
+                f"{document.name}, column '{name}': '{words[0]}' is not a number, and "
+                f"{many if len(words) > 1 else 'one word is no category'}: words of one come twice on average, and are "
+                f"at most {MOST}. Write numbers, group the words, or delete the column."
             )
         kinds[name] = kind
     return kinds
 
 
-def _looked(document: Document, names: Sequence[str], delimiter: str) -> dict[str, tuple[str, int, int]]:
-    """Look at the first rows: what a column holds, its different words, and the rows that hold words."""
+def _looked(document: Document, names: Sequence[str], delimiter: str) -> dict[str, tuple[str, list[str]]]:
+    """Look at the first rows: what a column holds, and those of its cells that are words."""
     with document.open() as stream:
         plan = layout(stream, document, names, (), delimiter, None)
         rows = [row for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK) for row in some]
     return {name: _kind([row[plan.position[name]].strip() for row in rows], plan) for name in names}
 
 
-def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, int, int]:
+def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, list[str]]:
     known = [cell for cell in cells if not is_missing(cell)]
     words = [cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))]
-    count = len(set(words)), len(words)
     if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
-        return "date", *count
+        return "date", words
     if 2 * len(words) <= len(known):
-        return "number", *count
-    return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text", *count
+        return "number", words
+    return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text", words
 
 
 def _looks_like_number(cell: str) -> bool:
