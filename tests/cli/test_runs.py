@@ -293,3 +293,63 @@ def test_dropped_rows_are_named_by_show_and_arms(posse: Call, tmp_path: Path) ->
     both = posse("arms", "r.csv", *words)
     assert both.code == 2
     assert "data is given twice" in both.err
+
+
+@pytest.fixture
+def mixed() -> Store:
+    """Runs of two systems, one of them on a file of the user's."""
+    store = Store()
+    own = {"policy": {"name": "ucb"}, "horizon": 100, "data": "dev.csv"}
+    problem = {"name": "own", "words": {"step": "round"}}
+    store.save(example_record(id="0x-own", kind="devices", horizon=100, config=own, problem=problem, level="plain"))
+    store.save(example_record(id="0x-named", created="2025-06-01T00:00:00+00:00"))
+    return store
+
+
+@pytest.mark.usefixtures("mixed")
+def test_names_that_a_list_shows_are_names_to_filter_by(posse: Call) -> None:
+    def ids(*words: str) -> list[str]:
+        return [row["record"] for row in json.loads(posse("runs", "list", "--json", *words).out)]
+
+    assert ids("--where", "steps>=150") == ids("--where", "rounds>=150") == ["0x-named"]
+    assert ids("--sort", "-steps") == ["0x-named", "0x-own"]
+    assert ids("--where", "made<2026") == ["0x-named"]
+    assert ids("--where", "data=dev.csv") == ids("--where", "system=devices") == ["0x-own"]
+    assert ids("--where", "data=three clinics") == ["0x-named"]
+    head, _, *lines = posse("runs", "list", "--columns", "data,problem,steps", "--sort", "id").out.splitlines()
+    assert head.split() == ["data", "problem", "steps"]
+    assert [line.split()[-2:] for line in lines] == [["clinics", "200"], ["own", "100"]]
+    unknown = one_line(posse("runs", "list", "--where", "stps>1"))
+    assert "Did you mean 'steps'?" in unknown
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_a_filtered_list_has_the_columns_of_a_list(posse: Call, columns: str) -> None:
+    whole = posse("runs", "list", COLUMNS=columns).out.splitlines()[0].split()
+    assert whole[:4] == ["id", "system", "policy", "level"]
+    assert {"steps", "runs", "earned", "data", "made"} <= {*whole} if columns == "120" else "earned" in whole
+    assert posse("runs", "list", "--where", "runs>0", COLUMNS=columns).out.splitlines()[0].split() == whole
+    one = posse("runs", "list", "--where", "data~dev", "--sort", "-seconds", COLUMNS=columns).out.splitlines()
+    assert "system" not in one[0]  # the runs that are left are of one
+    assert {"rounds", "seconds"} <= {*one[0].split()}
+    assert len(one) == 3
+
+
+@pytest.mark.usefixtures("mixed")
+def test_a_kind_that_no_run_has_is_not_an_empty_store(posse: Call) -> None:
+    out = " ".join(posse("runs", "list", "--kind", "nosuch").out.split())
+    assert "No runs of 'nosuch' in" in out
+    assert "It has runs of: clinics, devices." in out
+
+
+def test_parties_of_a_deployment_are_no_group(posse: Call, store: Store) -> None:
+    nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None, "seeds": ()}
+    for party, total in (("controller", ()), ("customer", (120.0,)), ("clinic-a", (30.0,))):
+        store.save(example_record(id=f"0p-{party}", run_id="0run", party=party, **{**nothing, "total": total}))
+    groups = json.loads(posse("runs", "list", "--group", "policy,steps", "--json").out)
+    assert [(one["party"], one["records"], one.get("total_mean")) for one in groups if one["party"]] == [
+        ("clinic-a", 1, 30.0), ("customer", 1, 120.0), ("controller", 1, None)
+    ]  # fmt: skip
+    assert [one["records"] for one in groups if not one["party"]] == [2]
+    assert posse("runs", "list", "--group", "policy,steps").out.split()[:4] == ["policy", "steps", "party", "records"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from posse.cli.screen import heading, print_json, remark, say, table
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from posse.results.export import Row
+    from posse.results.export import Row, Scalar
     from posse.results.record import Record
     from posse.results.store import RunRow, Store
 
@@ -46,6 +45,10 @@ Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page
 
 LISTED = ("system", "policy", "level", "horizon", "runs", "data", "party", "version", "status", "seeds")
 """What a list shows in columns of its own, or not at all."""
+STORED = (
+    "record", "kind", "policy", "level", "arms", "horizon", "runs", "total_mean", "party", "label", "data", "created"
+)  # fmt: skip
+"""What these columns are called where they are filtered (`results.export.ALSO`)."""
 MOST = 4
 """Further settings that it shows at most, where they differ."""
 QUIET = 10.0
@@ -58,44 +61,61 @@ def list_runs(
     shown: Shown = None, json: flags.Json = False,
 ) -> None:  # fmt: skip
     """List the runs, the last one first; those that are running too, and settings in which they differ."""
-    from posse.results import differences, words
     from posse.results.store import Store
-    from posse.results.words import Vocabulary, common
 
     store = Store()
-    if where or sort or group or shown:
-        _query(store, limit, kind, where or (), sort, group, shown, json)
-        return
     # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
-    rows = sorted(store.list(limit or None, kind), key=lambda row: (row.created, row.id), reverse=True)
-    heads = store.heads(row.id for row in rows)  # without damaged ones, of which `posse runs show` says more
-    if json:
+    rows = sorted(store.list(None if where or sort else limit or None, kind), key=lambda row: (row.created, row.id),
+                  reverse=True)  # fmt: skip
+    if group or shown:
+        _query(store, store.list(None, kind), limit, where or (), sort, group, shown, json)
+    elif where or sort:
+        _filtered(store, rows, limit, where or (), sort, json)
+    elif json:
+        heads = store.heads(row.id for row in rows)
         figures = {row["record"]: row for row in _figures(store, heads)}
         print_json([{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows])
-        return
-    if not rows:
-        say(f"No runs yet in {store.path}. Make one with: posse demo")
-        return
+    elif not rows:
+        kinds = ", ".join(sorted({row.kind for row in store.list()}))
+        none = f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}."
+        say(none if kinds else f"No runs yet in {store.path}. Make one with: posse demo")
+    else:
+        _print_list(rows, store.heads(row.id for row in rows))
+        if len(rows) == limit < len(store):
+            remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
+
+
+def _print_list(rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapping[str, Row] | None = None) -> None:
+    """Print a line a run; `heads` lack damaged ones, and `asked` has further columns that were asked for, by id."""
+    from posse.results import differences, words
+    from posse.results.export import data_of
+    from posse.results.words import Vocabulary, common
+
     settings = dict(zip(heads, differences(heads.values()), strict=True))
-    names = [name for name in dict.fromkeys(name for one in settings.values() for name in one) if name not in LISTED]
+    further = list(dict.fromkeys(name for one in (asked or {}).values() for name in one))
+    names = [name for name in dict.fromkeys(name for one in settings.values() for name in one)
+             if name not in (*LISTED, *further)][:MOST]  # fmt: skip
     nouns = {row.id: heads[row.id].words if row.id in heads else Vocabulary() for row in rows}
     also = [what for what in ("party", "label") if any(_facts(row, heads.get(row.id))[what] for row in rows)]
+    system = ["system"] if len({row.kind for row in rows}) > 1 else []
     lines = []
     for row in rows:
-        facts, own = _facts(row, heads.get(row.id)), settings.get(row.id, {})
+        facts, own, head = _facts(row, heads.get(row.id)), settings.get(row.id, {}), heads.get(row.id)
         lines.append((
-            row.id, row.policy, _level(row, str(facts["protection"]), str(facts["state"])),
-            f"{row.arms or words.UNKNOWN}",
+            row.id, *(row.kind for _ in system), row.policy,
+            _level(row, str(facts["protection"]), str(facts["state"])), f"{row.arms or words.UNKNOWN}",
             f"{row.horizon:,}", f"{row.runs or words.UNKNOWN}", nouns[row.id].priced(words.number(row.total_mean)),
-            *(str(facts[what]) for what in also), *(own.get(name, "") for name in names[:MOST]), row.problem,
-            row.created[:16].replace("T", " "),
+            *(_cell((asked or {}).get(row.id, {}).get(name)) for name in further),
+            *(str(facts[what]) for what in also), *(own.get(name, "") for name in names),
+            row.problem if head is None else data_of(head), row.created[:16].replace("T", " "),
         ))  # fmt: skip
     shared = common(nouns.values())
-    columns = ["id", "policy", "level", words.plural(shared.arm), words.plural(shared.step), "runs", "earned", *also]
-    columns += [name.removeprefix("policy.") for name in names[:MOST]]
-    table([*columns, "data", "made (UTC)"], lines, numeric=(3, 4, 5, 6), optional=2 + len(names[:MOST]))
-    if len(rows) == limit < len(store):
-        remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
+    arms = words.plural(shared.arm)
+    columns = ["id", *system, "policy", "level", arms, words.plural(shared.step), "runs", "earned", *further, *also]
+    columns += [name.removeprefix("policy.") for name in names]
+    first = columns.index(arms)
+    table([*columns, "data", "made (UTC)"], lines, numeric=range(first, first + 4), optional=2 + len(names),
+          spare=(arms, "runs"))  # fmt: skip
 
 
 def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
@@ -109,53 +129,97 @@ def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
     return aligned(summary_rows(records.values()))
 
 
+def _filtered(
+    store: Store, rows: Sequence[RunRow], limit: int, where: Sequence[str], sort: str | None, json: bool
+) -> None:
+    """Print the list, filtered and sorted as a frame would be; the limit is on what is left."""
+    from posse.results import words
+    from posse.results.export import column, filtered, ordered, split
+
+    heads = store.heads(row.id for row in rows)
+    also = _headings(heads)
+    figures = _figures(store, heads)
+    found = filtered(figures, where, also)
+    found = ordered(found, _names(sort), also) if sort else found
+    many, found = len(found), found[: limit or None]
+    if json:
+        print_json(found)
+        return
+    by_id = {row.id: row for row in rows}
+    wanted = [split(one)[0] for one in where] + [name.removeprefix("-") for name in _names(sort or "")]
+    stored = [name for name in dict.fromkeys(column(name, figures, also) for name in wanted) if name not in STORED]
+    chosen = [str(row["record"]) for row in found]
+    extra = {str(row["record"]): {name: row.get(name) for name in stored} for row in found}
+    if chosen:
+        _print_list([by_id[id] for id in chosen], {id: heads[id] for id in chosen}, extra)
+    _counted(words.count(len(found), "row"), many - len(found), many)
+
+
 def _query(
-    store: Store, limit: int, kind: str | None, where: Sequence[str], sort: str | None, group: str | None,
+    store: Store, listed: Sequence[RunRow], limit: int, where: Sequence[str], sort: str | None, group: str | None,
     shown: str | None, json: bool,
 ) -> None:  # fmt: skip
-    """Filter, sort and group the runs as a frame would; the limit is on what is left."""
+    """Group the runs, or show columns of one's own; the limit is on what is left."""
     from posse.results import words
     from posse.results.export import column, filtered, grouped, ordered
 
-    heads = store.heads(row.id for row in store.list(None, kind))  # damaged ones are left out
-    rows = filtered(_figures(store, heads), where)
-    rows = grouped(rows, _names(group)) if group else rows
-    rows = ordered(rows, _names(sort)) if sort else rows
+    heads = store.heads(row.id for row in listed)  # damaged ones are left out
+    also = _headings(heads)
+    rows = filtered(_figures(store, heads), where, also)
+    rows = grouped(rows, _names(group), also) if group else rows
+    rows = ordered(rows, _names(sort), also) if sort else rows
     many, rows = len(rows), rows[: limit or None]
-    columns = [column(name, rows) for name in _names(shown)] if shown else _told(rows, group, where, sort)
+    if shown:
+        columns = {column(name, rows, also): name for name in _names(shown)}
+    else:
+        columns = _of_groups(rows, sort, also)
     if json:
         print_json([{name: row.get(name) for name in columns} if shown else row for row in rows])
         return
     numeric = [i for i, name in enumerate(columns) if all(isinstance(row.get(name), int | float) for row in rows)]
-    cells = [
-        [words.UNKNOWN if (x := row.get(name)) is None
-         else words.words_of(x) if isinstance(x, str | bool) else words.number(x) for name in columns]
-        for row in rows
-    ]  # fmt: skip
-    table(columns, cells, numeric=numeric)
-    remark(f"{words.count(len(rows), 'row')}{f' of {many:,}; --limit 0 lists all' if many > len(rows) else ''}.")
+    # A heading is the word that was given for a column, or its own longer name.
+    names = [word if word in also else name for name, word in columns.items()]
+    table(names, [[_cell(row.get(name)) for name in columns] for row in rows], numeric=numeric)
+    _counted(words.count(len(rows), "row"), many - len(rows), many)
+
+
+def _cell(value: Scalar) -> str:
+    from posse.results import words
+
+    if value is None:
+        return words.UNKNOWN
+    return words.words_of(value) if isinstance(value, str | bool) else words.number(value)
+
+
+def _counted(shown: str, left: int, many: int) -> None:
+    remark(f"{shown}{f' of {many:,}; --limit 0 lists all' if left else ''}.")
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _told(rows: Sequence[Row], group: str | None, where: Sequence[str], sort: str | None) -> list[str]:
-    """Choose columns: what a list always shows, and what was asked for."""
+def _headings(heads: Mapping[str, Record]) -> dict[str, str]:
+    """Return the words for columns: headings of a list, which name steps and arms as the systems of its runs do."""
     from posse.results.export import ALSO
+    from posse.results.words import plural
 
-    first = [
-        *(_names(group) if group else ("id",)),
-        *(("records",) if group else ("policy", "level", "horizon", "runs")),
-    ]
-    asked = [re.split("[!=<>~]", one)[0].strip() for one in where] if not group else []
-    asked += [name.removeprefix("-") for name in _names(sort or "")]
-    known = {name for row in rows for name in row}
-    wanted = [ALSO.get(name, name) for name in (*first, *asked, "total_mean", "total_error", "seconds")]
-    spelled = (
-        next((f for f in (n, n.replace("-", "_"), f"policy.{n}", f"config.{n}") if f in known), "") for n in wanted
-    )
-    return list(dict.fromkeys(name for name in spelled if name))
+    nouns = [head.words for head in heads.values()]
+    steps, arms = ({plural(getattr(one, what)): name for one in nouns} for what, name in
+                   (("step", "horizon"), ("arm", "arms")))  # fmt: skip
+    return {**steps, **arms, **ALSO}
+
+
+def _of_groups(rows: Sequence[Row], sort: str | None, also: Mapping[str, str]) -> dict[str, str]:
+    """Choose columns of groups, each with its heading: what they are of, what they were sorted by, what they earned."""
+    from posse.results.export import ALSO, column
+
+    keys = list(rows[0]) if rows else []
+    words = {name: word for word, name in ALSO.items()}
+    first = keys[: keys.index("records") + 1] if keys else ["records"]
+    asked = [column(name.removeprefix("-"), rows, also) for name in _names(sort or "")]
+    wanted = (*first, *asked, "total_mean", "total_error", "seconds")
+    return {name: words.get(name, name) for name in wanted if any(name in row for row in rows)}
 
 
 def _facts(row: RunRow, head: Record | None) -> dict[str, object]:

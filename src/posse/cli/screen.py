@@ -80,12 +80,14 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = (), optional: int = 0
-) -> None:
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = (), optional: int = 0,
+    spare: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Print a table, or a block of lines a row where the terminal is too narrow for whole words.
 
     Columns whose number is in `numeric` are aligned to the right; the last `optional` columns are left out, one by
-    one, where they would make lines wrap.
+    one, where they would make lines wrap. Columns named in `spare` are left out, in this order, where there would be
+    blocks else.
     """
     kept = [tuple(row) for row in rows]
     console = out()
@@ -93,12 +95,16 @@ def table(
         if _natural([columns, *kept]) + 3 * (len(columns) - 1) <= console.width:
             break
         columns, kept = columns[:-1], [row[:-1] for row in kept]
-    # A wide gap reads better; a narrow one may be what makes the table fit.
-    for gap in (3, 1):
-        widths = _widths([columns, *kept], console.width - gap * (len(columns) - 1))
-        if widths:
-            console.print(_table(columns, kept, widths, numeric, gap))
-            return
+    chosen = list(range(len(columns)))
+    for name in (None, *spare):
+        chosen = [i for i in chosen if columns[i] != name]
+        cells = [[row[i] for i in chosen] for row in (columns, *kept)]
+        # A wide gap reads better; a narrow one may be what makes the table fit.
+        for gap in (3, 1):
+            if widths := _widths(cells, console.width - gap * (len(chosen) - 1)):
+                right = [at for at, i in enumerate(chosen) if i in numeric]
+                console.print(_table(cells[0], cells[1:], widths, right, gap))
+                return
     for row in kept:
         console.print(_block(columns, row))
 
@@ -136,7 +142,7 @@ def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:
 
 
 def _table(
-    columns: Sequence[str], rows: list[tuple[str, ...]], widths: list[int], numeric: Sequence[int], gap: int
+    columns: Sequence[str], rows: Sequence[Sequence[str]], widths: list[int], numeric: Sequence[int], gap: int
 ) -> Table:
     """Make a table without frames: what is copied from a terminal stays readable."""
     from rich import box

@@ -93,9 +93,15 @@ def summary_rows(records: Record | Iterable[Record]) -> list[Row]:
         for one in _parameters(chosen, columns)
     ]
     return [
-        {**head, **settings, **_renamed(record.summary, {*head, *settings}, "summary")}
+        {**head, **settings, **_renamed(record.summary, {*head, *settings, "data"}, "summary"), "data": data_of(record)}
         for head, settings, record in zip(heads, tables, chosen, strict=True)
     ]
+
+
+def data_of(record: Record) -> str:
+    """Name the data of a record as a list shows it: the file or data set that was given, or the problem."""
+    given = record.settings().get("data")
+    return given if isinstance(given, str) and given else record.problem_name
 
 
 def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.Table:
@@ -169,11 +175,12 @@ _TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
 }  # fmt: skip
 
 
-def filtered(rows: Sequence[Row], conditions: Iterable[str]) -> list[Row]:
+def filtered(rows: Sequence[Row], conditions: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
     """Keep rows for which all conditions hold, such as "policy=ucb", "horizon>=1000" or "label~trial" (holds the text).
 
-    What reads as numbers is compared as numbers, all else as text; a word in a column of numbers is neither more nor
-    less than any. What a row does not know fits no condition but "!=".
+    `also` are other words for columns, such as the headings under which they are shown (`ALSO`). What reads as numbers
+    is compared as numbers, all else as text; a word in a column of numbers is neither more nor less than any. What a
+    row does not know fits no condition but "!=".
 
     >>> rows = [{"policy": "ucb", "horizon": 100}, {"policy": "thompson", "horizon": 2000}]
     >>> filtered(rows, ["horizon>500", "policy!=ucb"])
@@ -181,14 +188,24 @@ def filtered(rows: Sequence[Row], conditions: Iterable[str]) -> list[Row]:
     """
     kept = list(rows)
     for condition in conditions:
-        found = _CONDITION.fullmatch(condition)
-        if found is None:
-            raise ConfigError(f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'.")
-        name, sign, wanted = found.groups()
-        name, sign = column(name, rows), "=" if sign == "==" else sign
+        name, sign, wanted = split(condition)
+        name = column(name, rows, also)
         numeric = any(_number(row.get(name)) is not None for row in rows)
         kept = [row for row in kept if _holds(row.get(name), sign, wanted, numeric)]
     return kept
+
+
+def split(condition: str) -> tuple[str, str, str]:
+    """Split a condition into the name of a column, a sign and a value.
+
+    >>> split("policy == ucb")
+    ('policy', '=', 'ucb')
+    """
+    found = _CONDITION.fullmatch(condition)
+    if found is None:
+        raise ConfigError(f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'.")
+    name, sign, wanted = found.groups()
+    return name, "=" if sign == "==" else sign, wanted
 
 
 def _holds(value: Scalar, sign: str, wanted: str, numeric: bool) -> bool:
@@ -214,7 +231,7 @@ def _number(value: Scalar) -> float | None:
         return None
 
 
-def ordered(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
+def ordered(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
     """Sort by columns, the first one first; "-" before a name turns its order round. What is not known comes last.
 
     >>> [row["n"] for row in ordered([{"n": 1}, {"n": None}, {"n": 3}], ["-n"])]
@@ -222,7 +239,7 @@ def ordered(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
     """
     made = list(rows)
     for name in reversed(list(names)):
-        at = column(name.removeprefix("-"), rows)
+        at = column(name.removeprefix("-"), rows, also)
         known = [row for row in made if row.get(at) is not None]
         number = all(isinstance(row[at], int | float) for row in known)
         known.sort(key=lambda row: row[at] if number else words_of(row[at]), reverse=name.startswith("-"))  # type: ignore[arg-type, return-value]
@@ -230,13 +247,17 @@ def ordered(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
     return made
 
 
-def grouped(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
+def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
     """Return a row a group of equal values in these columns: how many records, and the mean of every other number.
+
+    The parties of a deployment each keep a record of one run, with what that party knows: they are grouped by party
+    too, since a mean over them would be of nothing.
 
     >>> grouped([{"p": "a", "n": 1, "w": "x"}, {"p": "a", "n": 2, "w": "y"}, {"p": "b", "n": 5, "w": "z"}], ["p"])
     [{'p': 'a', 'records': 2, 'n': 1.5}, {'p': 'b', 'records': 1, 'n': 5.0}]
     """
-    by = [column(name, rows) for name in names]
+    by = list(dict.fromkeys(column(name, rows, also) for name in names))
+    by += ["party"] if "party" not in by and any(row.get("party") for row in rows) else []
     groups: dict[tuple[Scalar, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in by), []).append(row)
@@ -251,18 +272,33 @@ def grouped(rows: Sequence[Row], names: Iterable[str]) -> list[Row]:
     return made
 
 
-def column(name: str, rows: Sequence[Row]) -> str:
-    """Return the column that is meant: its name, or another word for it, with "-" or "_"."""
+def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None) -> str:
+    """Return the column that is meant: its name, or another word for it (`also`, else `ALSO`), with "-" or "_"."""
     known = tuple(dict.fromkeys(name for row in rows for name in row))
-    wanted = ALSO.get(name, name)
-    for one in (wanted, wanted.replace("-", "_"), f"policy.{wanted}", f"config.{wanted}"):
-        if one in known or not known:
-            return one
-    raise ConfigError(f"unknown column '{name}'.{nearest(name, known)}")
+    words = ALSO if also is None else also
+    for wanted in (words.get(name, name), name):
+        for one in (wanted, wanted.replace("-", "_"), f"policy.{wanted}", f"config.{wanted}"):
+            if one in known or not known:
+                return one
+    shown = tuple(word for word, stored in words.items() if stored in known)
+    hint = nearest(name, (*known, *shown))
+    if len(known) > MANY:
+        meant, names = hint.partition(" Known: ")[0], ", ".join(sorted({*shown, *SHOWN.intersection(known)}))
+        hint = f"{meant} Known: {names}; and every name in 'posse runs list --json'."
+    raise ConfigError(f"unknown column '{name}'.{hint}")
 
 
-ALSO = {"id": "record", "system": "kind", "data": "problem", "earned": "total_mean", "regret": "regret_mean"}
-"""Other words for columns of `summary_rows`."""
+ALSO = {
+    "id": "record", "system": "kind", "steps": "horizon", "earned": "total_mean", "regret": "regret_mean",
+    "made": "created",
+}  # fmt: skip
+"""Words under which a list shows columns of `summary_rows`; both words find the column."""
+
+SHOWN = frozenset(("policy", "level", "arms", "runs", "data", "party", "label"))
+"""Columns that a list shows under their own names."""
+
+MANY = 30
+"""Of more columns than this an error names those that a list shows."""
 
 
 def _parties_to_arrow(records: Sequence[Record]) -> pa.Table:
