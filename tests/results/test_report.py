@@ -6,7 +6,7 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
-from posse.results.reports.sections import guarantees
+from posse.results.reports.sections import REST, guarantees, times
 from tests.results.example import example_market_record, example_record
 
 VOID = {"meta", "br"}
@@ -272,3 +272,15 @@ def test_one_role_alone_is_not_drawn_in_shares(market: list[Record]) -> None:
     assert "CPU time by role" not in Page(render_report(market)).text
     assert "CPU time by role" not in Page(render_report(example_record())).text  # the table of costs says it
     assert "CPU time by role" in Page(render_report([example_record(), example_record(policy="thompson")])).text
+
+
+def test_time_by_role_adds_up_to_the_time_of_the_run() -> None:
+    record = example_record(seconds=4.1)  # its roles took 3.75 s
+    shown = times(record)
+    assert sum(shown.values()) == pytest.approx(4.1)
+    assert list(shown)[-1] == REST
+    page = render_report(record)
+    for words in ("rest of the process", "350 ms", "8.5%", "4.1 s</td>"):
+        assert words in page, words
+    assert REST not in times(example_record(seconds=3.0))  # roles in several processes
+    assert REST not in times(example_record(level="plain"))

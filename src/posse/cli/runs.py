@@ -245,6 +245,7 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
     """Show one run: what was earned, what it cost, what leaks."""
     from posse.cli import tables
     from posse.results import words
+    from posse.results.reports.sections import times
     from posse.results.store import Store
 
     record = Store().get(id)
@@ -272,7 +273,7 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
         table(("from -> to", "messages", "bytes"), rows, numeric=(1, 2))
     if record.role_seconds:
         heading("CPU time by role")
-        table(("role", "time"), [(r, words.seconds(s)) for r, s in record.role_seconds.items()], numeric=(1,))
+        table(("role", "time"), [(role, words.seconds(spent)) for role, spent in times(record).items()], numeric=(1,))
     tables.details(record)
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")

@@ -53,10 +53,16 @@ RATES = 20
 LINES = 3
 """Lines of a label at most."""
 
+UPRIGHT = 28
+"""Letters of a line beside an axis, which is about as high as 30 of them are wide in the fonts of browsers."""
+
 Grid = Literal["both", "x", "y"]
 
 MANY_ARMS = 40
 """Beyond this many arms their names are not legible, and numbers are shown instead."""
+
+SLANTED = 12
+"""Names of arms up to which slanted ones stay apart; those of more arms stand upright."""
 
 Records = Record | Iterable[Record]
 Quantiles = tuple[float, float] | None
@@ -183,7 +189,12 @@ def _name_arms(ax: Axes, record: Record) -> None:
         best = int(np.argmax(np.array(means, dtype=np.float64)))
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
-    if record.arms <= MANY_ARMS:
+    if SLANTED < record.arms <= MANY_ARMS:
+        size = min(9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms)  # points between two names, less a gap
+        ax.set_xticks(range(record.arms), names, rotation=90, fontsize=size)
+        figure = cast("Figure", ax.figure)
+        figure.set_figheight(figure.get_figheight() + 0.006 * size * max(map(len, names)))
+    elif record.arms <= SLANTED:
         slanted = sum(len(name) for name in names) > 55
         ax.set_xticks(range(record.arms), names, rotation=38 if slanted else 0, ha="right" if slanted else "center")
         if slanted:
@@ -336,10 +347,10 @@ def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:
 
 
 def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
-    """Style a pair of axes and label them with quantity and unit."""
+    """Style a pair of axes and label them with quantity and unit; a long label beside them takes two lines."""
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
-    ax.set_ylabel(y, color=INK, fontsize=9.5)
+    ax.set_ylabel("\n".join(textwrap.wrap(y, UPRIGHT, break_on_hyphens=False)), color=INK, fontsize=9.5)
     ax.tick_params(which="both", colors=INK, labelsize=9, length=3)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))

@@ -366,15 +366,39 @@ def costs(named: Named) -> Safe:
     return join([tag("h2", "Time and traffic"), *parts]) if parts else Safe("")
 
 
+REST = "rest of the process"
+"""Row of the CPU time that no role took: the simulated world, messages on their way, the record."""
+
+
+def times(record: Record) -> dict[str, float]:
+    """Return CPU time by role, the most first, and last what the process took beside them (`REST`).
+
+    Records of several processes may have more time of roles than of the process that wrote them, and then no rest.
+    """
+    roles = dict(sorted(record.role_seconds.items(), key=lambda item: -item[1]))
+    rest = record.seconds - sum(roles.values())
+    return {**roles, REST: rest} if roles and rest > 0.001 * record.seconds else roles
+
+
 def _times(record: Record, colours: dict[str, tuple[str, str]]) -> Safe:
-    whole = sum(record.role_seconds.values())
-    rows = [
-        (join([tag("span", cls="dot", style=f"background:{page_colour(colours[kind])}"),
-               tag("span", record.role_label(kind))], ""),
-         words.seconds(value), f"{value / whole:.1%}" if whole else words.UNKNOWN)
-        for kind, value in sorted(record.role_seconds.items(), key=lambda item: -item[1])
-    ]  # fmt: skip
-    return table(("role", "CPU time", "share"), rows, numeric=(1, 2)) if rows else Safe("")
+    shown = times(record)
+    whole = sum(shown.values())
+    rows: list[tuple[Safe | str, str, str]] = [
+        (_role(record, kind, colours), words.seconds(value), f"{value / whole:.1%}" if whole else words.UNKNOWN)
+        for kind, value in shown.items()
+    ]
+    if len(rows) > 1:
+        rows.append(("all", words.seconds(whole), "100.0%"))
+    made = table(("role", "CPU time", "share"), rows, numeric=(1, 2)) if rows else Safe("")
+    note = tag("p", f"{REST.capitalize()}: the simulated world, passing messages on, keeping the record.", cls="soft")
+    return join([made, note]) if REST in shown else made
+
+
+def _role(record: Record, kind: str, colours: dict[str, tuple[str, str]]) -> Safe | str:
+    if kind == REST:
+        return REST
+    dot = tag("span", cls="dot", style=f"background:{page_colour(colours[kind])}")
+    return join([dot, tag("span", record.role_label(kind))], "")
 
 
 def _traffic(record: Record) -> Safe:
