@@ -47,7 +47,7 @@ test-long: $(READY)  ## the long forms: every policy, level, data set and 50 see
 	@$(BIN)/python -m pytest -n 2 -m long -s --timeout 0
 
 docs: $(READY)  ## the documentation as a site, in site/ (every link is checked)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "the site: site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "the site: site/index.html (opens from disk, without a server)"
 
 test-models: $(READY)  ## models of other libraries and graphs: installs ONNX, flax, equinox and PyTorch (large)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models]'

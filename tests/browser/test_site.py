@@ -18,7 +18,10 @@ from tests.browser.studio import SIZES
 
 pytest.importorskip("mkdocs", reason="the site is not tested: mkdocs is not installed")
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("", "start/", "systems/samba/", "tutorials/fed-contextual/", "threats/", "reference/settings/", "examples/")
+PAGES = (
+    "", "start.html", "systems/samba.html", "tutorials/fed-contextual.html", "threats.html", "reference/settings.html",
+    "examples/index.html",
+)  # fmt: skip
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -27,12 +30,17 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def folder(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -61,11 +69,30 @@ def test_pages_load_nothing_from_elsewhere_and_fit_the_screen(site: str, chrome:
 def test_examples_of_docstrings_are_code_and_pages_of_systems_have_one_source(site: str, chrome: Any) -> None:
     page = chrome.new_page()
     page.set_default_timeout(180_000)
-    page.goto(site + "reference/")
+    page.goto(site + "reference/index.html")
     assert page.locator("code", has_text=">>> bar = Bar()").count() == 1
-    page.goto(site + "threats/")
+    page.goto(site + "threats.html")
     heads = page.locator("h2").all_inner_texts()
     assert [head.split("\n")[0].rstrip("¶") for head in heads] == [
         "dp-combinatorial", "fed-contextual", "mpc-contextual", "samba"
     ]  # fmt: skip
     page.close()
+
+
+def test_the_site_is_read_and_searched_from_disk(folder: Path, chrome: Any) -> None:
+    """As `make docs` announces it: site/index.html, opened without a server."""
+    context = chrome.new_context(viewport={"width": 1280, "height": 900})
+    outside: list[str] = []
+    context.on("request", lambda one: None if one.url.startswith(folder.as_uri()) else outside.append(one.url))
+    page = context.new_page()
+    page.set_default_timeout(180_000)
+    page.goto((folder / "index.html").as_uri())
+    page.locator(".md-tabs__link", has_text="Start here").click()
+    page.wait_for_url("**/start.html")
+    assert "Start here" in page.locator("h1").first.inner_text()
+    page.locator(".md-search__input").fill("Paillier")
+    found = page.locator(".md-search-result__link").first
+    found.wait_for()
+    assert ".html" in str(found.get_attribute("href"))
+    context.close()
+    assert [url for url in outside if not url.startswith("about:")] == []
