@@ -169,6 +169,7 @@ def records_fit(posse: Call, told: dict[str, Any]) -> None:
     assert sum(int(owner.pulls.sum()) for owner in owners) == BUDGET
     assert not any(record.seeds or record.regret is not None for record in records.values())
     assert all(record.seconds > 0 and record.leaks for record in records.values())
+    assert all("Rewards, scores and choices" in record.shown("protects")[0] for record in records.values())
     there = {hop.hop: (hop.messages, hop.bytes) for hop in controller.traffic}
     for hop in ("owner -> controller", "controller -> owner"):
         here = [one for owner in owners for one in owner.traffic if one.hop == hop]

@@ -74,4 +74,7 @@ def test_published_papers_are_named_once(posse: Call) -> None:
 def test_one_data_set_is_found_by_its_name(posse: Call) -> None:
     found = json.loads(posse("problems", "--data", "movielens", "--json").out)
     assert {one["name"] for one in found["samba"]["data"]} == {"embedded:movielens", "movielens"}
-    assert "no data set 'zzz'. Known: " in one_line(posse("problems", "--data", "zzz"))
+    unknown = one_line(posse("problems", "--data", "zzz"))
+    assert "no data set 'zzz'. Known: " in unknown
+    known = unknown.partition("Known: ")[2].rstrip(".\n").split(", ")
+    assert len(known) == len(set(known))

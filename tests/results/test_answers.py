@@ -148,4 +148,4 @@ def test_no_figure_is_drawn_twice() -> None:
     one = Page(render_report([learnt(), learnt(level="plain")]))
     captions = one.tags.count("figcaption")
     assert captions == one.tags.count("svg") == 3
-    assert one.text.count("cumulative reward (sum of rewards)") == 1
+    assert one.text.count("(sum of rewards)") == 1

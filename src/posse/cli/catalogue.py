@@ -93,7 +93,8 @@ def _named_like(data: str, lists: Mapping[str, Section | None]) -> dict[str, Sec
             notes = tuple(note for note in one.notes if any(note.startswith(f"{row[0]}:") for row in rows))
             kept[name] = replace(one, rows=rows, notes=notes, data={**one.data, "data": own} if one.data else None)
     if not kept:
-        known = tuple(dict.fromkeys(row[0] for one in lists.values() if one is not None for row in one.rows))
+        named = [row[0] for one in lists.values() if one is not None for row in one.rows]
+        known = tuple(dict.fromkeys(name for names in named for name in names.split(", ")))  # some name several files
         raise ConfigError(f"no data set '{data}'.{nearest(data, known)}")
     return kept
 

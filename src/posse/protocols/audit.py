@@ -165,7 +165,7 @@ class Auditing:
             asked = name in self.attacks if self.attacks else self.all or attack.needs == "view" or recorded
             if not asked:
                 if not self.attacks and self.settings is not None:
-                    self.left_out[name] = f"needs {_NEEDS[attack.needs]}; ask for it with --all."
+                    self.left_out[name] = f"needs {_NEEDS[attack.needs]}; ask for it with --all (in Python: all=True)."
                 continue
             if why := self._why_not(attack):
                 self.left_out[name] = why

@@ -300,14 +300,14 @@ class System(ABC):
         return {
             "title": self.title,
             "roles": {role.kind: {"label": role.label, "colour": list(role.colour)} for role in self.roles},
-            "protects": self._protects(level),
+            "protects": self.protected_at(level),
             "learns": [] if level is None else list(level.learns(settings)),
             "sections": [section.plain() for section in sections],
             **({"dropped": list(dropped)} if (dropped := getattr(settings, "dropped", ())) else {}),
             **more,
         }
 
-    def _protects(self, level: Level | None) -> list[str]:
+    def protected_at(self, level: Level | None) -> list[str]:
         """Say what is protected at a level; nothing where nothing is."""
         if level is None or level.name in ("plain", "alone", "placebo"):
             return []

@@ -138,6 +138,11 @@ class Bandit:
         """Sum of the rewards that came."""
         return self._earned
 
+    def __repr__(self) -> str:
+        kind, arms = type(self.settings).__name__, len(self.names)
+        state = "finished" if self._finished else f"{len(self._open)} open"
+        return f"<Bandit of {kind}: {arms} arms, {self._made:,} decisions, {state}, earned {self._earned:g}>"
+
     def decide(self, context: Any = None, *, client: Whole | None = None) -> Decision:
         """Choose an arm, by every reward that has come so far.
 

@@ -147,6 +147,7 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
     show: dict[str, Any] = {
         "title": of.title,
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
+        "protects": of.protected_at(next((level for level in of.levels if level.name == known.level), None)),
         "learns": list(known.learns),
         "sections": [dict(table) for table in known.tables],
     }

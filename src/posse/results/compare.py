@@ -55,13 +55,14 @@ class Comparison:
     notes: tuple[str, ...]
     words: Vocabulary = field(default_factory=Vocabulary)
     """The words that all of the records share."""
+    records: tuple[Record, ...] = field(default=(), repr=False, compare=False)
+    """What is compared, for a picture."""
 
     def _repr_html_(self) -> str:
-        """Return the table and its notes for a notebook."""
-        from posse.results.reports.page import fragment
-        from posse.results.reports.sections import comparison
+        """Return the answer, the table with its notes and a picture for a notebook."""
+        from posse.results.reports.report import compared_card
 
-        return fragment(comparison(self))
+        return compared_card(self)
 
 
 def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
@@ -80,7 +81,7 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     if strict and conflicts:
         raise DataError(f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare anyway.")
     rows = tuple(_row(*pair, first) for pair in zip(chosen, labels(chosen), strict=True))
-    return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen))
+    return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen), chosen)
 
 
 def identical(a: Record, b: Record) -> bool:
@@ -99,7 +100,9 @@ def times_as_long(record: Record, first: Record) -> float | None:
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
-    apart, error, paired = (None, None, False) if record is first else difference(record, first)
+    # Rewards of different problems do not compare, whatever the seeds.
+    alone = record is first or record.problem != first.problem
+    apart, error, paired = (None, None, False) if alone else difference(record, first)
     return ComparedRun(
         id=record.id,
         label=label,
@@ -140,7 +143,7 @@ def _conflicts(records: tuple[Record, ...]) -> list[str]:
         names = list(dict.fromkeys(record.problem_name for record in records))
         other = f"all are called {names[0]}, with other {plural(nouns.arm)}, means or sources"
         what = ", ".join(names) if len(names) > 1 else other
-        notes.append(f"The problems differ ({what}).")
+        notes.append(f"The problems differ ({what}): no difference is taken between rewards of two problems.")
     return notes
 
 

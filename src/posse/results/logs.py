@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,28 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
     return found
 
 
-def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> tuple[Logged, list[Evaluated]]:
+class Evaluation(NamedTuple):
+    """A log, and what policies would have earned on it, the best first; a notebook shows it as a table."""
+
+    logged: Logged
+    found: list[Evaluated]
+
+    def _repr_html_(self) -> str:
+        """Return the best policy, the table and its notes for a notebook."""
+        from posse.results.reports.page import fragment, table, tag
+
+        made = section_of(self.logged, self.found)
+        best = next((one for one in self.found if one.estimates), None)
+        parts = [tag("h2", made.title)]
+        if best is not None:
+            snips = best.estimates["snips"]
+            parts.append(tag("p", tag("b", f"Best: {best.policy}, {snips.value:.4f} a decision ({snips.shown})")))
+        notes = (tag("p", note, cls="soft") for note in made.notes)
+        folded = tag("details", tag("summary", words.count(len(made.notes), "note")), *notes)
+        return fragment(*parts, table(made.columns, made.rows, numeric=made.numeric), folded)
+
+
+def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:
     """Estimate what policies would have earned a decision; the best by SNIPS first, those without support last."""
     logged = read_logs(source, () if model is None else model.features)
     predicted = predictions(logged)
@@ -151,7 +172,8 @@ def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95)
             found.append(Evaluated(name, each))
         except DataError as error:
             found.append(Evaluated(name, {}, error.text))
-    return logged, sorted(found, key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
+    found.sort(key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
+    return Evaluation(logged, found)
 
 
 def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:

@@ -350,7 +350,9 @@ def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
     """Style a pair of axes and label them with quantity and unit; a long label beside them takes two lines."""
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
-    ax.set_ylabel("\n".join(textwrap.wrap(y, UPRIGHT, break_on_hyphens=False)), color=INK, fontsize=9.5)
+    lines = [y] if len(y) <= UPRIGHT else y.replace(" (", "\n(").split("\n")  # a unit in brackets stays whole
+    wrapped = (part for line in lines for part in textwrap.wrap(line, UPRIGHT, break_on_hyphens=False))
+    ax.set_ylabel("\n".join(wrapped), color=INK, fontsize=9.5)
     ax.tick_params(which="both", colors=INK, labelsize=9, length=3)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))

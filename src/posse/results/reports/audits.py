@@ -120,6 +120,16 @@ class Audit:
         stopped = "" if self.status == "finished" else ", interrupted"
         return f"Audit: what attacks find ({self.protection}{stopped})"
 
+    @property
+    def headline(self) -> str:
+        """How many attacks found something, of those that were made."""
+        made = words.count(len(self.rows), "attack")
+        if self.view:
+            return f"{made}: estimates that no truth scores"
+        each = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in ("finds it out", "a little")}
+        found = ", ".join(f"{many} {verdict}" for verdict, many in each.items() if many)
+        return f"Of {made}: {found or 'none finds anything'}"
+
     def sections(self) -> list[Section]:
         """Return the table with its notes, as the command line and a report print it."""
         if self.view:
@@ -170,8 +180,14 @@ class Audit:
         return cls(**{key: value for key, value in kept.items() if key in known and key != "rows"}, rows=rows)
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
-        return fragment(*parts(self.sections()))
+        """Return the answer and the table for a notebook; the notes are folded."""
+        made: list[Safe] = []
+        for one in self.sections():
+            made += [tag("h2", one.title), tag("p", tag("b", self.headline))]
+            made += [table(one.columns, one.rows, numeric=one.numeric)] if one.rows else []
+            notes = (tag("p", note, cls="soft") for note in one.notes)
+            made.append(tag("details", tag("summary", words.count(len(one.notes), "note")), *notes))
+        return fragment(*made)
 
     def __str__(self) -> str:
         lines = [f"{row.at}: {row.title}: {row.verdict} ({row.finds})" for row in self.rows]

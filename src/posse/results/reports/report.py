@@ -9,7 +9,7 @@ from pathlib import Path
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results import plots, words
-from posse.results.compare import compare, identical
+from posse.results.compare import Comparison, compare, identical
 from posse.results.joining import parties
 from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels
 from posse.results.record import Record, several
@@ -133,7 +133,8 @@ def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
         yield plots.regret_curves(*_apart(regretful)), _regret_caption([record for record, _ in regretful])
     for name in plots.shared_curves([record for record, _ in distinct]):
         yield plots.shown_curves(*_apart(distinct), name=name), f"{name[:1].upper()}{name[1:]}."
-    pulled = [(record, label) for record, label in named if record.runs and 0 < record.arms <= 200]
+    # One bar compares with nothing: an owner of a deployment knows its own arm alone.
+    pulled = [(record, label) for record, label in named if record.runs and 1 < record.arms <= 200]
     for group in _same_arms(_distinct(pulled)):
         drawn, names = _apart(group)
         by = "" if len(group) > 1 else f" by {names[0]}"
@@ -224,4 +225,22 @@ def card(record: Record) -> str:
             figure = plots.reward_curves(record)
             caption = f"Cumulative {record.words.reward} of {label}"
             parts.append(Safe(plots.inline(figure, prefix=f"posse-{record.id}", title=caption)))
+    return fragment(*parts)
+
+
+def compared_card(compared: Comparison) -> str:
+    """Return a comparison as a notebook shows it: the answer, the table, and curves where there are some."""
+    names = [row.label for row in compared.rows]
+    parts = []
+    if compared.records:
+        said = answer(compared.records, names)
+        parts += [tag("h2", said.headline), tag("p", " ".join(said.sentences))]
+    parts.append(comparison(compared))
+    curved = _distinct([pair for pair in zip(compared.records, names, strict=False) if pair[0].steps.size])
+    if curved and all(record.runs for record, _ in curved):
+        with suppress(MissingExtraError):
+            figure = plots.reward_curves(*_apart(curved))
+            ids = "-".join(record.id for record, _ in curved)
+            title = f"Cumulative {compared.words.reward}"
+            parts.append(Safe(plots.inline(figure, prefix=f"posse-{ids}", title=title)))
     return fragment(*parts)

@@ -274,7 +274,8 @@ def plant_sums(evidence: Evidence, seed: int) -> Evidence:
 
 
 def _tell_sums(guess: Sequence[float | None]) -> str:
-    return "sums " + ", ".join("?" if one is None else f"{one:,.0f}" for one in guess[:20])
+    shown = ", ".join("not known" if one is None else f"{one:,.0f}" for one in guess[:20])
+    return f"sums {shown}" if any(one is not None for one in guess) else "no sum"
 
 
 def _only_two(settings: Samba) -> str:
