@@ -123,6 +123,7 @@ def test_a_file_of_reviews_is_data(tmp_path: Path) -> None:
         assert preview is not None
         assert sum(bar["count"] for bar in preview["histogram"]) == 600
         assert [bar["value"] for bar in preview["histogram"]] == [1, 2, 3, 4, 5]
+        assert [bar["pays"] for bar in preview["histogram"]] == [value > threshold for value in (1, 2, 3, 4, 5)]
         above = {f"0x{place}:0x0": np.mean([one["rating"] > threshold for one in made if one["gmap_id"] ==
                  f"0x{place}:0x0"]) for place in range(3)}  # fmt: skip
         assert {arm["name"]: arm["mean"] for arm in preview["arms"]} == pytest.approx(above)

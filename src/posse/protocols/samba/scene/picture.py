@@ -169,11 +169,12 @@ def preview(settings: Samba) -> dict[str, Any]:
             {"name": name, "mean": mean, "ratings": counts.get(name)}
             for name, mean in zip(arms.names, arms.means.tolist(), strict=True)
         ],
-        "histogram": [] if ratings is None else _histogram(ratings),
+        "histogram": [],
         "note": f"{arms.source[:1].upper()}{arms.source[1:]}.",
     }
     if ratings is not None:
-        found["threshold"] = settings.used(arms)["threshold"]
+        found["threshold"] = threshold = settings.used(arms)["threshold"]
+        found["histogram"] = _histogram(ratings, threshold)
         found["note"] = f"{len(ratings):,} ratings of {len(ratings.items):,} items. {found['note']}"
     people = settings.people()
     if people is not None:
@@ -188,15 +189,26 @@ def preview(settings: Samba) -> dict[str, Any]:
     return found
 
 
-def _histogram(ratings: Ratings) -> list[dict[str, float]]:
-    """Count the values; hours and the like in bars up to the 99th percentile, the last one with all above."""
+def _histogram(ratings: Ratings, threshold: float) -> list[dict[str, Any]]:
+    """Count the values; hours and the like in bars up to the 99th percentile, the last one with all above.
+
+    A bar pays where more of its ratings lie above the threshold than not.
+    """
     values, counts = np.unique(ratings.value, return_counts=True)
     if len(values) <= 2 * BINS:
-        return [{"value": float(value), "count": int(count)} for value, count in zip(values, counts, strict=True)]
+        return [
+            {"value": float(value), "count": int(count), "pays": bool(value > threshold)}
+            for value, count in zip(values, counts, strict=True)
+        ]
     low, high = float(values[0]), float(np.quantile(ratings.value, 0.99))
     edges = np.linspace(low, high if high > low else float(values[-1]), BINS + 1)
-    bars, _ = np.histogram(np.minimum(ratings.value, edges[-1]), edges)
-    return [{"value": float(edge), "count": int(count)} for edge, count in zip(edges[:-1], bars, strict=True)]
+    within = np.minimum(ratings.value, edges[-1])
+    bars, _ = np.histogram(within, edges)
+    above, _ = np.histogram(within[ratings.value > threshold], edges)
+    return [
+        {"value": float(edge), "count": int(count), "pays": bool(2 * paid > count if count else edge > threshold)}
+        for edge, count, paid in zip(edges[:-1], bars, above, strict=True)
+    ]
 
 
 # What protections cost ------------------------------------------------------------------------------------------------
