@@ -18,13 +18,18 @@ MEANS = (0.38, 0.55, 0.47, 0.71)
 
 
 @pytest.fixture(scope="module")
-def stored(studio: Studio) -> list[str]:
-    """Runs in the store, as the command line puts them there."""
-    store = posse.Store()
-    records = [
+def records(studio: Studio) -> list[posse.Record]:
+    return [
         posse.run(posse.Samba(policy=policy, means=MEANS, horizon=120, seed=3, runs=runs, path="plain"))
         for policy, runs in (("ucb", 3), ("thompson", 1), ("softmax", 1))
     ]
+
+
+@pytest.fixture
+def stored(records: list[posse.Record]) -> list[str]:
+    """Three runs in the store, as the command line puts them there, whatever other tests left."""
+    store = posse.Store()
+    store.delete([row.id for row in store.list()])
     return [store.save(record) for record in records]
 
 
@@ -106,6 +111,8 @@ def test_delete_can_be_undone(visit: Visits, stored: list[str]) -> None:
     page.clock.set_fixed_time(datetime.now())  # undoing is offered for ten seconds, which a busy machine may take
     page.get_by_role("button", name="Delete").first.click()
     expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Delete").first.click()
+    expect(rows).to_have_count(1)
     page.get_by_role("button", name="Undo").click()
     expect(rows).to_have_count(3)
 
@@ -134,7 +141,38 @@ def test_choose_fills_a_grid_and_answers(visit: Visits, stored: list[str]) -> No
     expect(page.locator(".answer")).to_contain_text("ucb at", timeout=180_000)
     expect(page.locator(".grid-table thead th")).to_contain_text(["", "strict", "standard", "paper", "plain"])
     page.get_by_role("link", name="Runs").click()
-    expect(page.locator(".jobs li")).to_have_count(1)
+    expect(page.locator(".jobs li").filter(has_text="choose of")).to_have_count(1)
+
+
+def test_a_grid_is_shown_with_its_own_system_and_settings(visit: Visits, studio: Studio) -> None:
+    """Not as that of another system, and not as one of other settings."""
+    page = visit(allowed="404").enter(f"/stage?{FOUR}&horizon=100&level=standard")
+    expect(page.locator(".place")).to_have_text("t = 0 of 100")
+    page.get_by_role("link", name="Choose").click()
+    given, grid = page.locator(".choose-page .given"), page.locator(".grid-table")
+    boxes = page.locator(".ticks input")
+    expect(boxes.first).to_be_visible()
+    for place in range(boxes.count()):
+        boxes.nth(place).set_checked(place == 0)
+    page.get_by_label("runs of each").fill("1")
+    page.get_by_label("runs of each").blur()
+    page.get_by_role("button", name="Run the grid").click()
+    expect(given).to_contain_text(re.compile("^Run with the settings of the stage: horizon 100, means 0.38,"))
+    cell = page.get_by_role("button", name="On the stage").first
+    expect(cell).to_be_visible(timeout=180_000)
+    page.route("**/api/runs/*", lambda route: route.fulfill(status=404, json={"error": "this run is gone."}))
+    cell.click()
+    expect(page.locator(".choose-form .error")).to_contain_text("this run is gone.")
+    page.get_by_role("link", name="Stage").click()
+    page.get_by_label("Horizon").fill("90")
+    page.get_by_label("Horizon").blur()
+    page.get_by_role("link", name="Choose").click()
+    expect(given).to_contain_text("Run with other settings than the stage has now: horizon 100")
+    page.get_by_role("link", name="Stage").click()
+    page.get_by_label("System", exact=True).select_option("dp-combinatorial")
+    page.get_by_role("link", name="Choose").click()
+    expect(page.locator(".choose-page .empty")).to_be_visible()
+    expect(grid).to_be_hidden()
 
 
 def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, stored: list[str]) -> None:

@@ -20,6 +20,14 @@ def start(page: Any) -> None:
     page.get_by_role("button", name=re.compile("^Start")).click()
 
 
+def drop(page: Any, name: str, text: str) -> None:
+    """Drop a file on the page."""
+    make = "([name, text]) => { const data = new DataTransfer(); data.items.add(new File([text], name)); return data; }"
+    dropped = page.evaluate_handle(make, [name, text])
+    page.dispatch_event("body", "dragover", {"dataTransfer": dropped})
+    page.dispatch_event("body", "drop", {"dataTransfer": dropped})
+
+
 def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits) -> None:
     page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard")
     expect(page.locator(".place")).to_have_text("t = 0 of 60")
@@ -47,11 +55,7 @@ def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits
 def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
     page = visit().enter()
     expect(page.locator(".party").first).to_be_visible()
-    dropped = page.evaluate_handle(
-        "text => { const data = new DataTransfer(); data.items.add(new File([text], 'mine.csv')); return data; }", CSV
-    )
-    page.dispatch_event("body", "dragover", {"dataTransfer": dropped})
-    page.dispatch_event("body", "drop", {"dataTransfer": dropped})
+    drop(page, "mine.csv", CSV)
     expect(page.locator(".notices")).to_contain_text("mine.csv")
     expect(page.get_by_label("data", exact=True)).to_have_value(re.compile("^file:[0-9a-f]{64}$"))
     expect(page.locator("[data-field=threshold] .error")).to_be_visible()
@@ -59,9 +63,26 @@ def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
     page.get_by_label("Threshold").blur()
     expect(page.locator("[data-field=threshold] .error")).to_be_hidden()
     expect(page.get_by_role("button", name="Start with these settings")).to_be_enabled()
+    expect(page.locator(".histogram .no")).to_have_count(3)  # what is not above the threshold pays nothing
+    page.get_by_label("Threshold").fill("4")
+    page.get_by_label("Threshold").blur()
+    expect(page.locator(".histogram .no")).to_have_count(4)
+    expect(page.locator(".preview")).to_contain_text("mine.csv; ratings above 4")
     start(page)
     expect(page.locator(".party.row")).to_have_count(3)
     page.wait_for_function("() => location.hash.includes('data=file:')")
+
+
+def test_what_is_wrong_with_a_file_stands_beside_data_with_its_name(visit: Visits) -> None:
+    page = visit(allowed="400").enter(f"/stage?{FOUR}&horizon=60")
+    expect(page.locator(".place")).to_have_text("t = 0 of 60")
+    drop(page, "stores.csv", "store,stars,age,area\nMill,3,40,north\n")
+    wrong = page.locator("[data-field=data] .error")
+    expect(wrong).to_contain_text(re.compile("^stores.csv: expected columns item,rating"))
+    assert wrong.evaluate("one => one.scrollWidth <= one.clientWidth")
+    expect(page.locator("[data-field=means] .error")).to_be_hidden()
+    drop(page, "x.bin", "\0")
+    expect(wrong).to_have_text(re.compile("^x.bin: the file is empty or no text"))
 
 
 def test_a_file_that_is_not_here_is_named(visit: Visits) -> None:

@@ -81,15 +81,34 @@ def test_play_pause_and_speed(visit: Visits) -> None:
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     expect(page.locator(".party.chosen")).to_have_count(1)
     page.wait_for_function("() => Number(document.querySelector('.transport input').value) >= 8")
-    press(page, "Pause")
+    with page.expect_response(lambda answer: answer.url.endswith("/do")) as waiting:
+        press(page, "Pause")
+    stood = waiting.value.json()["state"]["time"]  # where the server has paused
     expect(page.get_by_role("button", name="Play")).to_be_visible()
-    stood = page.locator(".place").inner_text()
+    at(page, stood, 5000)
     press(page, "Forward")
-    expect(page.locator(".place")).not_to_have_text(stood)
+    at(page, stood + 1, 5000)
     page.keyboard.press("m")
     page.get_by_label("speed, units a second").select_option("2")
     press(page, "Forward")
     expect(page.locator(".pill").first).to_be_visible()
+
+
+def test_a_key_changes_the_unit_of_a_run_that_plays(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=5000&level=standard")
+    at(page, 0, 5000)
+    press(page, "Play")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    with page.expect_request(lambda request: request.url.endswith("/do")) as waiting:
+        page.keyboard.press("m")
+    asked = waiting.value.post_data_json
+    assert (asked["action"], asked["unit"]) == ("play", "message")
+
+
+def test_an_address_without_a_moment_of_the_run_says_so(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=-3")
+    at(page, 0, 60)
+    expect(page.locator(".notices")).to_contain_text("no moment of a run with t=-3")
 
 
 @pytest.mark.parametrize("policy", ["ucb", "thompson"])
@@ -127,6 +146,10 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
     expect(hidden.locator(".bytes")).to_have_count(0)
     bytes_shown = sent.locator(".bytes .run").all_inner_texts()
     assert re.fullmatch(r"([0-9a-f]{2} ?)+( … [\d,]+ more)?", bytes_shown[0])
+    page.get_by_role("radio", name="owner", exact=True).click()  # who of them is said, and it alone is ringed
+    expect(cards.first).to_contain_text("what Mill (data owner) sees of it")
+    expect(page.locator(".party.observer")).to_have_count(1)
+    expect(page.locator('[data-party="owner-1"].observer')).to_be_visible()
     page.get_by_role("radio", name="wire", exact=True).click()
     expect(page.locator(".bytes")).to_have_count(0)
     expect(cards.first).to_contain_text("bytes")

@@ -55,6 +55,10 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
     expect(page.locator(".message").first).to_be_visible()
     assert page.evaluate("document.documentElement.dataset.scheme") == ("dark" if dark else "light")
     sound(page)
+    for one in page.get_by_role("radiogroup", name="seen by").get_by_role("radio").all():
+        one.click()
+        expect(one).to_have_attribute("aria-checked", "true")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), one.inner_text()
     page.get_by_role("tab", name="Code").click()
     page.locator('[data-party="comp"]').click()
     expect(page.get_by_role("region", name="About a party")).to_contain_text("knows")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Studio:
         self.door = Door(place, self.keys)
         self.catalogue = Catalogue(folder / "files", policies)
         self.hub = Hub()
-        self.stages = Stages(self.hub, limit=live)
+        self.stages = Stages(self.hub, limit=live, say=self.catalogue.uploads.said)
         self.runs = Runs(self.catalogue)
         self.jobs = Jobs(self._jobs_changed)
         self.streams = 0
@@ -95,7 +96,7 @@ def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live
     _staging(app, studio)
     _keeping(app, studio)
     for kind in (PosseError, HTTPException):
-        app.add_exception_handler(kind, _refused)
+        app.add_exception_handler(kind, partial(_refused, studio.catalogue.uploads.said))
     app.add_exception_handler(Exception, _failed)  # which is logged with its traceback too
     return Entrance(app, place, studio)
 
@@ -298,7 +299,8 @@ def _keeping(app: FastAPI, studio: Studio) -> None:
                 cell.settings.load()
             return system, made
 
-        return answer({"id": jobs.begin(kind, *await off(cells)).id}, 201)
+        system, made = await off(cells)
+        return answer({"id": jobs.begin(kind, system, made, given.get("settings", {})).id}, 201)
 
     @app.delete("/api/jobs/{id}")
     async def cancel(id: str) -> Response:
@@ -325,11 +327,11 @@ class Streaming(Response):
 # Answers and requests -----------------------------------------------------------------------------------------------
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(say: Callable[[str], str], _: Request, error: Exception) -> Response:
     if isinstance(error, Refused):
-        return answer({"error": error.text, **error.more}, error.status)
+        return answer({"error": say(error.text), **error.more}, error.status)
     if isinstance(error, PosseError):
-        return answer({"error": error.text}, 400)
+        return answer({"error": say(error.text)}, 400)
     status = error.status_code if isinstance(error, HTTPException) else 400
     said = {404: "there is nothing at this address.", 405: "this address is not used in this way."}
     return answer({"error": said.get(status, "this request cannot be read.")}, status)

@@ -90,6 +90,15 @@ class Uploads:
             return f"{FILE}{path.stem}"
         return value
 
+    def said(self, text: str) -> str:
+        """Write a sentence with the names that files had when they were sent, and not with where they lie."""
+
+        def name(found: re.Match[str]) -> str:
+            about = self._folder / f"{found['digest']}.json"
+            return str(json.loads(about.read_text())["name"]) if about.is_file() else found[0]
+
+        return re.sub(rf"({re.escape(str(self._folder))}/)?(?P<digest>{_DIGEST.pattern})\.csv", name, text)
+
 
 class Catalogue:
     """The systems as a page needs them, and settings from what a page sends."""
@@ -216,17 +225,20 @@ class Catalogue:
             settings = self.settings(system, given)
             settings.load()
             said = {
-                "level": system.level_of(settings), "not_protected": list(system.not_protected(settings)),
+                "level": system.level_of(settings), **known(system, settings),
                 "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
-                "knowledge": {
-                    role.kind: plain(system.knowledge(settings, role.kind)) for role in system.roles if role.party
-                },
-                "preview": plain(preview(system, settings)),
+                "preview": self._preview(system, settings),
             }  # fmt: skip
         except PosseError as error:
-            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text, given)
-            return {"ok": False, "errors": [{"field": named, "message": error.text}]}
+            message = self.uploads.said(error.text)
+            about = "data" if message != error.text else None
+            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text, given, about)
+            return {"ok": False, "errors": [{"field": named, "message": message}]}
         return {"ok": True, "settings": self.shown(settings), "errors": [], **said}
+
+    def _preview(self, system: System, settings: RunSettings) -> dict[str, Any]:
+        made = dict(plain(preview(system, settings)))
+        return {**made, "note": self.uploads.said(made.get("note") or "")}
 
     def shown(self, settings: RunSettings) -> dict[str, Any]:
         """Write settings as a page gives them: files by digest."""
@@ -314,14 +326,23 @@ def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]
     return [{"title": heading, "fields": names} for heading, names in groups.items()]
 
 
-def field_of(model: type[Settings], text: str, given: Mapping[str, Any]) -> str | None:
-    """Guess which setting a sentence is about: the first one that it names, of those that were given if it can be."""
+def field_of(model: type[Settings], text: str, given: Mapping[str, Any], about: str | None = None) -> str | None:
+    """Guess which setting a sentence is about: the first given one that it names, else `about` or the first named."""
     names = {name: name for name in model.model_fields} | {
         word: name.partition(".")[0] for word, name in model.aliases.items()
     }
     found = [names[word] for word in re.findall(r"[A-Za-z_]+", text) if word in names]
     stated = {names.get(word, word) for word in given}
-    return next((name for name in found if name in stated), found[0] if found else None)
+    return next((name for name in found if name in stated), about or (found[0] if found else None))
+
+
+def known(system: System, settings: RunSettings) -> dict[str, Any]:
+    """Say what each kind of role knows, can never know and could find out, and what is not protected."""
+    roles = [role.kind for role in system.roles if role.party]
+    return {
+        "not_protected": list(system.not_protected(settings)),
+        "knowledge": {kind: plain(system.knowledge(settings, kind)) for kind in roles},
+    }
 
 
 def preview(system: System, settings: RunSettings) -> Mapping[str, Any]:

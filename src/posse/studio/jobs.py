@@ -59,8 +59,11 @@ class Cell:
 class Job:
     """Settings that are run one after the other in a process of its own."""
 
-    def __init__(self, kind: str, system: System, cells: Sequence[Cell], tell: Callable[[], None]) -> None:
-        self.id, self.kind, self.system = secrets.token_hex(4), kind, system
+    def __init__(
+        self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any], tell: Callable[[], None]
+    ) -> None:
+        """`given` are the settings that all cells share, as a page gives them."""
+        self.id, self.kind, self.system, self.given = secrets.token_hex(4), kind, system, dict(given)
         self.cells, self._tell = list(cells), tell
         self.share, self.text, self.error = 0.0, "waiting", ""
         self.finished = self.cancelled = False
@@ -73,7 +76,7 @@ class Job:
         made = {
             "id": self.id, "kind": self.kind, "system": self.system.name, "done": done, "of": len(self.cells),
             "share": self.share, "text": self.text, "finished": self.finished, "cancelled": self.cancelled,
-            "cells": [cell.shown() for cell in self.cells],
+            "settings": self.given, "cells": [cell.shown() for cell in self.cells],
         }  # fmt: skip
         says = answer(self.cells) if self.kind == "choose" and self.finished and done else ""
         return {**made, **({"error": self.error} if self.error else {}), **({"says": says} if says else {})}
@@ -139,8 +142,8 @@ class Jobs:
         """Return all, the newest first."""
         return [job.shown() for job in reversed(self._jobs.values())]
 
-    def begin(self, kind: str, system: System, cells: Sequence[Cell]) -> Job:
-        """Begin a job."""
+    def begin(self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any]) -> Job:
+        """Begin a job; `given` are the settings that all cells share, as a page gives them."""
         if not cells or len(cells) > CELLS:
             raise Refused(400, f"a job has 1 to {CELLS} settings, got {len(cells)}.")
         over = [id for id, job in self._jobs.items() if job.finished]
@@ -148,7 +151,7 @@ class Jobs:
             del self._jobs[id]
         if len(self._jobs) >= JOBS:
             raise Refused(409, f"{JOBS} jobs wait already. Cancel one.")
-        job = Job(kind, system, cells, self._tell)
+        job = Job(kind, system, cells, given, self._tell)
         self._jobs[job.id] = job
         threading.Thread(target=job.run, args=(self._gate,), daemon=True, name=f"job-{job.id}").start()
         self._tell()

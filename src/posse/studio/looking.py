@@ -71,12 +71,11 @@ def observing(stage: Stage, observer: str | None) -> tuple[str | None, str | Non
     """Return the party that observes and its kind: a party by name, the first one of a kind, the wire, or everybody."""
     if observer is None or observer == WIRE:
         return observer, None
-    parties = stage.run.parties
-    found = [name for name in parties if name == observer] or [one for one in parties if stage.kind(one) == observer]
-    if not found:
-        known = ", ".join(dict.fromkeys(stage.kind(one) for one in parties))
+    found = stage.watcher(observer)
+    if found is None:
+        known = ", ".join(dict.fromkeys(stage.kind(one) for one in stage.run.parties))
         raise Refused(404, f"there is no observer '{observer[:40]}' in this run. Known: {known}, {WIRE}.")
-    return found[0], stage.kind(found[0])
+    return found, stage.kind(found)
 
 
 def party(stage: Stage, name: str) -> dict[str, Any]:

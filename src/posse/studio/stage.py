@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from posse.core.errors import ConfigError
 from posse.core.roles import WORLD, Entry
 from posse.protocols.runs import RolesRun, Run
+from posse.runtime.memory import Delivery
+from posse.studio.catalogue import known
 
 if TYPE_CHECKING:
     from posse.protocols.base import RunSettings, System
-    from posse.runtime.memory import Delivery
 
 Unit = Literal["message", "step", "time"]
 POINTS = 400
@@ -58,11 +59,14 @@ class Stage:
         """Decisions between two points of the curves."""
         self._run: Run | None = None
         self._kinds: dict[str, str] = {}
+        self.known: dict[str, Any] = {}
+        """What the roles of this run know, and what is not protected."""
 
     def open(self) -> None:
         """Begin the run; data are read and keys are made here."""
         self._run = self.system.start(self.settings, transcript=KEPT)
         self._kinds = dict(self._run.kinds)
+        self.known = known(self.system, self.settings)
         self._keep_point()
         self._save()
 
@@ -269,10 +273,17 @@ class Stage:
         last = newest if before is None else min(before, newest)
         for number, entry in zip(range(newest, 0, -1), self._backwards(), strict=False):
             if number <= last:
-                found.append((number, entry, self._explained.get(number)))
+                found.append((number, entry, self._explanation(number, entry)))
             if len(found) >= count:
                 break
         return found[::-1]
+
+    def _explanation(self, number: int, entry: Entry) -> Mapping[str, Any] | None:
+        """What a message means; where no roles deliver it, its view says all that there is to explain."""
+        run = self.run
+        if isinstance(run, RolesRun):
+            return self._explained.get(number)
+        return self.system.explain(run, Delivery(entry.sender, entry.receiver, entry.message, (), entry.time))
 
     def last(self) -> dict[str, Any] | None:
         """What moved last: the message, its explanation, and all that moved with it and were alike."""
@@ -294,6 +305,16 @@ class Stage:
         sorts = sorted(kinds, key=lambda name: order.index(kinds[name]) if kinds[name] in order else len(order))
         return list(dict.fromkeys(kinds[name] if count[kinds[name]] > 1 else name for name in sorts))
 
+    def watchers(self) -> dict[str, str]:
+        """The party that looks where a kind of several is chosen: the first one."""
+        return {one: self.watcher(one) or one for one in self.observers() if one not in self.run.parties}
+
+    def watcher(self, observer: str) -> str | None:
+        """The party that an observer is: a party by its name, or the first one of a kind."""
+        parties = self.run.parties
+        named = (name for name in parties if name == observer)
+        return next(named, next((name for name in parties if self.kind(name) == observer), None))
+
     def state(self) -> dict[str, Any]:
         """Everything a page shows of this moment; curves are apart."""
         run, time = self.run, self.run.time
@@ -303,7 +324,7 @@ class Stage:
         return {
             "time": time, "horizon": run.horizon, "unit": run.unit, "message": message, "messages": message,
             "done": run.done, "scene": scene, "last": self.last() or (scene or {}).get("last"),
-            "observers": self.observers(),
+            "observers": self.observers(), "watchers": self.watchers(), **self.known,
             "costs": [
                 {"kind": kind, "seconds": spent, "per_step": spent / time if time else None}
                 for kind, spent in roles.items()
@@ -318,6 +339,6 @@ def described(number: int, entry: Entry, explanation: Mapping[str, Any] | None) 
     said: dict[str, Any] = {
         "number": number, "time": entry.time, "sender": entry.sender, "receiver": entry.receiver, "name": name,
         "says": f"{{{entry.sender}}} sends {name} to {{{entry.receiver}}}.", "clear": [], "parts": [], "lines": {},
-        "step": "", "chosen": None,
+        "step": "", "chosen": None, "size": entry.size,
     }  # fmt: skip
-    return {**said, **(explanation or {}), "size": entry.size}
+    return {**said, **(explanation or {})}

@@ -106,7 +106,7 @@ class Live:
         return {
             "id": stage.id, "system": stage.system.name, "settings": self.settings,
             "level": stage.system.level_of(stage.settings), "phase": self.phase, "playing": self.phase == "playing",
-            "speed": self.speed, "play_unit": self.unit, **said, **self.shown,
+            "speed": self.speed, "play_unit": self.unit, "change": self.changed, **said, **self.shown,
             **({"curves": {"from": dict.fromkeys(lines, 0), "lines": lines}} if curves else {}),
         }  # fmt: skip
 
@@ -114,8 +114,11 @@ class Live:
 class Stages:
     """All live runs."""
 
-    def __init__(self, hub: Hub, *, limit: int = LIVE, memory: int = MEMORY) -> None:
-        self.hub, self.limit, self.memory = hub, limit, memory
+    def __init__(
+        self, hub: Hub, *, limit: int = LIVE, memory: int = MEMORY, say: Callable[[str], str] = str
+    ) -> None:  # fmt: skip
+        """`say` writes what went wrong for a page."""
+        self.hub, self.limit, self.memory, self._words = hub, limit, memory, say
         self.live: dict[str, Live] = {}
         self._threads = ThreadPoolExecutor(max_workers=limit + 2, thread_name_prefix="stage")
 
@@ -240,7 +243,7 @@ class Stages:
             if live.phase != "failed":
                 await self._draw(live, "done" if live.stage.run.done else "paused")
         except PosseError as error:
-            live.phase, live.refused = "failed", error.text
+            live.phase, live.refused = "failed", self._words(error.text)
             live.changed = self.hub.touch()
         except Exception as error:
             live.phase, live.refused = (

@@ -1,7 +1,7 @@
 /** Forms from a schema: a setting that nobody foresaw gets its field, its type and its place. */
 
 import assert from "node:assert/strict";
-import { blocks, current, field, fromAddress, read, write } from "../../../src/posse/studio/static/js/schema.js";
+import { blocks, current, field, fromAddress, listed, read, write } from "../../../src/posse/studio/static/js/schema.js";
 
 const SYSTEM = /** @type {import("../../../src/posse/studio/static/js/types.js").System} */ ({
   name: "toy", title: "Toy", summary: "", reference: "", protects: "", roles: [], levels: [], words: {},
@@ -82,4 +82,10 @@ Deno.test("settings that stand in the place of another one are said in its field
 Deno.test("data that are still being looked through do not hide the one that is set", () => {
   const made = blocks({ ...SYSTEM, data: null }, { data: "mine" })[0]?.fields.find((one) => one.name === "data");
   assert.deepEqual([made?.kind, made?.options], ["choice", ["mine"]]);
+});
+
+Deno.test("settings in a line do not depend on their order, and leave out what a grid varies", () => {
+  const given = { means: [0.2, 0.5], horizon: 90, level: "strict", data: `file:${"ab".repeat(32)}` };
+  assert.equal(listed(given, ["level"]), "data file:abababab…, horizon 90, means 0.2,0.5");
+  assert.equal(listed({ level: "strict" }, ["level"]), "as they come");
 });

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { described, named, runs } from "../../../src/posse/studio/static/js/bytes.js";
 import { contrast, readable } from "../../../src/posse/studio/static/js/colour.js";
-import { format, parse, token } from "../../../src/posse/studio/static/js/route.js";
+import { format, moment, parse, token } from "../../../src/posse/studio/static/js/route.js";
 import { joined, nearest, path, reach, thin, ticks } from "../../../src/posse/studio/static/js/scale.js";
+import { told } from "../../../src/posse/studio/static/js/store.js";
 import { ago, number, pieces, seconds, size } from "../../../src/posse/studio/static/js/words.js";
 
 /** @typedef {[number, number]} Point */
@@ -41,6 +42,22 @@ Deno.test("an address is read as it was written", () => {
   assert.equal(parse("#/nowhere?x=1").page, "stage");
   assert.equal(token({ hash: "#/enter?token=a.b", search: "" }), "a.b");
   assert.equal(token({ hash: "#/stage?system=x", search: "" }), null);
+  const moments = /** @type {Record<string, string>[]} */ ([{ t: "40", m: "7" }, { t: "40" }, { m: "7" }, { t: "-3" }, { t: "1.5" }, { t: "0" }, {}]);
+  assert.deepEqual(moments.map(moment), [{ time: 40, message: 7 }, { time: 40, message: undefined }, { time: 0, message: 7 }, undefined, undefined, undefined, undefined]);
+});
+
+Deno.test("a press shows at once, and what the server did when it has answered, whatever comes first", () => {
+  const stage = /** @type {import("../../../src/posse/studio/static/js/types.js").Stage} */ ({ id: "a", phase: "paused", change: 3, time: 0 });
+  const played = { ...stage, heard: stage.phase, phase: /** @type {const} */ ("playing") };
+  assert.equal(told(played, { time: 1, change: 4 }, true).phase, "playing");
+  assert.equal(told(played, { phase: "paused", change: 4 }, true).phase, "playing");
+  const over = told(played, { phase: "done", change: 5 }, true);
+  assert.equal(over.phase, "done");
+  assert.equal(told(over, { phase: "playing", change: 4 }, false).phase, "done"); // an answer from before the end
+  const stopped = told(played, { phase: "paused", change: 6 }, true); // stopped elsewhere, before the answer to the press
+  assert.equal(told(stopped, { phase: "playing", change: 5 }, false).phase, "paused");
+  assert.equal(told(played, {}, false).phase, "paused"); // no answer came
+  assert.equal(told(told(played, { phase: "playing", change: 4 }, false), { time: 2, change: 5 }, false).phase, "playing");
 });
 
 Deno.test("an axis of time reaches a round number beyond a young run, and the horizon of an older one", () => {

@@ -2,10 +2,10 @@
 
 import { get, Gone, post, Refused, remove, upload } from "./api.js";
 import { look } from "./looking.js";
-import { format, parse, token } from "./route.js";
-import { applies, current, fromAddress, write } from "./schema.js";
+import { format, moment, parse, token } from "./route.js";
+import { applies, current, differing, fromAddress, write } from "./schema.js";
 import { joined, spending } from "./scale.js";
-import { change, refresh, state } from "./store.js";
+import { blank, change, refresh, state, told } from "./store.js";
 import { stream } from "./stream.js";
 import { reason } from "./words.js";
 
@@ -16,6 +16,8 @@ import { reason } from "./words.js";
 
 /** Milliseconds between the last change and what follows from it. */
 const PAUSE = 250;
+
+const STOPPED = "This run was stopped elsewhere. Go on with it, and it is taken up again from here.";
 
 /** @type {ReturnType<typeof stream> | null} */
 let line = null;
@@ -92,9 +94,11 @@ async function open() {
   }
   const settings = fromAddress(named, route.values);
   change({ system: named, settings, scenario: route.values["scenario"] ?? "", check: null, file: route.values["file"] ?? "" });
-  const time = Number(route.values["t"] ?? 0);
-  const message = route.values["m"] === undefined ? undefined : Number(route.values["m"]);
-  await start(time || message ? { time, message } : undefined);
+  const at = moment(route.values);
+  if (at === undefined && Number(route.values["t"] ?? 0) !== 0) {
+    change({ said: `The address names no moment of a run with t=${route.values["t"]}: it stands at the beginning.` });
+  }
+  await start(at);
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -196,13 +200,30 @@ export function verify() {
     change({ checking: true });
     try {
       const check = await post("/api/check", { system: system.name, settings: state.settings });
-      if (turn === asked) change({ check, checking: false });
+      if (turn === asked) change({ check: named(check), checking: false });
     } catch (error) {
       if (turn !== asked) return;
-      const errors = [{ field: error instanceof Refused ? error.field : "", message: reason(error) }];
-      change({ check: { ok: false, errors }, checking: false });
+      change({ check: refused(error), checking: false });
     }
   }, PAUSE);
+}
+
+/** @param {unknown} error */
+function refused(error) {
+  return named({ ok: false, errors: [{ field: error instanceof Refused ? error.field : "", message: reason(error) }] });
+}
+
+/**
+ * A check in which errors about a user's own file name it, also where the server does not have it.
+ * @param {import("./types.js").Check} check
+ */
+function named(check) {
+  const own = state.file && write(value("data")).startsWith("file:");
+  const errors = check.errors.map((one) => {
+    const nameless = own && one.field === "data" && !one.message.includes(state.file);
+    return nameless ? { ...one, message: `${state.file}: ${one.message}` } : one;
+  });
+  return { ...check, errors };
 }
 
 /**
@@ -217,7 +238,8 @@ export async function drop(file) {
     change({ said: `${kept.name}: ${kept.note ?? `${kept.size} bytes`}`, file: kept.name, settings: Object.fromEntries(rest), scenario: "" });
     set("data", `file:${kept.id}`);
   } catch (error) {
-    change({ check: { ok: false, errors: [{ field: "data", message: reason(error) }] } });
+    const errors = [{ field: "data", message: `${file.name}: ${reason(error)}` }];
+    change({ check: { ...(state.check ?? { ok: true }), errors } }); // the settings are as they were
   }
 }
 
@@ -245,18 +267,11 @@ export async function start(at) {
     }
     const before = state.stage;
     change({
+      ...blank(),
       stage: made.state ?? made,
       stageOf: JSON.stringify(settings),
-      observer: "",
-      curves: {},
-      spent: [],
-      messages: [],
-      code: null,
-      source: null,
-      audit: null,
-      auditFor: "",
-      cost: null,
       starting: made.state?.phase === "starting" ? state.starting : 0,
+      said: state.said === STOPPED ? "" : state.said,
     });
     line?.follow([made.id]);
     written = location.hash;
@@ -268,8 +283,8 @@ export async function start(at) {
       wanted = at;
       change({ full: /** @type {Stage[]} */ (error.answer["live"]), starting: 0, problem: error.message });
     } else if (error instanceof Refused) {
-      change({ check: { ok: false, errors: [{ field: error.field, message: error.message }] }, starting: 0, problem: error.message });
-    } else change({ starting: 0, problem: reason(error) });
+      change({ check: refused(error), starting: 0, problem: error.message });
+    } else change({ starting: 0, problem: reason(error), said: state.stage ? reason(error) : state.said });
   }
 }
 
@@ -284,18 +299,6 @@ export async function replay(id) {
   change({ system, settings: differing(system, run.again), scenario: "", check: null, page: "stage" });
   history.pushState(null, "", "#/stage");
   await start();
-}
-
-/**
- * Settings that differ from their defaults.
- * @param {import("./types.js").System} system
- * @param {Settings} settings
- */
-function differing(system, settings) {
-  return Object.fromEntries(Object.entries(settings).filter(([name, value]) => {
-    const property = system.schema.properties[name];
-    return property !== undefined && value !== null && JSON.stringify(property.default ?? null) !== JSON.stringify(value);
-  }));
 }
 
 /**
@@ -332,8 +335,8 @@ export async function act(action, more = {}) {
   if (stage === null) return;
   change({ selected: null });
   try {
-    // The stream says what came of it: this answer may be older than what the stream has said by now.
-    await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
+    // The stream shows what came of it: this answer may be older than what the stream has said by now.
+    return await post(`/api/stages/${stage.id}/do`, { action, unit: state.unit, speed: state.speed, n: 1, ...more });
   } catch (error) {
     if (error instanceof Refused && error.status === 404) await again();
     else if (error instanceof Refused) {
@@ -353,9 +356,15 @@ export function toggle() {
   const stage = state.stage;
   if (stage === null) return;
   const plays = stage.phase === "playing";
-  change({ stage: { ...stage, phase: plays ? "paused" : "playing", speed: plays ? stage.speed : state.speed } });
+  change({ stage: { ...stage, heard: stage.heard ?? stage.phase, phase: plays ? "paused" : "playing", speed: plays ? stage.speed : state.speed } });
   unanswered += 1;
-  pressed = pressed.then(() => act(plays ? "pause" : "play")).finally(() => (unanswered -= 1));
+  pressed = pressed.then(() => act(plays ? "pause" : "play")).then((made) => {
+    unanswered -= 1;
+    const now = state.stage;
+    if (now === null || now.id !== stage.id) return;
+    const { phase, change: number } = made?.state ?? {};
+    change({ stage: told(now, phase ? { phase, change: number } : {}, unanswered > 0) });
+  });
 }
 
 /** Take the run up again from where it was: the server does not know it any more. */
@@ -379,7 +388,7 @@ function frame(name, data, fresh) {
   if (name === "state") merge(data);
   else if (name === "gone" && data.id === state.stage?.id) {
     if (fresh) void again();
-    else change({ said: "This run was stopped elsewhere. Go on with it, and it is taken up again from here." });
+    else change({ said: STOPPED });
   }
   if (name === "jobs") change({ jobs: data });
   else if (name === "runs") changed();
@@ -410,23 +419,10 @@ function merge(news) {
     }
     for (const name of Object.keys(state.curves)) if (!(name in curves.lines)) delete state.curves[name];
   }
-  const now = { ...stage, ...rest };
-  if (unanswered > 0) now.phase = stage.phase;
+  const now = told(stage, rest, unanswered > 0);
   change({ stage: now, spent: spending(state.spent, now), starting: now.phase === "starting" ? state.starting : 0 });
   address();
   look();
-}
-
-/** Keep the run of the stage in the store. */
-export async function keep() {
-  const stage = state.stage;
-  if (stage === null) return;
-  try {
-    const kept = await post(`/api/stages/${stage.id}/keep`);
-    change({ said: `Kept as ${kept.run}: it is under Runs.` });
-  } catch (error) {
-    change({ said: reason(error) });
-  }
 }
 
 /** Whether the settings in the form are other ones than those on the stage. */

@@ -4,7 +4,7 @@ import { replay } from "./actions.js";
 import { judged } from "./closer.js";
 import { post, remove } from "./api.js";
 import { attr, flag, h, keyed, once, s, show, text } from "./dom.js";
-import { write } from "./schema.js";
+import { listed, write } from "./schema.js";
 import { refresh, state } from "./store.js";
 import { number, reason, seconds } from "./words.js";
 
@@ -13,6 +13,8 @@ import { number, reason, seconds } from "./words.js";
  * @typedef {import("./types.js").Job} Job
  */
 
+/** Settings that a grid varies. */
+const GRID = ["policy", "level"];
 /** Policies that are ticked at first, at most. */
 const FIRST = 4;
 
@@ -28,9 +30,10 @@ export function page() {
   const policies = h("fieldset", { class: "ticks" });
   const count = h("input", { type: "text", id: "choose-runs", inputmode: "numeric", value: String(runs), on: { change: () => { runs = Math.max(1, Number(count.value) || 1); } } });
   const start = h("button", { type: "submit", class: "primary" }, "Run the grid");
-  const cancel = h("button", { type: "button", class: "plain", on: { click: () => void remove(`/api/jobs/${current}`) } }, "Cancel");
+  const cancel = h("button", { type: "button", class: "plain", on: { click: () => void remove(`/api/jobs/${current}`).catch(fail) } }, "Cancel");
   const error = h("p", { class: "error", role: "alert" });
   const answer = h("p", { class: "answer", role: "status" });
+  const given = h("p", { class: "note given" });
   const progress = h("progress", { max: 1, "aria-label": "progress" });
   const head = h("tr", {});
   const body = h("tbody", {});
@@ -40,7 +43,7 @@ export function page() {
     h("h2", {}, "Which bandit, which protection?"), about, policies,
     h("div", { class: "field" }, h("label", { for: "choose-runs" }, "runs of each"), count), h("div", { class: "acts" }, start, cancel), error);
   const node = h("div", { class: "page choose-page" }, h("h1", { class: "unseen" }, "Choose"), form,
-    h("section", { class: "results", "aria-label": "What came out" }, answer, progress, empty, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies and levels" }, grid)));
+    h("section", { class: "results", "aria-label": "What came out" }, answer, given, progress, empty, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies and levels" }, grid)));
 
   async function begin() {
     const system = state.system;
@@ -52,9 +55,14 @@ export function page() {
       problem = "";
       refresh();
     } catch (failure) {
-      problem = reason(failure);
-      refresh();
+      fail(failure);
     }
+  }
+
+  /** @param {unknown} failure */
+  function fail(failure) {
+    problem = reason(failure);
+    refresh();
   }
 
   const options = once((/** @type {[string, string[]]} */ [, names]) => {
@@ -79,9 +87,14 @@ export function page() {
     text(about, `${state.scenario || system.title}, with the settings of the stage, at every level and in the clear.`);
     text(error, problem);
     show(error, problem !== "");
-    if (state.jobs.some((one) => one.id === begun)) [current, begun] = [begun, ""];
-    const job = state.jobs.find((one) => one.id === current) ?? state.jobs.find((one) => one.kind === "choose" && one.system === system.name);
+    const own = state.jobs.filter((one) => one.kind === "choose" && one.system === system.name);
+    if (own.some((one) => one.id === begun)) [current, begun] = [begun, ""];
+    const job = own.find((one) => one.id === current) ?? own[0];
     current = job?.id ?? current;
+    const [ran, now] = [job?.settings ?? {}, state.settings].map((one) => listed(one, GRID));
+    text(given, ran === now ? `Run with the settings of the stage: ${ran}.` : `Run with other settings than the stage has now: ${ran}.`);
+    flag(given, "other", ran !== now);
+    show(given, job !== undefined);
     show(cancel, job !== undefined && !job.finished);
     attr(start, "disabled", ticks.size === 0 || (job !== undefined && !job.finished));
     show(progress, job !== undefined && !job.finished);
@@ -105,7 +118,7 @@ export function page() {
       const nodes = own.map((one, place) => ({ one, level: columns[place] ?? "" }));
       keyed(line, [{ one: undefined, level: "" }, ...nodes], (pair) => pair.level,
         (pair) => (pair.level === "" ? h("th", { scope: "row" }, policy) : h("td", {})),
-        (box, pair) => { if (pair.level !== "") patch(box, pair.one, most); });
+        (box, pair) => { if (pair.level !== "") patch(box, pair.one, most, fail); });
     });
   }
   return { node, update };
@@ -118,8 +131,9 @@ const drawn = new WeakMap();
  * @param {Element} box
  * @param {Cell | undefined} cell
  * @param {number} most
+ * @param {(failure: unknown) => void} fail
  */
-function patch(box, cell, most) {
+function patch(box, cell, most, fail) {
   const key = JSON.stringify([cell, most]);
   if (drawn.get(box) === key) return;
   drawn.set(box, key);
@@ -141,6 +155,6 @@ function patch(box, cell, most) {
     h("p", { class: "note" }, `${seconds(cell.per_step ?? null)} a step`),
     h("p", { class: `verdict ${judged(cell.verdict)}` }, cell.finds ? `${cell.verdict}: ${cell.finds}` : cell.verdict ?? ""),
     cell.together ? h("p", { class: "note" }, `together, ${cell.together}`) : "",
-    cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => void replay(cell.run ?? "") } }, "On the stage")) : "",
+    cell.run ? h("p", {}, h("button", { type: "button", class: "plain small", on: { click: () => void replay(cell.run ?? "").catch(fail) } }, "On the stage")) : "",
   );
 }

@@ -4,7 +4,7 @@ import { described, named, runs } from "./bytes.js";
 import { tint } from "./colour.js";
 import { attr, flag, h, keyed, once, segments, show, text } from "./dom.js";
 import { audit, look, observe, older, select, source } from "./looking.js";
-import { change, event, kindOf, labelOf, state } from "./store.js";
+import { change, event, kindOf, labelOf, observerLabel, state, subject, watcher } from "./store.js";
 import { number, size } from "./words.js";
 
 /** @typedef {import("./types.js").Message} Message */
@@ -80,7 +80,9 @@ function messages() {
   const empty = h("p", { class: "empty" });
   const node = h("div", {}, empty, list, more);
   function update() {
-    const shown = [...state.messages].reverse();
+    // Bytes of another observer, and messages of a moment that the run has gone back from, are never shown.
+    const held = state.fetched === subject() ? state.messages.filter((one) => one.number <= (state.stage?.message ?? 0)) : [];
+    const shown = [...held].reverse();
     show(empty, shown.length === 0);
     text(empty, without());
     show(list, shown.length > 0);
@@ -89,7 +91,7 @@ function messages() {
       flag(item, "selected", current);
       attr(/** @type {Element} */ (item.querySelector("button")), "aria-pressed", String(state.selected === one.number));
     });
-    show(more, shown.length > 0 && (state.messages[0]?.number ?? 1) > 1 && state.stage?.phase !== "playing");
+    show(more, (held[0]?.number ?? 1) > 1 && state.stage?.phase !== "playing");
   }
   return { node, update };
 }
@@ -97,7 +99,7 @@ function messages() {
 /** What is said where no message is shown. */
 function without() {
   const stage = state.stage;
-  if (stage && stage.message > 0) return state.fetched === stage.id ? "No message of this run is held." : "Fetching the messages …";
+  if (stage && stage.message > 0) return state.fetched === subject() && state.messages.length === 0 ? "No message of this run is held." : "Fetching the messages …";
   return "No message has moved yet. Press Play, or go forward by one message.";
 }
 
@@ -112,7 +114,7 @@ function message(one) {
     h("div", { class: "sides" },
       h("div", {}, h("p", { class: "label" }, "in the clear"),
         ...(one.clear.length ? one.clear.map(([name, value]) => h("p", { class: "mono" }, `${name} ${value}`)) : [h("p", { class: "soft" }, "nothing beyond its bytes")])),
-      h("div", {}, h("p", { class: "label" }, `what ${labelOf(state.observer)} sees of it`), seenBytes(one, explained))),
+      h("div", {}, h("p", { class: "label" }, `what ${observerLabel(state.observer)} sees of it`), seenBytes(one, explained))),
     one.bytes === null ? null : legend(one), explained);
   tint(item, roles, kindOf(one.sender));
   item.addEventListener("click", () => select(one.number));
@@ -157,8 +159,9 @@ function code() {
     change({ codeKind: kind, source: null });
     void source();
   });
+  let role = "";
   const real = h("button", { type: "button", class: "plain small", on: { click: () => {
-    change({ real: !state.real });
+    change({ real: !state.real, codeKind: role }); // the source of the role that is on display
     void source();
   } } });
   const file = h("p", { class: "note" });
@@ -176,6 +179,7 @@ function code() {
     const acting = Object.keys(ran).find((kind) => kinds.includes(kind));
     const kind = state.codeKind || acting || (now ? kindOf(now.sender) : "") || kinds[0] || "";
     const shown = kinds.includes(kind) ? kind : kinds[0] ?? kind;
+    role = shown;
     const options = kinds.length ? kinds : (state.system?.roles.map((role) => role.kind) ?? []);
     who.update(options.map((one) => ({ value: one, label: one })), shown, (button, value) => tint(button, state.system?.roles ?? [], value));
     text(real, state.real ? "Pseudocode" : "Real source");
@@ -258,18 +262,20 @@ function found() {
   function update() {
     const who = state.observer === "wire" ? "who watches the wire" : labelOf(state.observer);
     text(title, who ? `Found out by ${who} so far` : "Found out so far");
-    text(again, state.auditing ? "Trying …" : state.audit ? "Try again now" : "Try the attacks now");
+    const stage = state.stage;
+    const audit = state.audit && (state.audit.time ?? 0) <= (stage?.time ?? 0) ? state.audit : null; // none of a later moment
+    text(again, state.auditing ? "Trying …" : audit ? "Try again now" : "Try the attacks now");
     attr(again, "disabled", state.auditing || state.stage === null);
-    const attacks = state.audit?.rows ?? [];
+    const attacks = audit?.rows ?? [];
     rows(attacks);
     attr(beside, "disabled", state.auditing);
     show(beside, attacks.length > 0);
-    seen(state.audit?.sees ?? null);
+    seen(audit?.sees ?? null);
     show(table, attacks.length > 0);
     const idle = state.auditing ? "The attacks run on what this observer has seen so far." : "Press the button: the attacks of this system run on what this observer has seen so far.";
-    text(note, state.audit ? state.audit.note ?? (attacks.length ? "" : "No attack of this system takes this view.") : idle);
-    const known = state.check?.knowledge?.[kindOf(state.observer)]?.could ?? state.check?.not_protected ?? [];
-    said([...(attacks.length > 0 ? [] : state.audit?.stated ?? known), ...(state.audit?.notes ?? [])]);
+    text(note, audit ? audit.note ?? (attacks.length ? "" : "No attack of this system takes this view.") : idle);
+    const known = stage?.knowledge?.[kindOf(state.observer)]?.could ?? stage?.not_protected ?? [];
+    said([...(attacks.length > 0 ? [] : audit?.stated ?? known), ...(audit?.notes ?? [])]);
   }
   return { node, update };
 }

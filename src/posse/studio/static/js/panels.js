@@ -1,10 +1,9 @@
 /** Under the stage: the sentence about what happens now, what was earned, what it cost. */
 
-import { keep } from "./actions.js";
 import { chart, look } from "./chart.js";
 import { tint } from "./colour.js";
 import { attr, h, keyed, once, s, show, text } from "./dom.js";
-import { measure } from "./looking.js";
+import { keep, measure } from "./looking.js";
 import { reach } from "./scale.js";
 import { change, event, kindOf, labelOf, state } from "./store.js";
 import { capital, number, pieces, seconds, size } from "./words.js";

@@ -16,6 +16,16 @@ export function parse(fragment) {
 }
 
 /**
+ * The moment of the run that an address names; what is no number from 0 on is left out.
+ * @param {Record<string, string>} values
+ * @returns {{time: number, message?: number | undefined} | undefined}
+ */
+export function moment(values) {
+  const [time, message] = ["t", "m"].map((name) => (/^\d{1,12}$/.test(values[name] ?? "") ? Number(values[name]) : undefined));
+  return time || message ? { time: time ?? 0, message } : undefined;
+}
+
+/**
  * Write a fragment; values that are empty are left out.
  * @param {Route} route
  */

@@ -4,7 +4,7 @@ import { onRuns, replay } from "./actions.js";
 import { get, post, remove } from "./api.js";
 import { chart, look } from "./chart.js";
 import { attr, flag, h, keyed, once, show, text } from "./dom.js";
-import { read, write } from "./schema.js";
+import { listed, read } from "./schema.js";
 import { change, refresh, state } from "./store.js";
 import { ago, number, reason, seconds } from "./words.js";
 
@@ -29,8 +29,8 @@ export function page() {
   /** @type {Comparison | null} */
   let compared = null;
   let comparedOf = "";
-  /** @type {{row: RunRow, until: number} | null} */
-  let undo = null;
+  /** @type {{row: RunRow, until: number}[]} */
+  let erased = [];
 
   let asked = 0;
 
@@ -69,7 +69,7 @@ export function page() {
   async function erase(row) {
     try {
       await remove(`/api/runs/${encodeURIComponent(row.id)}`);
-      undo = { row, until: Date.now() + UNDO };
+      erased = [...undoable(), { row, until: Date.now() + UNDO }];
       ticked.delete(row.id);
       setTimeout(refresh, UNDO + 50);
       await Promise.all([load(), compare()]);
@@ -79,14 +79,18 @@ export function page() {
     }
   }
 
+  const undoable = () => erased.filter((one) => Date.now() < one.until);
+
+  /** Bring back every run that was deleted in the last seconds. */
   async function restore() {
-    if (undo === null) return;
-    const id = undo.row.id;
-    undo = null;
-    try {
-      await post(`/api/runs/${encodeURIComponent(id)}/undelete`);
-    } catch (error) {
-      problem = reason(error);
+    const back = undoable();
+    erased = [];
+    for (const { row } of back) {
+      try {
+        await post(`/api/runs/${encodeURIComponent(row.id)}/undelete`);
+      } catch (error) {
+        problem = reason(error);
+      }
     }
     await load();
   }
@@ -139,8 +143,9 @@ export function page() {
     show(empty, rows.length === 0);
     text(error, problem);
     show(error, problem !== "");
-    show(undoBar, undo !== null && Date.now() < undo.until);
-    text(undoText, undo ? `Deleted ${undo.row.label || undo.row.id}.` : "");
+    const back = undoable();
+    show(undoBar, back.length > 0);
+    text(undoText, `Deleted ${back.map(({ row }) => row.label || row.id).join(", ")}.`);
     show(beside, ticked.size >= 2);
     flag(split, "comparing", ticked.size >= 2);
     drawn(compared);
@@ -247,7 +252,7 @@ function background() {
   function update() {
     const system = state.system;
     options(system ? Object.keys(system.schema.properties).filter((name) => name !== "runs" && name !== "points") : []);
-    text(about, system ? `The settings that stand in the set-up of the stage: ${system.title}, ${Object.entries(state.settings).map(([name, value]) => `${name} ${write(value)}`).join(", ") || "as they come"}.` : "");
+    text(about, system ? `The settings that stand in the set-up of the stage: ${system.title}, ${listed(state.settings)}.` : "");
     show(error, error.textContent !== "");
     keyed(list, state.jobs, (one) => one.id, jobNode, patchJob);
   }

@@ -216,3 +216,25 @@ export function fromAddress(system, values) {
   }
   return settings;
 }
+
+/**
+ * Settings in a line, in the order of their names.
+ * @param {Settings} settings
+ * @param {string[]} [but] names that are left out
+ */
+export function listed(settings, but = []) {
+  const kept = Object.entries(settings).filter(([name]) => !but.includes(name)).sort(([a], [b]) => (a < b ? -1 : 1));
+  return kept.map(([name, value]) => `${name.replaceAll("_", " ")} ${write(value).replace(/^(file:.{8}).*/, "$1…")}`).join(", ") || "as they come";
+}
+
+/**
+ * Settings that differ from their defaults.
+ * @param {System} system
+ * @param {Settings} settings
+ */
+export function differing(system, settings) {
+  return Object.fromEntries(Object.entries(settings).filter(([name, value]) => {
+    const property = system.schema.properties[name];
+    return property !== undefined && value !== null && JSON.stringify(property.default ?? null) !== JSON.stringify(value);
+  }));
+}

@@ -89,9 +89,7 @@ export function setup() {
 
 /** @param {string} name */
 function wrong(name) {
-  const said = state.check?.errors.find((one) => one.field === name)?.message ?? "";
-  const own = name === "data" && state.file && write(value("data")).startsWith("file:");
-  return said && own ? `${state.file}: ${said}` : said;
+  return state.check?.errors.find((one) => one.field === name)?.message ?? "";
 }
 
 /** @param {string} name */

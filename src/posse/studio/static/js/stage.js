@@ -5,7 +5,7 @@ import { attr, flag, h, once, s, show, text } from "./dom.js";
 import { along, corner, drawn, layout, way } from "./layout.js";
 import { observe, pin, rate } from "./looking.js";
 import { SHAPES } from "./shapes.js";
-import { change, event, kindOf, labelOf, refresh, state } from "./store.js";
+import { change, event, kindOf, labelOf, refresh, state, watcher } from "./store.js";
 import { size } from "./words.js";
 
 /**
@@ -31,6 +31,7 @@ export function stage() {
   const flights = s("g", { class: "flights", "aria-hidden": "true" });
   const svg = s("svg", { role: "group", "aria-label": "Stage: the parties and what moves between them" }, links, parties, flights);
   const card = h("div", { class: "knows", hidden: true, role: "region", "aria-label": "About a party" });
+  const present = h("div", {});
   const wait = h("p", { class: "wait", hidden: true, role: "status" });
   const node = h("section", { class: "card stage", "aria-label": "Stage" }, svg, card, wait);
   let box = { width: 0, height: 0 };
@@ -276,7 +277,7 @@ export function stage() {
       if (!made) continue;
       made.patch(party, most);
       flag(made.node, "chosen", chosen.has(party.name));
-      flag(made.node, "observer", state.observer === party.kind || state.observer === party.name);
+      flag(made.node, "observer", watcher(state.observer) === party.name);
       flag(made.node, "pinned", state.pinned === party.name);
       attr(made.node, "aria-pressed", String(state.pinned === party.name));
     }
@@ -292,8 +293,7 @@ export function stage() {
   const fillCard = once((/** @type {unknown} */ _key) => {
     card.replaceChildren();
     const name = state.pinned ?? state.pointed ?? state.observer;
-    const kind = kindOf(name);
-    const known = state.party?.name === name ? state.party : state.check?.knowledge?.[kind];
+    const known = state.stage?.knowledge?.[kindOf(name)];
     if (!known) return;
     const title = labelOf(name);
     const parts = /** @type {[string, string[]][]} */ ([
@@ -306,22 +306,26 @@ export function stage() {
       const shown = state.pinned === null ? sentences.slice(0, 2).map(brief) : sentences;
       card.append(h("h2", {}, heading), h("ul", {}, ...shown.map((one) => h("li", {}, one))));
     }
-    if (state.party?.name === name && Object.keys(state.party.state ?? {}).length > 0) {
-      card.append(h("h2", {}, "its state now"), h("dl", {}, ...Object.entries(state.party.state).flatMap(([key, value]) => [
-        h("dt", {}, key.replaceAll("_", " ")),
-        h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
-      ])));
-    }
     if (state.pinned !== null) {
-      card.append(h("p", { class: "acts" },
+      card.append(present, h("p", { class: "acts" },
         h("button", { type: "button", class: "plain", on: { click: () => observe(name) } }, `See messages as ${title}`),
         h("button", { type: "button", class: "plain", on: { click: () => pin(null) } }, "Close")));
     }
   });
 
+  // The rest of the card stays as it is while the run moves, so that its buttons can be pressed.
+  const fillState = once((/** @type {Record<string, unknown>} */ values) => {
+    const lines = Object.entries(values).flatMap(([key, value]) => [
+      h("dt", {}, key.replaceAll("_", " ")),
+      h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
+    ]);
+    present.replaceChildren(...(lines.length > 0 ? [h("h2", {}, "its state now"), h("dl", {}, ...lines)] : []));
+  });
+
   function patchCard() {
     const name = state.pinned ?? state.pointed ?? (state.observer !== "wire" ? state.observer : "");
-    fillCard([name, state.pinned, state.check?.knowledge?.[kindOf(name)] ?? null, state.party, state.stage?.level]);
+    fillCard([name, state.pinned, state.stage?.knowledge?.[kindOf(name)] ?? null, state.stage?.level]);
+    fillState(state.party?.name === state.pinned ? state.party?.state ?? {} : {});
     const wide = Math.min(state.pinned === null ? 216 : 320, box.width - 24);
     card.style.width = `${wide}px`;
     card.style.maxHeight = `${Math.max(120, box.height - 24)}px`;
@@ -341,12 +345,12 @@ export function stage() {
   svg.addEventListener("focusout", () => change({ pointed: null }));
   // A picture that is drawn anew between press and release must not swallow the click.
   svg.addEventListener("pointerdown", (happened) => (pressed = nameAt(happened.target)));
-  svg.addEventListener("click", (happened) => void pin(nameAt(happened.target) ?? pressed));
+  svg.addEventListener("click", (happened) => pin(nameAt(happened.target) ?? pressed));
   svg.addEventListener("keydown", (happened) => {
     const name = nameAt(happened.target);
     if (name === null) return;
     if (happened.key === "Enter" || happened.key === " ") {
-      void pin(name);
+      pin(name);
       happened.preventDefault();
       happened.stopPropagation();
     }

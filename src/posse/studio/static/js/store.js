@@ -19,8 +19,28 @@
  *   jobs: import("./types.js").Job[], dark: boolean, narrow: boolean, still: boolean}} State
  */
 
+/** What is known of a run that was just put on the stage, beside its own state: nothing. */
+export const blank = () => /** @satisfies {Partial<State>} */ ({
+  curves: {},
+  spent: [],
+  observer: "",
+  messages: [],
+  fetched: "",
+  selected: null,
+  pinned: null,
+  party: null,
+  code: null,
+  source: null,
+  audit: null,
+  auditing: false,
+  auditFor: "",
+  cost: null,
+  costing: false,
+});
+
 /** @type {State} */
 export const state = {
+  ...blank(),
   page: "stage",
   entered: "unknown",
   problem: "",
@@ -34,28 +54,13 @@ export const state = {
   stage: null,
   stageOf: "",
   starting: 0,
-  curves: {},
-  spent: [],
   full: null,
   unit: "time",
   speed: 2,
-  observer: "",
   tab: "messages",
-  messages: [],
-  fetched: "",
-  selected: null,
   pointed: null,
-  pinned: null,
-  party: null,
-  code: null,
   codeKind: "",
-  source: null,
   real: false,
-  audit: null,
-  auditing: false,
-  auditFor: "",
-  cost: null,
-  costing: false,
   gone: null,
   said: "",
   runs: [],
@@ -95,6 +100,52 @@ export function change(values) {
  */
 export function rendering(draw) {
   render = draw;
+}
+
+/** Whose bytes are shown: an observer of one run. */
+export function subject() {
+  return `${state.stage?.id} ${state.observer}`;
+}
+
+/**
+ * Whether a run is set up.
+ * @param {Stage} stage
+ */
+export function ready(stage) {
+  return stage.phase !== "starting" && stage.phase !== "failed";
+}
+
+/**
+ * A stage with what the stream says of it. `heard` is the phase on the server. While the server has not answered a
+ * press, the button knows better, unless the run is over; a frame that is older than an answer changes no phase.
+ * @param {Stage} stage
+ * @param {Partial<Stage>} news
+ * @param {boolean} pressed whether a press of play or pause is unanswered
+ * @returns {Stage}
+ */
+export function told(stage, news, pressed) {
+  const older = (news.change ?? Infinity) < (stage.change ?? 0);
+  const heard = (older ? undefined : news.phase) ?? stage.heard ?? stage.phase;
+  const over = heard === "done" || heard === "failed";
+  const change = older ? stage.change : news.change ?? stage.change;
+  return { ...stage, ...news, change, heard, phase: pressed && !over ? stage.phase : heard };
+}
+
+/**
+ * The party through whose eyes an observer looks: of several of one kind the first one.
+ * @param {string} observer
+ */
+export function watcher(observer) {
+  return state.stage?.watchers?.[observer] ?? observer;
+}
+
+/**
+ * What an observer is called: one of several parties with its kind.
+ * @param {string} observer
+ */
+export function observerLabel(observer) {
+  const name = watcher(observer);
+  return name === observer ? labelOf(observer) : `${labelOf(name)} (${labelOf(observer)})`;
 }
 
 /**

@@ -37,18 +37,10 @@ export function transport() {
   const play = h("button", { type: "button", class: "play", on: { click: () => toggle() } }, playIcon, playText);
   const forward = button("forward", "Forward (right arrow)", () => act("forward"));
   const end = button("end", "Run to the end (End)", () => act("end"));
-  const unit = segments("unit of forward, back and play", (value) => {
-    change({ unit: value });
-    if (state.stage?.phase === "playing") void act("play");
-  });
+  const unit = segments("unit of forward, back and play", (value) => pace({ unit: value }));
   const speed = h("select", {
     "aria-label": "speed, units a second",
-    on: {
-      change: () => {
-        change({ speed: Number(speed.value) });
-        if (state.stage?.phase === "playing") void act("play");
-      },
-    },
+    on: { change: () => pace({ speed: Number(speed.value) }) },
   }, ...SPEEDS.map((one) => h("option", { value: one }, one === 0 ? "fastest" : `${one} / s`)));
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let dragging;
@@ -106,9 +98,9 @@ export const KEYS = /** @type {[string, string, () => void][]} */ ([
   ["↓", "ten units back", () => act("back", { n: 10 })],
   ["Home", "to the start", () => act("jump", { time: 0 })],
   ["End", "run to the end", () => act("end")],
-  ["m", "unit: message", () => change({ unit: "message" })],
-  ["s", "unit: step of the protocol", () => change({ unit: "step" })],
-  ["t", "unit: time step", () => change({ unit: "time" })],
+  ["m", "unit: message", () => pace({ unit: "message" })],
+  ["s", "unit: step of the protocol", () => pace({ unit: "step" })],
+  ["t", "unit: time step", () => pace({ unit: "time" })],
   ["+", "faster", () => faster(1)],
   ["−", "slower", () => faster(-1)],
 ]);
@@ -126,7 +118,15 @@ const CODES = /** @type {Record<string, string>} */ ({
 /** @param {number} step */
 function faster(step) {
   const place = SPEEDS.indexOf(state.speed);
-  change({ speed: SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, place + step))] ?? 2 });
+  pace({ speed: SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, place + step))] ?? 2 });
+}
+
+/**
+ * Take another unit or speed, also for a run that plays.
+ * @param {{unit?: string, speed?: number}} values
+ */
+function pace(values) {
+  change(values);
   if (state.stage?.phase === "playing") void act("play");
 }
 

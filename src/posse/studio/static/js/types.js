@@ -29,24 +29,25 @@
  *   messages: number, done: boolean, phase: "starting" | "paused" | "playing" | "moving" | "done" | "failed", speed: number, refused?: string, doing?: string, scene: Scene | null,
  *   costs: {kind: string, seconds: number, per_step: number | null}[],
  *   traffic: {from: string, to: string, messages: number, bytes: number}[], last: Last | null, level: string,
- *   observers?: string[], says?: string}} Stage
+ *   observers?: string[], watchers?: Record<string, string>, says?: string, change?: number, heard?: Stage["phase"],
+ *   knowledge?: Record<string, Knowledge>, not_protected?: string[]}} Stage
  *
  * @typedef {{name: string, protection: string, length: number, opens: string[], why?: string}} Part
  * @typedef {{number: number, time: number, sender: string, receiver: string, name: string, says: string,
  *   clear: [string, string][], size: number, parts: Part[], bytes: string | null, sees: "all" | "sealed" | "nothing",
  *   lines?: Record<string, number[]>, step?: string}} Message
- * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>, knows: string[], never: string[],
- *   could: string[]}} PartyView
+ * @typedef {{knows: string[], never: string[], could: string[]}} Knowledge
+ * @typedef {{name: string, kind: string, label?: string, state: Record<string, unknown>} & Knowledge} PartyView
  * @typedef {{attack: string, name?: string, at?: string, finds: string | number | null, without: string | number | null, verdict: string, power?: string, says?: string,
  *   beside?: {level: string, finds: string | number | null, verdict: string}[]}} Attack
  * @typedef {{columns: string[], rows: {data: string, cells: string[]}[], note: string}} Sees
- * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[], sees?: Sees | null}} Audit
+ * @typedef {{rows: Attack[], note?: string, notes?: string[], stated?: string[], sees?: Sees | null, time?: number}} Audit
  * @typedef {{name: string, seconds: number, per_step: number | null, points?: Point[]}} CostRow
  * @typedef {{rows: CostRow[], note?: string, notes?: string[]}} Cost
  * @typedef {{field: string, message: string}} FieldError
  * @typedef {{arms?: {name: string, mean: number, ratings?: number}[], histogram?: {value: number, count: number, pays?: boolean}[], note?: string}} Preview
  * @typedef {{ok: boolean, settings?: Settings, errors: FieldError[], level?: string, learns?: string[],
- *   not_protected?: string[], knowledge?: Record<string, {knows: string[], never: string[], could: string[]}>,
+ *   not_protected?: string[], knowledge?: Record<string, Knowledge>,
  *   preview?: Preview | null, summary?: string}} Check
  *
  * @typedef {{title: string, columns: string[], rows: string[][], notes: string[], numeric: number[]}} Section
@@ -56,7 +57,7 @@
  * @typedef {{policy: string, level: string, reward?: {mean: number, low: number, high: number} | null, best?: number | null,
  *   seconds?: number, per_step?: number, finds?: string | null, together?: string, verdict?: string, run?: string, done: boolean, error?: string}} Cell
  * @typedef {{id: string, kind: string, system: string, done: number, of: number, text: string, share: number, finished: boolean,
- *   cancelled?: boolean, error?: string, cells?: Cell[], says?: string}} Job
+ *   cancelled?: boolean, error?: string, cells?: Cell[], says?: string, settings?: Settings}} Job
  * @typedef {{name: string, title?: string, summary: string, schema: Schema}} Budget
  */
 
