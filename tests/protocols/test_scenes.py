@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from posse.protocols import registry
 from posse.protocols.base import System
 from posse.protocols.runs import RolesRun, Run
 from posse.protocols.scenes import PROTECTIONS
+from posse.runtime.memory import Delivery
 from tests.protocols.test_systems import SMALL
 
 NAMES = tuple(SMALL)
@@ -67,13 +69,23 @@ def test_a_picture_of_the_plain_twin(system: System) -> None:
     check_scene(run)
 
 
+def deliveries(run: Run) -> Iterator[Delivery]:
+    """Every message of a run with its explanation; without roles, those that views hold after each step."""
+    if isinstance(run, RolesRun):
+        while (delivery := run.deliver()) is not None:
+            yield delivery
+    while not run.done:
+        run.advance(1)
+        for entry in run.view(*run.parties).entries:
+            sent = Delivery(entry.sender, entry.receiver, entry.message, (), entry.time)
+            yield sent._replace(explanation=run.system.explain(run, sent))
+
+
 def test_every_message_is_explained_to_the_byte(system: System) -> None:
     run = begun(system.name)
-    if not isinstance(run, RolesRun):
-        return
     code = system.pseudocode(run.settings)
     ran: dict[str, set[int]] = {kind: set() for kind in code}
-    while (delivery := run.deliver()) is not None:
+    for delivery in deliveries(run):
         found = delivery.explanation
         assert found is not None
         assert sum(part["length"] for part in found["parts"]) == len(msgspec.msgpack.encode(delivery.message))

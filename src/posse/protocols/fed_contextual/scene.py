@@ -1,24 +1,27 @@
 """fed-contextual for a page: rounds, the cohort, the deployed model, what a decision earns, clipping and epsilon.
 
-Devices are worked on together inside one compiled program, so there are no messages to explain: `last` in the picture
-says in a sentence what the last round did, and which lines of code it ran.
+Devices are worked on together inside one compiled program: `last` in the picture says in a sentence what the last round
+did, and which lines of code it ran. Messages are those of a view: orders and answers of every round, and what reached
+the server in the last one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from posse.protocols.base import Scenario
 from posse.protocols.fed_contextual.computing.cohorts import cohort_of
-from posse.protocols.scenes import Code, interval, lines, number
+from posse.protocols.scenes import Code, Part, interval, lines, number, parts
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.record import Outcome
     from posse.protocols.fed_contextual.run import FedRun
     from posse.protocols.fed_contextual.settings import FedContextual
+    from posse.runtime.memory import Delivery
 
+KINDS = ("server", "device")
 SHOWN = 60
 """Devices of a cohort that are drawn."""
 SMOOTH = 10
@@ -186,6 +189,71 @@ def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, A
         "lines": lines(code(run.settings), ran), "chosen": None, "size": size,
     }  # fmt: skip
 
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
+    """Explain a message of a view."""
+    from posse.protocols.fed_contextual.run import Update
+
+    message: Any = delivery.message
+    says, clear, ran = _words(run, message)
+    found = {
+        "step": f"round {message.round + 1}", "says": says, "clear": clear, "chosen": None,
+        "parts": parts(message, _described(run), KINDS), "lines": lines(code(run.settings), ran),
+    }  # fmt: skip
+    # Of one device's update every byte is here; other messages have the size that a fleet would move.
+    return found | ({"size": sum(part["length"] for part in found["parts"])} if isinstance(message, Update) else {})
+
+
+def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, list[str]]]:
+    """Return sentence, meaning and lines."""
+    from posse.protocols.fed_contextual.run import Answers, Order, Update
+
+    size, noise = f"{4 * run.setup.parameters:,} bytes", run.settings.noise
+    later = " Noise is added to the sum, not to this." if noise else ""
+    if isinstance(message, Order):
+        says = (
+            f"{{server}} sends the model, the deployed one and the norm to all {message.devices} devices of {{cohort}}."
+        )
+        clear = [["norm", number(message.limit)], ["deployed", f"model of round {message.deployment}"],
+                 ["a model", f"{size}, which are not held here"]]  # fmt: skip
+        return says, clear, {"server": ["draw", "pay", "send"]}
+    if isinstance(message, Answers):
+        says = (
+            f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, and sums of rewards, "
+            f"probabilities and samples, {number(message.samples, 0)} decisions in all."
+        )
+        clear = [["reward", number(message.reward, 1)], ["within the norm", f"{message.within:.0%}"],
+                 ["norm of the mean update", number(message.moved)]]  # fmt: skip
+        return says, clear, {"device": ["answer"], "server": ["sum"]}
+    ran = {"device": ["train", "clip", "round", "answer"], "server": ["sum", "step"]}
+    if isinstance(message, Update):
+        device = message.device + 1
+        says = f"Device {device} of {{cohort}} sends {{server}} its clipped update, which the server reads.{later}"
+        return says, [["device", str(device)], ["update", f"{run.setup.parameters:,} numbers"]], ran
+    says = f"{{cohort}} sends {{server}} updates under masks, which cancel: the server reads their sum alone.{later}"
+    return says, [["sum", f"{run.setup.parameters:,} whole numbers"], ["an update", f"{size} under masks"]], ran
+
+
+def _described(run: FedRun) -> Callable[[str, str, Any], Sequence[Part] | None]:
+    """Say what fields are; arrays are counted as they come."""
+    arrays = 0
+
+    def describe(kind: str, field: str, value: Any) -> Sequence[Part] | None:
+        nonlocal arrays
+        if not isinstance(value, bytes):
+            return [Part(_FIELDS.get(field, field), "clear", 0, KINDS)]
+        arrays += 1
+        what = f"{'update' if kind == 'Update' else 'sum of updates'}, array {arrays} of the model"
+        why = "clipped, no noise yet" if run.settings.noise else "clipped"
+        return [Part(what, "clear", len(value), KINDS, why if kind == "Update" else "masks cancelled in the sum")]
+
+    return describe
+
+
+_FIELDS = {"moved": "norm of the mean update", "within": "share within the norm", "limit": "norm"}
 
 _KNOWS = {
     "server": (["The model, when devices take part, and sums of rewards, probabilities and samples."],
