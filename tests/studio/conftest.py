@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -16,6 +16,17 @@ import uvicorn
 from posse.studio.app import make_app
 from posse.studio.guard import Keys, Place
 from posse.studio.serve import bind
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], seconds: float = 300.0) -> T:
+    """Look again and again until something is found, and return it; fail after so many seconds."""
+    ends = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < ends, "it did not come"
+        time.sleep(0.02)
+    return found
 
 
 class Server:
@@ -41,9 +52,8 @@ class Server:
 
         self._thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
         self._thread.start()
-        while not self._server.started:
-            assert self._thread.is_alive()
-            time.sleep(0.01)
+        until(lambda: self._server.started or not self._thread.is_alive())
+        assert self._server.started
 
     def token(self) -> str:
         """A launch token."""
@@ -76,6 +86,11 @@ class Server:
         assert not self._thread.is_alive()
 
 
+def resting(state: Any) -> Any:
+    """The state of a run, unless it still moves."""
+    return state if state["phase"] not in ("starting", "moving") else None
+
+
 class Visitor:
     """A client that keeps its cookie and names its origin, as a page's requests do."""
 
@@ -104,8 +119,7 @@ class Visitor:
 
     def settled(self, id: str) -> Any:
         """Wait until nothing moves; the state."""
-        while (state := self.get(f"/api/stages/{id}"))["phase"] in ("starting", "moving"):
-            time.sleep(0.02)
+        state = until(lambda: resting(self.get(f"/api/stages/{id}")))
         assert state["phase"] != "failed", state
         return state
 

@@ -34,7 +34,7 @@ from posse.cli.app import app
 from posse.results.store import Store
 from posse.studio.stages import Hub
 from tests.network.federations import free_port
-from tests.studio.conftest import Server, Visitor
+from tests.studio.conftest import Server, Visitor, resting, until
 
 TOY: dict[str, Any] = {"horizon": 200}
 
@@ -189,11 +189,9 @@ def test_a_run_that_nobody_watches_stops_playing(visitor: Visitor, monkeypatch: 
     id = visitor.stage("toy", horizon=100_000)
     with Stream(visitor, id) as stream:
         visitor.do(id, "play", unit="time", speed=10)
-        time.sleep(0.5)
         assert next(one for one in stream.events() if one[0] == "state" and one[2].get("time", 0) > 3)
     live = visitor.server.app.studio.stages.live[id]
-    while live.phase == "playing":
-        time.sleep(0.02)
+    until(lambda: live.phase != "playing")
     assert live.phase == "paused"
 
 
@@ -297,6 +295,11 @@ def test_runs_are_those_of_the_command_line(visitor: Visitor) -> None:
         assert next(one for one in stream.events() if one[0] == "runs")
 
 
+def _over(visitor: Visitor) -> Any:
+    """The newest job, if it is finished."""
+    return job if (job := visitor.get("/api/jobs")[0])["finished"] else None
+
+
 def test_a_sweep_runs_in_the_background(visitor: Visitor) -> None:
     asked = {
         "kind": "sweep",
@@ -305,8 +308,8 @@ def test_a_sweep_runs_in_the_background(visitor: Visitor) -> None:
         "over": {"seed": [1, 2], "horizon": [20, 40]},
     }
     id = visitor.post("/api/jobs", asked, 201)["id"]
-    while not (job := visitor.get("/api/jobs")[0])["finished"]:
-        time.sleep(0.1)
+    job = until(lambda: _over(visitor))
+    assert job["settings"] == {"horizon": 40}
     assert (job["id"], job["done"], job["of"], job.get("error")) == (id, 4, 4, None)
     for cell in job["cells"]:
         record = Store().get(cell["run"])
@@ -327,8 +330,7 @@ def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Vis
     settings = {"owners": 3, "horizon": 60, "paillier_bits": 2048}
     asked = {"kind": "choose", "system": "samba", "settings": settings, "over": {"policy": ["ucb"]}, "runs": 2}
     visitor.post("/api/jobs", asked, 201)
-    while not (job := visitor.get("/api/jobs")[0])["finished"]:
-        time.sleep(0.1)
+    job = until(lambda: _over(visitor))
     assert [(cell["policy"], cell["level"]) for cell in job["cells"]] == [
         ("ucb", level) for level in ("strict", "standard", "paper", "plain")
     ]
@@ -338,11 +340,9 @@ def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Vis
     assert re.search(r"[\d.]+ us of CPU a step and arm", job["says"])
     long = {"kind": "run", "system": "samba", "settings": {**settings, "horizon": 1_000_000}}
     id = visitor.post("/api/jobs", long, 201)["id"]
-    while not [row for row in visitor.get("/api/runs")["rows"] if row["status"] == "running"]:
-        time.sleep(0.1)
+    until(lambda: [row for row in visitor.get("/api/runs")["rows"] if row["status"] == "running"])
     assert visitor.client.delete(f"/api/jobs/{id}").status_code == 204
-    while not visitor.get("/api/jobs")[0]["finished"]:
-        time.sleep(0.05)
+    until(lambda: _over(visitor))
     assert [row["status"] for row in visitor.get("/api/runs")["rows"]] == ["finished"] * 4
 
 
@@ -421,10 +421,14 @@ def launched(home: Path, *flags: str) -> tuple[subprocess.Popen[str], str, str]:
 
 def _client(origin: str, token: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
     """A browser that enters as soon as the server answers."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(origin.rpartition(":")[2])), 5):
-            break
-        time.sleep(0.05)
+    port = int(origin.rpartition(":")[2])
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return True
+        return False
+
+    until(answers)
     client = httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60, verify=trust)
     if token:
         client.post("/api/enter", json={"token": token}).raise_for_status()
@@ -433,9 +437,7 @@ def _client(origin: str, token: str, trust: ssl.SSLContext | bool = True) -> htt
 
 def _moment(client: httpx.Client, id: str) -> Any:
     """The state once nothing moves: the answer to a press is not waited for longer than a second."""
-    while (state := client.get(f"/api/stages/{id}").json())["phase"] in ("starting", "moving"):
-        time.sleep(0.02)
-    return state
+    return until(lambda: resting(client.get(f"/api/stages/{id}").json()))
 
 
 def _ended(process: subprocess.Popen[str]) -> None:
