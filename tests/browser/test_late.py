@@ -30,11 +30,11 @@ class Held:
             route.fallback()
             return
         self._begun = True
-        self._held.append((route, route.fetch()))
+        self._held.append((route, route.fetch(timeout=300_000)))
 
     def asked(self) -> None:
         """Wait until the server has given the answer."""
-        ends = time.monotonic() + 90
+        ends = time.monotonic() + 300
         while not self._held:
             assert time.monotonic() < ends, "nothing was asked"
             self._page.wait_for_timeout(20)

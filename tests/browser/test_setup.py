@@ -102,6 +102,19 @@ def test_crowds_of_every_size_are_drawn(visit: Visits, count: int, shape: str) -
         expect(page.locator(".named")).not_to_be_empty()
 
 
+def test_the_preview_shows_what_one_place_would_read(visit: Visits) -> None:
+    page = visit().enter("/stage?system=samba&policy=thompson&data=invented:stores&where=age<40&horizon=60")
+    expect(page.locator(".place")).to_have_text("t = 0 of 60")
+    page.get_by_text("What one place would read").click()
+    expect(page.locator(".central tbody tr").first).to_be_visible()
+    assert page.locator(".central th").all_text_contents()[0] == "user"
+
+
+def test_a_level_of_which_something_is_off_says_so(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&aes=false&mask=false")
+    expect(page.locator(".setup .level")).to_have_text(re.compile("^paper, aes.* off"))
+
+
 def test_every_system_stands_on_the_stage_without_its_own_code(visit: Visits) -> None:
     page = visit().enter()
     expect(page.locator(".party").first).to_be_visible()

@@ -150,6 +150,7 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
     expect(cards.first).to_contain_text("what Mill (data owner) sees of it")
     expect(page.locator(".party.observer")).to_have_count(1)
     expect(page.locator('[data-party="owner-1"].observer')).to_be_visible()
+    assert "owner-" not in page.locator("#panel-messages").inner_text()  # parties have the names of the stage
     page.get_by_role("radio", name="wire", exact=True).click()
     expect(page.locator(".bytes")).to_have_count(0)
     expect(cards.first).to_contain_text("bytes")

@@ -90,6 +90,25 @@ def test_on_a_phone_the_set_up_is_one_line_and_the_controls_are_at_the_edge(visi
     expect(page.get_by_label("Horizon")).to_be_visible()
 
 
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_names_do_not_run_into_the_lines_beside_them(visit: Visits, size: str) -> None:
+    page = visit(size).enter()
+    expect(page.locator(".party.row .name").first).to_be_visible()
+    across = """() => [...document.querySelectorAll('.party.row')].filter(row => {
+        const [text, line] = ['.name', '.track'].map(one => row.querySelector(one)?.getBoundingClientRect());
+        return line && text.right > line.left;
+    }).map(row => row.textContent)"""
+    assert page.evaluate(across) == []
+
+
+def test_the_tour_leaves_the_controls_of_a_phone_free(visit: Visits) -> None:
+    page = visit("phone", first=True).enter()
+    tour = page.get_by_role("dialog", name="Tour")
+    tour.get_by_role("button", name="Next").click()
+    box, controls = tour.bounding_box(), page.locator(".transport").bounding_box()
+    assert box["y"] + box["height"] <= controls["y"]
+
+
 def test_whoever_has_not_entered_is_asked_for_a_token(visit: Visits, studio: Studio) -> None:
     page = visit(allowed="401|403").page
     page.goto(studio.origin)

@@ -243,7 +243,7 @@ def test_what_is_wrong_with_settings_stands_beside_the_field(visitor: Visitor) -
         "/api/check", {"system": "samba", "settings": {"owners": 4, "level": "paper", "mask": False}}, 200
     )
     assert said["ok"]
-    assert said["level"] == "paper"
+    assert (said["level"], said["protection"]) == ("paper", "paper, mask off")
     assert set(said["knowledge"]) >= {"owner", "controller", "comp", "customer"}
     assert len(said["preview"]["arms"]) == 4
 
@@ -293,6 +293,15 @@ def test_runs_are_those_of_the_command_line(visitor: Visitor) -> None:
     with Stream(visitor) as stream:
         store.delete(ids[1])
         assert next(one for one in stream.events() if one[0] == "runs")
+
+
+def test_tables_beside_each_other_say_whose_they_are(visitor: Visitor) -> None:
+    store = Store()
+    runs = [posse.Samba(owners=3, horizon=20, level=level, paillier_bits=2048) for level in ("standard", "paper")]
+    ids = [store.save(posse.run(one)) for one in runs]
+    titles = [one["title"] for one in visitor.post("/api/runs/compare", {"ids": ids}, 200)["sections"]]
+    assert len(set(titles)) == len(titles)
+    assert sum(title.startswith("Who sees what: ") for title in titles) == 2
 
 
 def _over(visitor: Visitor) -> Any:

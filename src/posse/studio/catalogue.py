@@ -225,7 +225,8 @@ class Catalogue:
             settings = self.settings(system, given)
             settings.load()
             said = {
-                "level": system.level_of(settings), **known(system, settings),
+                "level": system.level_of(settings), "protection": getattr(settings, "protection", ""),
+                **known(system, settings),
                 "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
                 "preview": self._preview(system, settings),
             }  # fmt: skip

@@ -114,7 +114,10 @@ class Runs:
             {"name": what, "unit": nouns.reward, "series": series}
             for what, series in lines.items() if any(one["points"] for one in series)
         ]  # fmt: skip
-        found = [one.plain() for one in sections(records, names)]
+        found = [
+            {**one.plain(), "title": ": ".join(part for part in (one.title, one.label) if part)}
+            for one in sections(records, names)
+        ]
         tables = [_earned(records, names), _spent(records, names), _moved(records, names), _pulled(records, names)]
         return {"curves": curves, "sections": [*(one for one in tables if one["rows"]), *found]}
 

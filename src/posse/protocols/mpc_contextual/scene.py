@@ -310,7 +310,7 @@ class _Explained:
             return "arm", "Choice", says, [["arm", self.arm(message.step - self.terms.lag) or "none yet"]], ran
         if isinstance(message, said.Pulled):
             says = f"{a} tells {b} that an arm was pulled, and not which."
-            return "reward", "Pulled", says, [["arm", self.arm(message.step)]], {PULLER: ["pulled"], PAYEE: ["pulled"]}
+            return "reward", "Pulled", says, [["step", str(message.step)]], {PULLER: ["pulled"], PAYEE: ["pulled"]}
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.roles[PAYEE]._units[first : first + batch]

@@ -4,7 +4,7 @@ import { described, named, runs } from "./bytes.js";
 import { tint } from "./colour.js";
 import { attr, flag, h, keyed, once, segments, show, text } from "./dom.js";
 import { audit, look, observe, older, select, source } from "./looking.js";
-import { change, event, kindOf, labelOf, observerLabel, state, subject, watcher } from "./store.js";
+import { change, event, kindOf, labelOf, observerLabel, partyOf, state, subject, watcher } from "./store.js";
 import { number, size } from "./words.js";
 
 /** @typedef {import("./types.js").Message} Message */
@@ -103,6 +103,14 @@ function without() {
   return "No message has moved yet. Press Play, or go forward by one message.";
 }
 
+/**
+ * A value with the names that the stage shows for the parties in it.
+ * @param {string} value
+ */
+function labelled(value) {
+  return value.replace(/[\w-]+/g, (word) => partyOf(word)?.label ?? word);
+}
+
 /** @param {Message} one */
 function message(one) {
   const roles = state.system?.roles ?? [];
@@ -113,7 +121,7 @@ function message(one) {
       h("span", { class: "size" }, `${one.name} · ${size(one.size)}`)),
     h("div", { class: "sides" },
       h("div", {}, h("p", { class: "label" }, "in the clear"),
-        ...(one.clear.length ? one.clear.map(([name, value]) => h("p", { class: "mono" }, `${name} ${value}`)) : [h("p", { class: "soft" }, "nothing beyond its bytes")])),
+        ...(one.clear.length ? one.clear.map(([name, value]) => h("p", { class: "mono" }, `${name} ${labelled(value)}`)) : [h("p", { class: "soft" }, "nothing beyond its bytes")])),
       h("div", {}, h("p", { class: "label" }, `what ${observerLabel(state.observer)} sees of it`), seenBytes(one, explained))),
     one.bytes === null ? null : legend(one), explained);
   tint(item, roles, kindOf(one.sender));

@@ -54,6 +54,7 @@ export function setup() {
         h("table", {}, h("thead", {}, h("tr", {}, ...["arm", "mean", "ratings"].map((one) => h("th", { scope: "col" }, one)))),
           h("tbody", {}, ...shown.arms.map((one) => h("tr", {}, h("td", {}, one.name), h("td", { class: "num" }, number(one.mean, 3)), h("td", { class: "num" }, number(one.ratings ?? null))))))));
     }
+    if (shown.central) preview.append(central(shown.central));
     if (shown.note) preview.append(h("p", { class: "note" }, shown.note));
   });
 
@@ -75,7 +76,8 @@ export function setup() {
     text(errors, rest);
     show(errors, rest !== "");
     const known = now.levels.find((one) => one.name === (state.check?.level ?? ""));
-    text(level, known ? `${known.name}: ${known.summary}` : state.check?.level ? `${state.check.level}: nothing is protected.` : "");
+    const less = state.check?.protection && state.check.protection !== known?.name; // a level of which something is switched off
+    text(level, known ? (less ? `${state.check?.protection}.` : `${known.name}: ${known.summary}`) : state.check?.level ? `${state.check.level}: nothing is protected.` : "");
     text(go, state.stage === null ? "Start" : edited() ? "Start with these settings" : "Start again");
     flag(go, "quiet", !edited() && state.stage !== null);
     attr(go, "disabled", state.check?.ok === false);
@@ -85,6 +87,17 @@ export function setup() {
     flag(node, "open", open);
   }
   return { node, update };
+}
+
+/**
+ * The first rows that one place would read, if it did for all what each owner does with its own rows.
+ * @param {NonNullable<import("./types.js").Preview["central"]>} read
+ */
+function central(read) {
+  return h("details", { class: "fold" }, h("summary", {}, `What one place would read: ${number(read.rows)} rows`),
+    h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "What one place would read" },
+      h("table", { class: "central" }, h("thead", {}, h("tr", {}, ...read.columns.map((one) => h("th", { scope: "col" }, one)))),
+        h("tbody", {}, ...read.sample.map((row) => h("tr", {}, ...row.map((one) => h("td", {}, write(one)))))))));
 }
 
 /** @param {string} name */

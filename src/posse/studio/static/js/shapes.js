@@ -13,15 +13,42 @@ function spoken(party) {
   return `${party.label}${party.text ? `: ${party.text}` : ""}${bar}`;
 }
 
+/** Weight and size of names and of what stands under them, as in the style sheet. */
+const NAME = "650 12px";
+const UNDER = "400 11px";
+
+/** @type {CanvasRenderingContext2D | null | undefined} */
+let pen;
+/** @type {Map<string, number>} */
+const widths = new Map();
+
 /**
- * Shorten a name to the room there is for it.
- * @param {string} name
- * @param {number} room
- * @param {number} letter
+ * How wide a text is in the page's typeface, in pixels.
+ * @param {string} line
+ * @param {string} font weight and size
  */
-function fit(name, room, letter) {
-  const most = Math.max(3, Math.floor(room / letter));
-  return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
+function width(line, font) {
+  const known = widths.get(font + line);
+  if (known !== undefined) return known;
+  pen ??= document.createElement("canvas").getContext("2d");
+  if (pen) pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  const found = pen?.measureText(line).width ?? 7 * line.length;
+  if (widths.size > 2000) widths.clear();
+  widths.set(font + line, found);
+  return found;
+}
+
+/**
+ * Shorten a text to the room there is for it.
+ * @param {string} line
+ * @param {number} room
+ * @param {string} font
+ */
+function fit(line, room, font) {
+  if (width(line, font) <= room) return line;
+  let most = line.length - 1;
+  while (most > 2 && width(`${line.slice(0, most)}…`, font) > room) most -= 1;
+  return `${line.slice(0, most).trimEnd()}…`;
 }
 
 /**
@@ -42,7 +69,7 @@ export function folded(line, most) {
 /** @type {Shape} */
 function row(spot, party) {
   const low = spot.h < 29;
-  const bar = party.bar ? Math.max(30, Math.min(low ? 46 : 72, spot.w - 50 - party.label.length * 6.2)) : 0;
+  const bar = party.bar ? Math.max(30, Math.min(low ? 46 : 72, spot.w - 50 - width(party.label, NAME))) : 0;
   const left = spot.w - bar - 10;
   const middle = spot.h / 2;
   const name = s("text", { class: "name", x: 30, y: low ? middle + 4 : middle - 2 });
@@ -60,8 +87,9 @@ function row(spot, party) {
   return {
     node,
     patch(one) {
-      text(name, fit(one.label, left - (low ? 44 + 5.6 * (one.text ?? "").length : 36), 6));
-      text(under, low ? one.text ?? "" : fit(one.text ?? "", left - 34, 5.4));
+      const beside = low ? 44 + width(one.text ?? "", UNDER) : 38;
+      text(name, fit(one.label, left - beside, NAME));
+      text(under, low ? one.text ?? "" : fit(one.text ?? "", left - 36, UNDER));
       attr(node, "aria-label", spoken(one));
       if (!one.bar) return;
       const x = (/** @type {number} */ value) => (left + Math.max(0, Math.min(1, value)) * bar).toFixed(1);
@@ -126,7 +154,7 @@ function circle(spot, party) {
   const two = party.label.length > 11 && words.length > 1;
   const lines = two ? [words.slice(0, -1).join(" "), words.at(-1) ?? ""] : [party.label];
   const names = lines.map((line, place) =>
-    s("text", { class: "name", x: middle, y: middle + 4 + (place - (lines.length - 1) / 2) * 14, "text-anchor": "middle" }, fit(line, 68, 6.2))
+    s("text", { class: "name", x: middle, y: middle + 4 + (place - (lines.length - 1) / 2) * 14, "text-anchor": "middle" }, fit(line, 2 * middle - 2, NAME))
   );
   const under = [14, 26].map((y) => s("text", { class: "under", x: middle, y: spot.h + y, "text-anchor": "middle" }));
   const node = s("g", {},

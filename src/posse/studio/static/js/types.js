@@ -45,8 +45,9 @@
  * @typedef {{name: string, seconds: number, per_step: number | null, points?: Point[]}} CostRow
  * @typedef {{rows: CostRow[], note?: string, notes?: string[]}} Cost
  * @typedef {{field: string, message: string}} FieldError
- * @typedef {{arms?: {name: string, mean: number, ratings?: number}[], histogram?: {value: number, count: number, pays?: boolean}[], note?: string}} Preview
- * @typedef {{ok: boolean, settings?: Settings, errors: FieldError[], level?: string, learns?: string[],
+ * @typedef {{arms?: {name: string, mean: number, ratings?: number}[], histogram?: {value: number, count: number, pays?: boolean}[], note?: string,
+ *   central?: {rows: number, columns: string[], sample: unknown[][]}}} Preview
+ * @typedef {{ok: boolean, settings?: Settings, errors: FieldError[], level?: string, protection?: string, learns?: string[],
  *   not_protected?: string[], knowledge?: Record<string, Knowledge>,
  *   preview?: Preview | null, summary?: string}} Check
  *
