@@ -146,7 +146,9 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
     expect(hidden.locator(".bytes")).to_have_count(0)
     bytes_shown = sent.locator(".bytes .run").all_inner_texts()
     assert re.fullmatch(r"([0-9a-f]{2} ?)+( … [\d,]+ more)?", bytes_shown[0])
-    page.get_by_role("radio", name="owner", exact=True).click()  # who of them is said, and it alone is ringed
+    page.get_by_role("radiogroup", name="seen by").get_by_role(
+        "radio", name="owner"
+    ).click()  # who of them is said, and it alone is ringed
     expect(cards.first).to_contain_text("what Mill (data owner) sees of it")
     expect(page.locator(".party.observer")).to_have_count(1)
     expect(page.locator('[data-party="owner-1"].observer')).to_be_visible()
@@ -252,5 +254,9 @@ def test_another_system_stands_on_the_same_stage(visit: Visits, system: str) -> 
     )
     labels = {"mpc-contextual": "Laboratory", "dp-combinatorial": "Harbour Market", "fed-contextual": "server"}
     expect(page.get_by_text(labels[system], exact=True).locator("visible=true").first).to_be_visible()
+    over = """() => { const all = [...document.querySelectorAll('.pill rect')].map(one => one.getBoundingClientRect());
+        return all.filter((a, i) => all.slice(i + 1).some(b => a.left < b.right && b.left < a.right && a.top < b.bottom
+            && b.top < a.bottom)).length; }"""
+    assert page.evaluate(over) == 0  # no label covers another
     page.get_by_role("tab", name="Code").click()
     expect(page.get_by_role("tabpanel", name="Code").locator("li").first).to_be_visible()

@@ -199,12 +199,13 @@ def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
 
     message: Any = delivery.message
     says, clear, ran = _words(run, message)
-    found = {
+    covered = parts(message, _described(run), KINDS)
+    found: dict[str, Any] = {
         "step": f"round {message.round + 1}", "says": says, "clear": clear, "chosen": None,
-        "parts": parts(message, _described(run), KINDS), "lines": lines(code(run.settings), ran),
+        "parts": covered, "lines": lines(code(run.settings), ran),
     }  # fmt: skip
     # Of one device's update every byte is here; other messages have the size that a fleet would move.
-    return found | ({"size": sum(part["length"] for part in found["parts"])} if isinstance(message, Update) else {})
+    return found | ({"size": sum(part["length"] for part in covered)} if isinstance(message, Update) else {})
 
 
 def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, list[str]]]:

@@ -174,7 +174,7 @@ def preview(settings: Samba) -> dict[str, Any]:
     }
     if ratings is not None:
         found["threshold"] = threshold = settings.used(arms)["threshold"]
-        found["histogram"] = _histogram(ratings, threshold)
+        found["histogram"] = _histogram(ratings, float(threshold or 0.0))
         found["note"] = f"{len(ratings):,} ratings of {len(ratings.items):,} items. {found['note']}"
     people = settings.people()
     if people is not None:

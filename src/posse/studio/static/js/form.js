@@ -97,7 +97,8 @@ function make(owner, field) {
       spellcheck: "false",
       on: { change: () => owner.set(field.name, read(field, input.value)) },
     });
-    const slider = owner.sliders && numeric ? sliderFor(owner, field) : null;
+    const written = field.kind === "text" && Number(field.fallback) > 0; // a number that may be given exactly
+    const slider = owner.sliders && (numeric || written) ? sliderFor(owner, field) : null;
     body = h("div", {}, h("label", { for: id }, name), input, slider?.node);
     patch = (one) => {
       put(input, write(owner.value(field.name)));
@@ -144,7 +145,8 @@ function sliderFor(owner, field) {
     on: {
       input: () => {
         const value = 10 ** Number(node.value);
-        owner.set(field.name, field.whole ? Math.round(value) : Number(value.toPrecision(2)));
+        const short = field.whole ? Math.round(value) : Number(value.toPrecision(2));
+        owner.set(field.name, field.kind === "text" ? String(short) : short);
       },
     },
   });

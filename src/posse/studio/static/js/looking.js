@@ -59,7 +59,7 @@ function following(about, fetch) {
   let timer;
   return function look() {
     const stage = state.stage;
-    if (stage === null || !ready(stage) || state.page !== "stage" || about() === "") return;
+    if (stage === null || !ready(stage) || state.page !== "stage" || state.gone !== null || about() === "") return;
     const what = `${stage.id} ${about()}`;
     const moment = `${what} ${stage.message}`;
     if (moment === held || what === busy) return;
@@ -140,7 +140,7 @@ export async function older() {
  * @param {string} observer
  */
 export function observe(observer) {
-  change({ observer, audit: null, auditing: false });
+  change({ observer, audit: null, auditing: false, auditFor: "" });
   look();
   void audit(false);
 }

@@ -13,7 +13,7 @@ import { size } from "./words.js";
  * @typedef {import("./layout.js").Spot} Spot
  * @typedef {import("./layout.js").Curve} Curve
  * @typedef {{curve: Curve, path: SVGPathElement, heat: number, drawn: string, kind: string, passing: boolean}} Link
- * @typedef {{curve: Curve, node: SVGGElement, began: number}} Flight
+ * @typedef {{curve: Curve, node: SVGGElement, began: number, rest: number}} Flight
  */
 
 const TRAVEL = 340;
@@ -21,6 +21,9 @@ const QUICK = 5;
 /** Messages on as many arrows at once have one label for all. */
 const PILLS = 12;
 const FADE = 450;
+/** Where on its way a label may come to rest: in the middle, or beside others. */
+const RESTS = [0.5, 0.38, 0.62, 0.27, 0.73];
+const HIGH = 16;
 
 /** Make the stage. */
 export function stage() {
@@ -183,6 +186,8 @@ export function stage() {
     }
     const many = marked.length > PILLS || within > PILLS;
     const middle = Math.floor(taken.length / 2);
+    /** @type {{x: number, y: number, wide: number}[]} */
+    const placed = [];
     for (const [from, to] of many ? taken.slice(middle, middle + 1) : taken) {
       const link = linkOf(from, to);
       const count = many ? pairs.length : link ? shared.get(link) ?? 0 : 0;
@@ -193,12 +198,18 @@ export function stage() {
       const label = `${count > 1 ? `${count} × ` : ""}${size(bytes).replace(" bytes", " B")}`;
       const wide = Math.max(26, 10 + label.length * 6);
       const pill = s("g", { class: "pill" },
-        s("rect", { x: -wide / 2, y: -8, width: wide, height: 16, rx: 8 }),
+        s("rect", { x: -wide / 2, y: -HIGH / 2, width: wide, height: HIGH, rx: HIGH / 2 }),
         s("text", { "text-anchor": "middle", y: 3.5 }, label));
       pill.style.setProperty("--c", roleColour(from));
       pill.style.setProperty("--co", roleColour(from, "-on"));
       flights.append(pill);
-      flying.push({ curve, node: pill, began: travel ? clock : clock - 2 * TRAVEL });
+      const free = (/** @type {number} */ part) => {
+        const dot = along(curve, part);
+        return placed.every((one) => Math.abs(one.x - dot.x) > (one.wide + wide) / 2 || Math.abs(one.y - dot.y) > HIGH);
+      };
+      const rest = RESTS.find(free) ?? 0.5;
+      placed.push({ ...along(curve, rest), wide });
+      flying.push({ curve, node: pill, rest, began: travel ? clock : clock - 2 * TRAVEL });
     }
   }
 
@@ -242,7 +253,7 @@ export function stage() {
     for (const flight of flying) {
       const part = (clock - flight.began) / TRAVEL;
       const rest = part >= 1;
-      const dot = along(flight.curve, rest ? 0.5 : part * part * (3 - 2 * part));
+      const dot = along(flight.curve, rest ? flight.rest : part * part * (3 - 2 * part));
       attr(flight.node, "transform", `translate(${dot.x.toFixed(1)} ${dot.y.toFixed(1)})`);
       flag(flight.node, "resting", rest);
       moves ||= !rest;
