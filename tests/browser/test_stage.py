@@ -146,9 +146,8 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
     expect(hidden.locator(".bytes")).to_have_count(0)
     bytes_shown = sent.locator(".bytes .run").all_inner_texts()
     assert re.fullmatch(r"([0-9a-f]{2} ?)+( … [\d,]+ more)?", bytes_shown[0])
-    page.get_by_role("radiogroup", name="seen by").get_by_role(
-        "radio", name="owner"
-    ).click()  # who of them is said, and it alone is ringed
+    observers = page.get_by_role("radiogroup", name="seen by")
+    observers.get_by_role("radio", name="owner").click()  # who of them is said, and it alone is ringed
     expect(cards.first).to_contain_text("what Mill (data owner) sees of it")
     expect(page.locator(".party.observer")).to_have_count(1)
     expect(page.locator('[data-party="owner-1"].observer')).to_be_visible()
