@@ -116,7 +116,7 @@ def test_what_was_asked_about_a_run_is_not_shown_on_the_next(visit: Visits) -> N
     expect(page.get_by_role("button", name="Measure what each protection adds")).to_be_enabled()
     page.get_by_role("button", name=re.compile("^Forward")).click()
     at(page, 4, 60)  # every owner is pulled once at first
-    expect(page.locator("#panel-found .note").first).to_contain_text("4 steps so far")  # attacks are tried here too
+    expect(page.locator("#panel-found")).to_contain_text("Measured on the 4 steps so far")  # attacks go on here
 
 
 def test_a_card_describes_the_run_on_the_stage_not_the_form(visit: Visits) -> None:
