@@ -160,3 +160,18 @@ def test_play_ends_with_the_run_also_where_its_answer_comes_after(visit: Visits)
     expect(page.locator(".log")).to_contain_text("The end")
     late.release()
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_disabled()
+
+
+def test_that_a_run_was_stopped_elsewhere_is_said_until_it_is_taken_up_again(visit: Visits) -> None:
+    page = visit(allowed="404").enter(PLAYED)
+    at(page, 50, 60)
+    expect(page.locator(".message").first).to_be_visible()
+    page.evaluate("""async () => {
+        const live = await (await fetch('/api/stages')).json();
+        for (const one of live) await fetch(`/api/stages/${one.id}`, { method: 'DELETE' });
+    }""")
+    notices = page.locator(".notices")
+    expect(notices).to_contain_text("stopped elsewhere")
+    page.get_by_role("button", name=re.compile("^Forward")).click()
+    expect(notices.get_by_text("stopped elsewhere")).to_be_hidden()
+    at(page, 50, 60)
