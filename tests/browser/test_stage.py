@@ -238,16 +238,16 @@ def test_the_address_holds_the_moment(visit: Visits) -> None:
 
 
 OTHERS = {
-    "mpc-contextual": "system=mpc-contextual&data=digits&rows=60&horizon=20",
-    "dp-combinatorial": "system=dp-combinatorial&agents=3&producers=6&horizon=60&start=10&delta=0.01",
-    "fed-contextual": "system=fed-contextual&data=digits&clients=12&horizon=6&cohort=4",
+    "mpc-contextual": "system=mpc-contextual&data=digits&rows=60&horizon=20&t=4",
+    "dp-combinatorial": "system=dp-combinatorial&agents=5&producers=8&horizon=60&start=10&delta=0.01&t=11",
+    "fed-contextual": "system=fed-contextual&data=digits&clients=12&horizon=6&cohort=4&t=4",
 }
 
 
 @pytest.mark.parametrize("system", list(OTHERS))
 def test_another_system_stands_on_the_same_stage(visit: Visits, system: str) -> None:
     """Its parties by their labels, its figures, its code, and a sentence about what happened last."""
-    page = visit().enter(f"/stage?{OTHERS[system]}&t=4")
+    page = visit().enter(f"/stage?{OTHERS[system]}")
     expect(page.locator(".log p")).to_contain_text(
         re.compile(r"\w+ (sends|reports|opens|shows|returns|takes|tells|compares)")
     )

@@ -59,6 +59,9 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
         one.click()
         expect(one).to_have_attribute("aria-checked", "true")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), one.inner_text()
+    page.get_by_role("tab", name="Found out").click()
+    expect(page.get_by_role("button", name="Try the attacks now")).to_be_visible()  # none is tried by itself here
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("tab", name="Code").click()
     page.locator('[data-party="comp"]').click()
     expect(page.get_by_role("region", name="About a party")).to_contain_text("knows")

@@ -195,20 +195,21 @@ export function stage() {
       const spots = /** @type {[Spot, Spot]} */ ([where.spots.get(from), where.spots.get(to)]);
       const both = lines.has(`${from}>${to}`) && lines.has(`${to}>${from}`);
       const curve = count > 1 ? link.curve : way(where, spots[0], spots[1], both ? 6 : 0);
+      const free = (/** @type {number} */ part) => {
+        const dot = along(curve, part);
+        return placed.every((one) => Math.abs(one.x - dot.x) > (one.wide + wide) / 2 || Math.abs(one.y - dot.y) > HIGH);
+      };
       const label = `${count > 1 ? `${count} × ` : ""}${size(bytes).replace(" bytes", " B")}`;
       const wide = Math.max(26, 10 + label.length * 6);
+      const rest = RESTS.find(free);
+      if (rest === undefined) continue; // its arrow alone says that a message moves
+      placed.push({ ...along(curve, rest), wide });
       const pill = s("g", { class: "pill" },
         s("rect", { x: -wide / 2, y: -HIGH / 2, width: wide, height: HIGH, rx: HIGH / 2 }),
         s("text", { "text-anchor": "middle", y: 3.5 }, label));
       pill.style.setProperty("--c", roleColour(from));
       pill.style.setProperty("--co", roleColour(from, "-on"));
       flights.append(pill);
-      const free = (/** @type {number} */ part) => {
-        const dot = along(curve, part);
-        return placed.every((one) => Math.abs(one.x - dot.x) > (one.wide + wide) / 2 || Math.abs(one.y - dot.y) > HIGH);
-      };
-      const rest = RESTS.find(free) ?? 0.5;
-      placed.push({ ...along(curve, rest), wide });
       flying.push({ curve, node: pill, rest, began: travel ? clock : clock - 2 * TRAVEL });
     }
   }
