@@ -301,7 +301,7 @@ def test_tables_beside_each_other_say_whose_they_are(visitor: Visitor) -> None:
     ids = [store.save(posse.run(one)) for one in runs]
     titles = [one["title"] for one in visitor.post("/api/runs/compare", {"ids": ids}, 200)["sections"]]
     assert len(set(titles)) == len(titles)
-    assert sum(title.startswith("Who sees what: ") for title in titles) == 2
+    assert sum(title.startswith("Who sees what") for title in titles) == 2
 
 
 def _over(visitor: Visitor) -> Any:
