@@ -96,13 +96,15 @@ def test_a_relay_stays_while_others_talk_through_it(tmp_path, monkeypatch):
     take, lose = Leg.data_received, Leg.connection_lost
 
     async def go():
-        parties = {party.engine.role.name: party for party in map(opened, paths)}
+        parties, slow = {party.engine.role.name: party for party in map(opened, paths)}, set()
 
         def late(do):
-            """What two others say is slow, once the relay has nothing more to do itself."""
+            """What two others say is slow, once they have met: the relay's own part is over before theirs."""
 
             def later(self, given):
-                if {self.name, self.wanted} == {PULLER, PAYEE}:
+                if PAYEE in parties[PULLER].connections and PULLER in parties[PAYEE].connections:
+                    slow.add(True)
+                if slow and {self.name, self.wanted} == {PULLER, PAYEE}:
                     asyncio.get_running_loop().call_later(0.5, do, self, given)
                 else:
                     do(self, given)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from posse.core.errors import PosseError, ProtocolError
@@ -35,6 +35,7 @@ class Relay:
         self._peers, self._admit = peers, admit
         self.legs: dict[tuple[str, str], Leg] = {}
         """By who calls and whom it wants; a newer one takes the place of an older one."""
+        self._pairs: set[frozenset[str]] = set()
 
     def take(self, transport: asyncio.Transport, certificate: bytes | None) -> str:
         """Take over a connection; returns whose it is, or raises a `PosseError`."""
@@ -58,8 +59,14 @@ class Relay:
         other = self.legs.get((wanted, leg.name))
         if other is not None and other.other is None:
             leg.other, other.other = other, leg
+            self._pairs.add(frozenset((leg.name, wanted)))
             for each in (leg, other):
                 each.transport.write(_MET)
+
+    def needed(self, left: Collection[str]) -> bool:
+        """Whether two members are joined here, or have met and neither has left: one that is cut off comes again."""
+        joined = any(leg.other is not None for leg in self.legs.values())
+        return joined or any(pair.isdisjoint(left) for pair in self._pairs)
 
     def close(self) -> None:
         """Close everything that goes through here."""
