@@ -98,7 +98,7 @@ def test_own_table(tmp_path: Path) -> None:
     [
         ("customer,x,label\nann,1,a\n", "row 1: no column 'client' in the header."),
         ("client,x,label\nann,nan,a\nbob,1,b\n", "row 2, column 'x': 'nan' is not a finite number"),
-        ("client,x,label\nann,one,a\n", "row 2, column 'x': 'one' is not a number"),
+        ("client,x,label\nann,one,a\n", "column 'x': 'one' is not a number, and one word is no category"),
         ("client,x,label\n,1,a\n", "row 2, column 'client' is empty"),
         ("client,label\nann,a\n", "no column beside 'client' and 'label' in the header"),
         ("client,x,label\nann,1,a\nbob,1,a\n", "a bandit needs at least 2 arms, got 1"),

@@ -52,7 +52,7 @@ def test_figures_are_labelled_in_the_words_of_the_market() -> None:
     rewards = reward_curves(records).axes[0]
     assert (rewards.get_xlabel(), rewards.get_ylabel()) == ("round", "cumulative revenue (EUR)")
     regret = regret_curves(records).axes[0]
-    assert regret.get_ylabel() == "cumulative pseudo-regret (EUR)"
+    assert regret.get_ylabel() == "cumulative pseudo-regret\n(EUR)"
     assert [line.get_label() for line in regret.lines] == ["alone", "p-fcb (tight)", "fcb (plain)"]
     units = pulls_per_arm(records).axes[0]
     assert units.get_xlabel() == "producer (★ highest true mean)"
@@ -61,8 +61,8 @@ def test_figures_are_labelled_in_the_words_of_the_market() -> None:
 
 def test_samba_is_labelled_as_ever() -> None:
     ax = reward_curves(example_record()).axes[0]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "cumulative reward (sum of rewards)")
-    assert regret_curves(example_record()).axes[0].get_ylabel() == "cumulative pseudo-regret (reward)"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "cumulative reward\n(sum of rewards)")
+    assert regret_curves(example_record()).axes[0].get_ylabel() == "cumulative pseudo-regret\n(reward)"
     mixed = reward_curves([example_record(), example_market_record()]).axes[0]
     assert mixed.get_xlabel() == "step"
 

@@ -74,7 +74,9 @@ def test_chances_stay_chances_without_a_range(tmp_path: Path, low: float) -> Non
     world = exact(tmp_path, low, low + 1)
     data = {"features": world["features"], "rewards": world["rewards"]}
     if low:
-        with pytest.raises(DataError, match=r"must be in \[0, 1\], got -4\.\d+\. Correct it, or give exact pays"):
+        with pytest.raises(
+            DataError, match=r"60 of 60 rows are bad\. .*must be in \[0, 1\], got -4\.\d+;.* give exact pays"
+        ):
             MpcContextual(data=data, steps=5).load()
         return
     setup = MpcContextual(data=data, steps=60).load()
@@ -89,7 +91,7 @@ def test_chances_stay_chances_without_a_range(tmp_path: Path, low: float) -> Non
         ((0.0, float("inf")), "reward_range.1 must be a finite number, got inf"),
         ((0.0, float("nan")), "reward_range.1 must be a finite number, got nan"),
         ((-1e308, 1.7e308), "two finite numbers"),
-        ((0.0, 10.0), r"pays.csv, row \d+, column 'wait': must be in \[0, 10\], got -?\d+"),
+        ((0.0, 10.0), r"pays.csv: 56 of 60 rows are bad\. Row \d+, column 'wait': must be in \[0, 10\], got -?\d+"),
     ],
 )
 def test_a_wrong_range_is_one_line(tmp_path: Path, given: tuple[float, float], says: str) -> None:
