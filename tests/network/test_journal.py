@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import JournalError
-from posse.runtime.journal import Journal, copy
+from posse.runtime.journal import _MARK, Journal, copy
 from posse.runtime.network import engine
 from posse.runtime.network.engine import Engine
 from posse.version import PROTOCOL_VERSION
@@ -55,6 +55,9 @@ def test_a_snapshot_replaces_what_came_before(tmp_path):
     assert held(tmp_path) == (b"state 2", [])
     assert sorted(os.listdir(tmp_path)) == ["journal-00000002.log", "lock", "snapshot-00000002"]
     assert copy(tmp_path).first == b"state 2"
+    (tmp_path / "journal-00000002.log").unlink()  # as in a copy that somebody made by hand
+    assert copy(tmp_path).first == b"state 2"
+    assert held(tmp_path) == (b"state 2", [])
 
 
 def test_snapshots_leave_no_file_open(tmp_path):
@@ -74,7 +77,7 @@ def test_what_was_added_and_not_written_is_lost_as_in_a_crash(tmp_path):
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.binary(max_size=60), max_size=8), st.data())
+@given(st.lists(st.binary(max_size=60).filter(lambda record: not record.startswith(_MARK)), max_size=8), st.data())
 def test_a_torn_end_is_cut_at_the_last_whole_record(tmp_path_factory, records, data):
     folder = tmp_path_factory.mktemp("journal")
     filled(folder, records)
@@ -90,6 +93,14 @@ def test_a_torn_end_is_cut_at_the_last_whole_record(tmp_path_factory, records, d
     assert held(folder) == (None, kept)
     filled(folder, [b"next"])
     assert held(folder) == (None, [*kept, b"next"])  # and what comes after is read again
+
+
+def test_a_record_that_would_be_read_as_a_mark_is_refused(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(ValueError, match="may not begin with"):
+        journal.append(_MARK + b"7")
+    journal.close()
+    assert held(tmp_path) == (None, [])
 
 
 @settings(deadline=None, max_examples=100)

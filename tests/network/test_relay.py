@@ -188,6 +188,22 @@ def test_a_relay_that_closes_hangs_up_on_who_waits():
     assert asyncio.run(go()) == (False, True)
 
 
+def test_a_relay_is_needed_while_one_waits_two_are_joined_or_may_come_again():
+    async def go():
+        relay = Relay({"a": "agent", "b": "agent"}, lambda certificate: ("agent", "a"))
+        one, other = Leg(relay, "a", Nowhere()), Leg(relay, "b", Nowhere())
+        found = [relay.needed(set())]
+        relay.meet(one, "b")
+        found += [relay.needed(set()), relay.needed({"b"})]  # who is gone is not waited for
+        relay.meet(other, "a")
+        found += [relay.needed({"a", "b"})]
+        for leg in (one, other):
+            leg.connection_lost(None)
+        return [*found, relay.needed(set()), relay.needed({"a"})]
+
+    assert asyncio.run(go()) == [False, True, False, True, True, False]
+
+
 def test_a_party_that_does_not_relay_says_so(tmp_path):
     paths = {path.stem: path for path in market_of_their_own(tmp_path)}
 

@@ -110,7 +110,9 @@ class Journal:
         return iter(held)
 
     def append(self, record: bytes) -> None:
-        """Add a record; it is kept from the next `write` on."""
+        """Add a record; it is kept from the next `write` on. None may begin as a mark does: it would be read as one."""
+        if record.startswith(_MARK):
+            raise ValueError(f"a record of a journal may not begin with {_MARK!r}.")
         self._waiting.append(framed(record))
 
     def write(self) -> None:
@@ -275,6 +277,7 @@ class Copy:
 
 def copy(folder: Path) -> Copy:
     """Read a journal that another process may have open and write to; nothing is locked or written."""
+    seen = None
     while True:
         with _disk_errors(folder):
             names = os.listdir(folder) if folder.is_dir() else []
@@ -283,9 +286,10 @@ def copy(folder: Path) -> Copy:
             log = f"journal-{generation:08}.log"
             try:
                 snapshot = (folder / newest).read_bytes() if newest else b""
-                data = (folder / log).read_bytes() if newest or log in names else b""
+                data = (folder / log).read_bytes() if log in names or newest not in ("", seen) else b""
             except FileNotFoundError:
-                continue  # a newer snapshot took its place
+                seen = newest  # a newer snapshot took its place; the same one again has no log: a start makes it anew
+                continue
         records, whole = split(data)
         _check_damage(folder / log, data, whole)
         kept = split(snapshot)[0] if newest else []

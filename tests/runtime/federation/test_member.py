@@ -336,6 +336,30 @@ def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(federation
     ]  # fmt: skip
 
 
+def test_a_part_that_is_dropped_while_it_stands_still_is_not_tried_again(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posse.runtime.federation.member._RETRY", 0.001)
+    member, signed, tries = federation.member("dropped"), federation.propose("dropped-late", 9), []
+
+    async def fails(place: Place, service: Service) -> Mapping[str, Any]:
+        tries.append(place.run)
+        if len(tries) == 3:
+            next(iter(member.parts.values())).state = DROPPED
+        raise JournalError("its disk is full.")
+
+    async def go() -> None:
+        member.systems = replace(member.systems, run=fails)
+        await tell(member, federation, (signed, PROPOSED))
+        await tell(member, federation, (signed, STARTED))
+        (part,) = member.parts.values()
+        assert part.task is not None
+        await asyncio.wait_for(part.task, 60)
+
+    asyncio.run(go())
+    assert len(tries) == 3
+
+
 def test_a_member_in_a_run_does_not_leave(federation: Federation) -> None:
     founder = Founder(federation.member("leaves"), federation.authority, lambda _: None)
     founder.items.append(Item(0, federation.propose("long", 9), {"clinic-b": "owner"}, (), STARTED, began=True))

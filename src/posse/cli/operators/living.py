@@ -284,12 +284,12 @@ def _file(path: Path) -> Any:
 
 def _ask(path: Path, command: str) -> Any:
     """Ask the service of a file; one of another member, which has the same folder of runs, is asked nothing."""
-    from posse.runtime.federation.place import open_service
+    from posse.runtime.federation.place import check_answers
 
     if len(command) > 60_000:
         raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
     status = _answer(path, "status", PATIENCE)
-    open_service(path).check_answers(status)
+    check_answers(path, status)
     return status if command == "status" else _answer(path, command, ANSWER)
 
 

@@ -156,6 +156,11 @@ class PartyIdentity:
         raise TypeError("a private key does not leave its process")
 
 
+def named(folder: Path) -> Peer:
+    """Return whom the certificate of an identity names, in force or not; nothing is written, and no key is read."""
+    return _check_content(load_certificate(folder / CERTIFICATE))
+
+
 def _fits(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
     return making.fingerprint(making.public_key(certificate)) == making.fingerprint(key.public_key())
 

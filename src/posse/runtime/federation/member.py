@@ -19,7 +19,7 @@ import shutil
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -257,19 +257,15 @@ class Member:
             if any(other.run == proposal.run for other in self.parts.values()) or (self.runs / proposal.run).exists():
                 raise ConfigError(f"a run called '{proposal.run}' was here before. Give it another name.")
             own = proposer == self.name
-            limits = self.place.consent()
-            if limits is None and not own:
-                raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
-            consent = limits or Consent()
-            if own:
-                consent = consent.model_copy(update={"customers": (*consent.customers, self.name)})
+            limits = self._limits(own)
             demand = self.systems.invite(proposal.system, proposal.values).demand()
-            consent.check(demand, proposer, self.file.founder)
+            limits.check(demand, proposer, self.file.founder)
             folder = self.runs / f"{_PART}{proposal.run}"
             try:
                 self._write_file(made, line, folder)
                 self._try(folder / FILE, proposal.system)
-                self.ledger.reserve(signed.digest, demand, consent, proposer, self.file.founder)
+                # Read again: to build a party takes its time, and a file that is just written may have half its limits.
+                self.ledger.reserve(signed.digest, demand, self._limits(own), proposer, self.file.founder)
                 made.state = ACCEPTED
                 self._keep(made, folder)
                 folder.rename(self.runs / proposal.run)
@@ -284,6 +280,14 @@ class Member:
             self._refused[signed] = made
         self.log(made.state, run=_run_of(signed), why=made.text)
         return made
+
+    def _limits(self, own: bool) -> Consent:
+        """Return what this member agrees to now; its own proposals too are within its limits."""
+        limits = self.place.consent()
+        if limits is None and not own:
+            raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
+        consent = limits or Consent()
+        return consent.model_copy(update={"customers": (*consent.customers, self.name)}) if own else consent
 
     def _try(self, path: Path, system: str) -> None:
         """Build the party once, to see what is wrong with it before the run has begun."""
@@ -367,6 +371,8 @@ class Member:
                 self.changed()
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LONGEST_RETRY)
+                if self.stopping or part.state in (DROPPED, FAILED):  # it was dropped while it stood still
+                    return
                 continue
             finally:
                 self.parties.pop(part.run, None)
@@ -407,7 +413,8 @@ class Member:
 
     def adopt(self, revoked: bytes) -> None:
         """Keep a newer revocation list of the authority's."""
-        self.identity = self.identity.adopted(revoked)
+        crl = self.identity.adopted(revoked).crl
+        self.identity = replace(self.identity, crl=crl)  # beside the loop, where it may have been renewed meanwhile
 
     def cut_revoked(self) -> None:
         """Hang up on peers whose certificates were revoked since they connected."""

@@ -19,7 +19,7 @@ from pydantic import Field
 from posse.core import files
 from posse.core.errors import ConfigError, JournalError, PosseError
 from posse.core.settings import Settings
-from posse.runtime.certificates.identity import PartyIdentity
+from posse.runtime.certificates.identity import PartyIdentity, named
 from posse.runtime.federation.consent import Consent
 from posse.runtime.journal import Disk
 from posse.runtime.network.calling import Proxy
@@ -92,7 +92,10 @@ class ServicePlace:
         try:
             return ServiceFile.make(file=self.path).consent
         except PosseError as error:
-            raise ConfigError(f"the file of '{self.identity.name}' cannot be read now: {error.text}") from None
+            # The founder and who proposed it read this: what stands in the file, such as a password, is not theirs.
+            raise ConfigError(
+                f"the file of '{self.identity.name}' cannot be read now. Its operator sees why with 'posse doctor'."
+            ) from error
 
     def edited(self) -> str:
         """Say what was edited since the service started and is not in force, or cannot be; empty where nothing was."""
@@ -120,12 +123,7 @@ class ServicePlace:
 
     def check_answers(self, status: Mapping[str, Any]) -> None:
         """Raise where the service that answered is another member's."""
-        served = _named(status.get("federation"), status.get("service"))
-        if status and served != (own := _named(self.identity.run, self.identity.name)):
-            raise JournalError(
-                f"process {status.get('pid')} has {self.runs} open and serves {served}, and {self.path.name} is the "
-                f"file of {own}. {_APART}"
-            )
+        _check_served(status, self.runs, self.identity.run, self.identity.name, self.path)
 
     def take(self) -> int:
         """Lock the folder of runs, and say in it whose they are; nothing of them is read or changed before."""
@@ -155,6 +153,22 @@ def check_whose(runs: Path, federation: str, name: str, file: Path) -> bool:
     if whose != (own := _named(federation, name)):
         raise JournalError(f"{runs} holds the runs of {whose}, and {file.name} is the file of {own}. {_APART}")
     return True
+
+
+def check_answers(path: Path, status: Mapping[str, Any]) -> None:
+    """Raise where the service that answered is not that of a file, whose certificate may be over or revoked."""
+    file, folder = ServiceFile.make(file=path), path.resolve().parent
+    own = named(folder / file.identity)
+    _check_served(status, folder / file.runs, own.run, own.name, path)
+
+
+def _check_served(status: Mapping[str, Any], runs: Path, federation: str, name: str, file: Path) -> None:
+    served = _named(status.get("federation"), status.get("service"))
+    if status and served != (own := _named(federation, name)):
+        raise JournalError(
+            f"process {status.get('pid')} has {runs} open and serves {served}, and {file.name} is the file of {own}. "
+            f"{_APART}"
+        )
 
 
 def _named(federation: object, name: object) -> str:

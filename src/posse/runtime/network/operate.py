@@ -30,6 +30,8 @@ SOCKET = "control.sock"
 NO_COMMAND = "unknown command"
 """Begins the answer to what cannot be asked here."""
 _LONGEST_LINE = 1 << 16
+_LONGEST_ANSWER = 64 << 20
+"""Bytes of an answer: the status of a service has a line for every run that there ever was."""
 _PATIENCE, _MOST = 5.0, 16
 """Seconds that a question may take, and how many may be asked at once."""
 _LOOK = 1.0
@@ -145,7 +147,7 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
     """
     try:
         with _socket(folder) as path:
-            reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
+            reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER)
         try:
             writer.write(command.encode() + b"\n")
             answer = json.loads(await _line(reader, folder, patience))

@@ -64,9 +64,12 @@ class Relay:
                 each.transport.write(_MET)
 
     def needed(self, left: Collection[str]) -> bool:
-        """Whether two members are joined here, or have met and neither has left: one that is cut off comes again."""
-        joined = any(leg.other is not None for leg in self.legs.values())
-        return joined or any(pair.isdisjoint(left) for pair in self._pairs)
+        """Whether two members are joined here, one waits for another, or two have met and neither has left.
+
+        One that is cut off comes again; a relay that was started again knows of nobody who has met.
+        """
+        there = any(leg.other is not None or wanted not in left for (_, wanted), leg in self.legs.items())
+        return there or any(pair.isdisjoint(left) for pair in self._pairs)
 
     def close(self) -> None:
         """Close everything that goes through here."""
