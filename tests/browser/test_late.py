@@ -12,7 +12,7 @@ from tests.browser.studio import FOUR, Visits
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
-expect.set_options(timeout=90_000)
+expect.set_options(timeout=300_000)
 
 PLAYED = f"/stage?{FOUR}&horizon=60&level=standard&t=50"
 

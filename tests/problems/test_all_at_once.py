@@ -116,6 +116,8 @@ def test_the_line_of_excel_that_names_the_separator_is_read(tmp_path: Path) -> N
     for line in ("sep=;", "SEP=;", '"sep=;"'):
         file.write_text(f"{line}\r\nname;mean\r\na;0.5\r\nb;0.25\r\n")
         assert posse.Samba(data=file, horizon=20).load().arms.means.tolist() == [0.5, 0.25]
+    file.write_text("sep=\t\nname\tmean\na\t0.5\nb\t0.25\n")
+    assert posse.Samba(data=file, horizon=20).load().arms.means.tolist() == [0.5, 0.25]
     file.write_text("sep=;\nname;mean\na;0.5\nb;x\n")
     with pytest.raises(DataError, match="row 4, column 'mean': 'x' is not a number"):
         posse.Samba(data=file, horizon=20).load()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -305,6 +305,7 @@ def live(
     if not isinstance(settings, RunSettings):
         raise ConfigError(f"live takes the settings of a system, got {settings!r}. Give such as posse.Samba().")
     check.one_of(REWARDS, rewards=rewards)
+    arms = list(arms) if isinstance(arms, Iterator) else arms
     horizon, features = _whole(horizon), _whole(features)
     if horizon is not None:
         check.at_least(1, horizon=horizon)

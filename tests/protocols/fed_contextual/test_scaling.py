@@ -14,6 +14,7 @@ from posse.policies.contextual.explorations import Greedy
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.protocols.fed_contextual.export import ExportSettings, Read, export, graph_of
+from posse.protocols.fed_contextual.flower.device import first_model
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
 from posse.protocols.fed_contextual.on_device import OnDevice
 from posse.protocols.fed_contextual.record import learnt_in
@@ -122,6 +123,42 @@ def test_a_bandit_in_use_scales_contexts_as_its_table(table: Path, tmp_path: Pat
         bandit.decide(row, client=1).arm for row in CONTEXTS
     ]
     assert [bandit.finish().policy.decide(row).name for row in CONTEXTS] == ["a", "b", "c"]
+
+
+def grown(table: Path, folder: Path) -> Path:
+    """A copy of the table, of which other salaries come with the next call."""
+    path = folder / "grown.csv"
+    head, *rows = table.read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    factor = 3 if path.exists() else 1
+    path.write_text("\n".join([head, *(f"{a},{factor * int(b)},{c},{d}" for a, b, c, d in cells)]) + "\n")
+    return path
+
+
+def test_a_bandit_does_not_go_on_where_its_table_scales_otherwise(table: Path, tmp_path: Path) -> None:
+    settings = posse.FedContextual(data=grown(table, tmp_path), scale="standard", cohort=4)
+    posse.live(settings).save(tmp_path / "b.json")
+    posse.live(settings).load(tmp_path / "b.json")
+    grown(table, tmp_path)
+    with pytest.raises(ConfigError, match="the table has changed since"):
+        posse.live(posse.FedContextual(data=tmp_path / "grown.csv", scale="standard", cohort=4)).load(
+            tmp_path / "b.json"
+        )
+
+
+def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet_begins_from_it(
+    table: Path, scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    data = grown(table, tmp_path)
+    posse.run(posse.FedContextual(data=data, scale="standard", horizon=2, cohort=4, keep=kept))
+    posse.run(posse.FedContextual(data=data, scale="standard", horizon=3, cohort=4, keep=kept))
+    grown(table, tmp_path)
+    with pytest.raises(ConfigError, match="scaling"):
+        posse.run(posse.FedContextual(data=data, scale="standard", horizon=4, cohort=4, keep=kept))
+    for start in (scaled[1], next(kept.glob("seed-*.npz"))):
+        with pytest.raises(DataError, match="scaled by feature, which devices do not do"):
+            first_model(DeviceSettings(start=str(start), model="linear", features=4, arms=3))
 
 
 def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_path: Path) -> None:

@@ -250,6 +250,5 @@ def _header(source: Path | Frame) -> str:
     with source.open("rb") as file:
         encoding = encoding_of(file.read(2))
     with source.open(encoding=encoding, errors="replace") as file:
-        lines = (line.strip() for line in file)
-        kept = (line for line in lines if line and not line.startswith("#") and not SEPARATOR.fullmatch(line))
-        return next(kept, "")
+        lines = (line for line in file if not SEPARATOR.fullmatch(line.rstrip("\r\n")))  # the mark may be a tab
+        return next((line for line in map(str.strip, lines) if line and not line.startswith("#")), "")

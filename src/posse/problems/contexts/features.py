@@ -199,6 +199,7 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
     check.between(0, 1, open_low=True, bound=bound)
     values = scale_to_bound(table.values, bound) if scale else table.values
     norms = row_norms(values)
+    # Of the rows that could be read: bounds go by the features of all parties, which are known only then.
     within, bad = norms <= bound + SLACK, BadRows(table.file)
     for row in np.flatnonzero(~within).tolist():
         bad.add(

@@ -221,11 +221,17 @@ class FedServing(Serving):
         opened = [[n, c, *_row(x), arm, p] for n, (c, x, arm, p) in self._open.items()]
         return {
             "state": leaves, "logs": logs, "open": opened, "counts": list(self._counts.items()), "made": self._made,
-            "since": self._since, "pulls": self._pulls.tolist(),
+            "since": self._since, "pulls": self._pulls.tolist(), "scaling": self._scaling(),
         }  # fmt: skip
+
+    def _scaling(self) -> list[list[float]]:
+        """How contexts are scaled, as a file keeps it: the model and the logs are of scaled ones."""
+        return [list(part) for part in self._setup.population.scaling or ()]
 
     def load(self, saved: Any) -> None:
         """Go on from there; rounds that were paid for are paid."""
+        if saved.get("scaling", []) != self._scaling():
+            raise ConfigError("the table has changed since, so that contexts would be scaled otherwise. Put it back.")
         like, shape = jax.tree.flatten(self._state)
         leaves = [_array(text) for text in saved["state"]]
         if [leaf.shape for leaf in leaves] != [jnp.shape(leaf) for leaf in like]:

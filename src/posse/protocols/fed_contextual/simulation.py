@@ -29,7 +29,7 @@ from posse.protocols.fed_contextual import study
 from posse.protocols.fed_contextual.computing.client import act
 from posse.protocols.fed_contextual.computing.client import rows as rows_of
 from posse.protocols.fed_contextual.computing.cohorts import OverflowingCohort, draw, versions
-from posse.protocols.fed_contextual.computing.models import Model, Tree
+from posse.protocols.fed_contextual.computing.models import HEADER, Model, Tree
 from posse.protocols.fed_contextual.computing.rounds import Source, emptied, host, with_contexts
 from posse.protocols.fed_contextual.computing.server import Measured, State, begin, models_of
 from posse.protocols.fed_contextual.computing.tasks import ACT, Pay, Policy, Rates, greedy, key_of, policy_of
@@ -42,7 +42,6 @@ TOGETHER = {"cpu": 1, "gpu": 50}
 """Rounds in one call. A run can be interrupted and kept between calls: on a CPU, where a call costs little beside a
 round, after every round, and one program does for any number of them."""
 FORMAT = "posse fed-contextual 1"
-HEADER = "run.json"
 FREE = ("keep", "rounds", "horizon", "runs", "points", "limit", "evaluate", "model_out", "supervised")
 """Settings that may change when a run goes on."""
 _EVERY = 10.0
@@ -190,6 +189,8 @@ class Kept:
         defaults = {**FedContextual().resolved(), **settled, "own": []}
         config, usual = ({k: v for k, v in some.items() if k not in FREE} for some in (config, defaults))
         population = setup.population.describe()
+        if (scaling := setup.population.scaling) is not None:  # kept models are of contexts that were scaled so
+            population["scaling"] = scaling._asdict()
         header = json.loads(json.dumps({"format": FORMAT, "settings": config, "population": population}))
         path = folder / HEADER
         with _writing(folder):

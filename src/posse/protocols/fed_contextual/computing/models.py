@@ -7,6 +7,7 @@ files and reads them: arrays leaf0, leaf1, ... in the order of `jax.tree.leaves`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -291,6 +292,9 @@ def tree_of(leaves: Sequence[Any], like: Tree) -> Tree:
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
+HEADER = "run.json"
+"""Beside kept states: what they are of."""
+
 
 def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
     """Write arrays to one .npz file, which appears whole or not at all."""
@@ -317,5 +321,9 @@ def read_model(path: Path, count: int) -> Leaves:
     """Read the `count` arrays of a model: as `write_model` wrote them, or as they begin a kept state."""
     with np.load(path, allow_pickle=False) as found:
         model = [name for name in found.files if name.startswith("leaf")]
+        beside = path.parent / HEADER
+        header = json.loads(beside.read_text(encoding="utf-8")) if not model and beside.is_file() else {}
+        if "shift" in found.files or "scaling" in header.get("population", {}):
+            raise ValueError("it takes contexts that are scaled by feature, which devices do not do")
         names = [f"leaf{at}" for at in range(len(model))] if model else [f"arr_{at}" for at in range(count)]
         return [found[name] for name in names]

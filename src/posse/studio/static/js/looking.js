@@ -117,7 +117,10 @@ const lookAtMessages = following(() => state.observer, async (quick) => {
   return true;
 });
 
-const lookAtParty = following(() => state.pinned ?? "", async () => {
+/** How often a card was opened: each time its state is asked for, also at the same moment. */
+let pins = 0;
+
+const lookAtParty = following(() => (state.pinned === null ? "" : `${state.pinned} ${pins}`), async () => {
   const name = encodeURIComponent(state.pinned ?? "");
   const found = await ask(`party/${name}`, undefined, () => [state.pinned]);
   if (found?.answer) change({ party: found.answer });
@@ -158,6 +161,7 @@ export function select(number) {
  * @param {string | null} name
  */
 export function pin(name) {
+  pins += 1;
   change({ pinned: name === state.pinned ? null : name, party: null });
   look();
 }
