@@ -22,9 +22,13 @@ from posse.experiments.fed_contextual.findings import (
     UNKNOWN,
     alike,
     better,
+    chosen,
     close_to_best,
+    computed_on,
     exploring,
     no_worse,
+    protocol_note,
+    seeds_note,
     spread,
 )
 from posse.experiments.fed_contextual.problem import (
@@ -33,6 +37,7 @@ from posse.experiments.fed_contextual.problem import (
     FULL,
     KINDS,
     PAPER,
+    PRINTED,
     SETTINGS,
     SMALL,
     Form,
@@ -63,7 +68,7 @@ from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)
 NAMES = (*FIGURES, "fig3", "fig4", "noise", "accounting", "algorithms", "sec5_2", "theory")
-ALL = (*FULL.values(), SMALL)
+ALL = (*(form for form in FULL.values() if not form.as_printed), SMALL)
 VERDICTS = {HOLDS, FAILS, UNKNOWN}
 
 
@@ -231,6 +236,45 @@ def test_the_papers_form_is_the_papers() -> None:
         job = line_of(figure, "softmax").to_choose(PAPER)[0]
         assert job.deploy_every == (40 if figure.endswith("d") else 200)
         assert (job.rounds, job.cohort) == ({"scratch": size.rounds}.get(job.scenario, size.rounds - 100), 64)
+
+
+def test_hyper_parameters_as_printed() -> None:
+    """Lines of figures 1, 2 and 4 are run as the paper's tables say, on its rounds and clients."""
+    for line in (*(line for figure in FIGURES for line in figure_lines(figure)), *private_lines(PRINTED, "tags")):
+        assert line.to_choose(PRINTED) == []
+        taken = line.chosen(PRINTED, [], [])
+        job = line.to_report(PRINTED, taken)
+        assert (job.cohort, job.seeds) == (64, PRINTED.report)
+        assert job.rounds == PAPER.size(line.kind).phase(job.scenario)
+        assert (taken is None) is not line.learns
+    softmax, falcon = (line_of("fig2c", policy).to_report(PRINTED, line_of("fig2c", policy).printed(PRINTED))
+                       for policy in ("softmax", "falcon"))  # fmt: skip
+    assert (softmax.client_rate, softmax.server_rate, softmax.parameters) == (2, 0.02, {"beta": 0.1})
+    assert falcon.parameters == {"mu": 100, "gamma": 1000}
+    noisy = private_lines(PRINTED, "images")[2]
+    assert (noisy.fixed["noise"], noisy.printed(PRINTED).client) == (0.01, 0.1)
+    for line in (*choice_lines("tags"), scaled_lines(PRINTED)[1]):
+        with pytest.raises(ConfigError, match=f"prints no hyper-parameters for '{line.name}'"):
+            line.chosen(PRINTED, [], [])
+
+
+def test_what_is_said_of_hyper_parameters_that_were_not_chosen() -> None:
+    line = line_of("fig2c", "softmax")
+    taken = line.printed(PRINTED)
+    one = Found(line, taken, result(line.to_report(PRINTED, taken), [0.5]))
+    assert "none were chosen here" in chosen("rates", [one], {line.name: printed()["fig2c"]["softmax"]}).because
+    note = protocol_note(PRINTED, "tags")
+    assert "those that the paper prints" in note
+    assert "grid" not in note
+    assert "Chosen on seed 101" in protocol_note(BRIEF, "tags")
+
+
+def test_pictures_and_rows_say_seeds_and_machine() -> None:
+    lines = [found(line_of("fig1c", "softmax"), 0.5), found(line_of("fig2c", "softmax"), 0.5)]
+    assert seeds_note(lines) == "Mean over 20 or 40 seeds; bands: 95 % t interval"
+    assert computed_on(lines) == ""
+    lines[0].result.about.update(device="gpu", machine="NVIDIA H200")
+    assert computed_on(lines).startswith("one NVIDIA H200 (the table: ")
 
 
 def test_jobs_of_lines() -> None:

@@ -65,6 +65,8 @@ class Analysis:
     notes: tuple[str, ...]
     files: tuple[Path, ...]
     findings: tuple[Finding, ...] = ()
+    machine: str = ""
+    """What it was computed on, where that is not the machine that writes it."""
 
 
 Sweep = Callable[[bool, Path, Watch], Analysis]
@@ -91,7 +93,7 @@ class Experiment:
         analysis = self.sweep(small, out, watch or (lambda what, fraction: None))
         page = out / "analysis.md"
         page.write_text("\n".join(self._page(analysis, small)), encoding="utf-8")
-        made = claims.measurement(self.id, small, analysis.findings).write(out / "claims.json")
+        made = claims.measurement(self.id, small, analysis.findings, analysis.machine).write(out / "claims.json")
         return replace(analysis, files=(*analysis.files, page, made))
 
     def _page(self, analysis: Analysis, small: bool) -> list[str]:

@@ -79,4 +79,4 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     judged += [findings.judged("softmax", [claimed[len(EXPLORING)]]), findings.chosen("rates", found, paper)]
     if setting.scenario == "init-shift":
         judged.append(findings.judged("first", claimed[-1:]))
-    return Analysis(headline, tables, tuple(notes), files, tuple(judged))
+    return Analysis(headline, tables, tuple(notes), files, tuple(judged), findings.computed_on(found))

@@ -9,7 +9,15 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.claims import UNKNOWN, Finding, combined
-from posse.experiments.fed_contextual.findings import REWARD, TOLERANCE, protocol_note, rows_of, setting_words, spread
+from posse.experiments.fed_contextual.findings import (
+    REWARD,
+    TOLERANCE,
+    computed_on,
+    protocol_note,
+    rows_of,
+    setting_words,
+    spread,
+)
 from posse.experiments.fed_contextual.problem import KINDS, Form
 from posse.experiments.fed_contextual.runs import Found, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
@@ -61,7 +69,8 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
         )
         for one, wide in zip(found, spreads, strict=True)
     ]  # fmt: skip
-    return Analysis(f"{headline}.", (table,), tuple(notes), files, (combined("negligible", parts),))
+    judged = (combined("negligible", parts),)
+    return Analysis(f"{headline}.", (table,), tuple(notes), files, judged, computed_on(found))
 
 
 def picture(form: Form, found: Sequence[Found]) -> plots.Figure:

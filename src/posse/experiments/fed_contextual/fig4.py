@@ -10,7 +10,7 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
-from posse.experiments.fed_contextual.findings import NOTE, Statement, better, no_worse
+from posse.experiments.fed_contextual.findings import Statement, better, no_worse
 from posse.experiments.fed_contextual.problem import CLIPS, KINDS, Form, Printed, printed
 from posse.experiments.fed_contextual.runs import Found, opened, private_lines
 from posse.experiments.kit import Analysis, Floats, Table, Watch, mean_of, write_files
@@ -103,7 +103,7 @@ def analyse(form: Form, found: Lines, out: Path) -> Analysis:
         own = [one for one in claimed if words in one.claim and (name == "stage") == ("that prob" in one.claim)]
         judged.append(findings.judged(name, own))
     judged.append(findings.chosen("rates", every, paper))
-    return Analysis(headline, tuple(tables), notes, files, tuple(judged))
+    return Analysis(headline, tuple(tables), notes, files, tuple(judged), findings.computed_on(every))
 
 
 def chance_table(kind: str, found: Sequence[Found]) -> Table:
@@ -135,5 +135,5 @@ def picture(found: Lines) -> plots.Figure:
         kit.title(left, f"{kind}: reward")
         kit.title(right, f"{kind}: how sure Softmax is")
         left.legend(frameon=False, fontsize=8, labelcolor=INK)
-    kit.footnote(figure, NOTE.format(len(found[KINDS[0]][0].ends)))
+    kit.footnote(figure, findings.seeds_note(one for some in found.values() for one in some))
     return figure

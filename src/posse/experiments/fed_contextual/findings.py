@@ -6,7 +6,7 @@ A claim holds, does not hold, or cannot be told from the seeds that were run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,6 +160,8 @@ def chosen(claim: str, found: Sequence[Found], printed: Mapping[str, Printed]) -
         for name, one in own.items()
     )
     because = f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are not the paper's"
+    if all(math.isnan(one.reward) for one in own.values()):
+        because = "rates are taken from the paper's table: none were chosen here"
     return Finding(claim, text, UNKNOWN, because)
 
 
@@ -236,6 +238,9 @@ def rows_of(found: Sequence[Found]) -> list[Row]:
     return rows
 
 
+ALONE = " (one seed: another study may choose neighbours in the grid, which moves a line by more than its interval)"
+
+
 def protocol_note(form: Form, kind: str) -> str:
     """Say at what size a figure was made, and how hyper-parameters were chosen."""
     size = form.size(kind)
@@ -251,15 +256,29 @@ def protocol_note(form: Form, kind: str) -> str:
     paper = {"images": 800, "tags": 1600}[kind]
     clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))
     more = "".join(f", {pattern} 1 to {count}" for pattern, count in form.more.items())
+    how = (
+        f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
+        f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
+        f"Greedy). Chosen on seed {_listed(form.choose)}{'' if len(form.choose) > 1 else ALONE}, reported"
+    )
+    if form.as_printed:
+        how = "Hyper-parameters are those that the paper prints, chosen on its own data. Reported"
     return (
         f"Population: {what}. {size.rounds:,} rounds, {size.before} of them pre-training where there is some "
         f"(paper: {paper:,} and 100), {size.cohort} clients a round (paper: 64), models deployed every "
-        f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). "
-        f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
-        f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
-        f"Greedy). Chosen on seed {_listed(form.choose)}, reported on {_listed(form.report)}"
+        f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). {how} on {_listed(form.report)}"
         f"{f' (lines {more[2:]}; lines are compared on the seeds that both have)' if more else ''}."
     )
+
+
+def computed_on(found: Iterable[Found]) -> str:
+    """Name the machines that lines were computed on, where one is not this; nothing where all are.
+
+    Results of a study elsewhere say what it ran on; figures and tables are always made here.
+    """
+    here = claims.this_machine()
+    others = {one.result.about.get("machine", "GPU") for one in found if one.result.about.get("device") == "gpu"}
+    return f"one {', one '.join(sorted(others))} (the table: {here})" if others else ""
 
 
 def _listed(seeds: Sequence[int]) -> str:
@@ -278,11 +297,16 @@ def setting_words(form: Form, figure: str) -> str:
 
 # Pictures.
 
-NOTE = "Mean over {} seeds; bands: 95 % t interval"
 REWARD = "running average reward"
 _SMOOTH = 0.05
 """Share of the rounds over which a probability is averaged."""
 _NUMBERS = {"Softmax": 0, "ε-Greedy": 1, "FALCON": 2, "Greedy": 3}
+
+
+def seeds_note(found: Iterable[Found]) -> str:
+    """Say over how many seeds the lines of a picture are averaged, and what their bands are."""
+    seeds = sorted({len(one.curves) for one in found})
+    return f"Mean over {' or '.join(map(str, seeds))} seeds; bands: 95 % t interval"
 
 
 def curves(ax: plots.Axes, found: Sequence[Found], words: Sequence[str] | None = None) -> None:
@@ -295,7 +319,8 @@ def curves(ax: plots.Axes, found: Sequence[Found], words: Sequence[str] | None =
     for number, one in enumerate(found):
         label = one.line.label if words is None else words[number]
         band(ax, one.curves, _NUMBERS.get(label, number), label)
-        shown.append(one.curves[:, one.curves.shape[1] // 10 :])
+        rounds = one.curves.shape[1]
+        shown += [one.curves[:, rounds // 10 :], one.curves.mean(axis=0)[rounds // 50 :]]
     low, high = min(float(part.min()) for part in shown), max(float(part.max()) for part in shown)
     room = 0.06 * (high - low)
     ax.set_ylim(max(0.0, low - room), high + room)
@@ -316,7 +341,7 @@ def one_panel(found: Sequence[Found], title: str) -> plots.Figure:
     """Draw one setting."""
     figure, (ax,) = kit.panels(1, (title,))
     curves(ax, found)
-    kit.legend(figure, ax, 5, NOTE.format(len(found[0].curves)))
+    kit.legend(figure, ax, 5, seeds_note(found))
     return figure
 
 

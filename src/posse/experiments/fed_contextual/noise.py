@@ -8,7 +8,7 @@ from pathlib import Path
 from posse.experiments import kit
 from posse.experiments.claims import FAILS, HOLDS, Finding, combined
 from posse.experiments.fed_contextual import findings
-from posse.experiments.fed_contextual.findings import NOTE, better, no_worse
+from posse.experiments.fed_contextual.findings import better, no_worse
 from posse.experiments.fed_contextual.problem import Form
 from posse.experiments.fed_contextual.runs import Found, beta_lines, opened, scaled_lines
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
@@ -98,7 +98,8 @@ def analyse(form: Form, scaled: list[Found], grid: Grid, out: Path) -> Analysis:
         findings.protocol_note(form, "tags"),
     )  # fmt: skip
     tables = (findings.reward_table(scaled, small), findings.statement_table([kept, costs]), rewards, chances)
-    return Analysis(f"{headline}.", tables, notes, files, (findings.judged("scaled", [kept]),))
+    judged = (findings.judged("scaled", [kept]),)
+    return Analysis(f"{headline}.", tables, notes, files, judged, findings.computed_on(every.values()))
 
 
 def _sure(one: Found) -> str:
@@ -119,5 +120,5 @@ def picture(scaled: list[Found], grid: Grid) -> plots.Figure:
         kit.band(right, x, [mean.low for _, mean in some], [mean.high for _, mean in some], number)
     right.set_xscale("log")
     right.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
-    kit.footnote(figure, NOTE.format(len(scaled[1].ends)))
+    kit.footnote(figure, findings.seeds_note((*scaled, *grid.values())))
     return figure

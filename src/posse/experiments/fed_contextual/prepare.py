@@ -28,7 +28,7 @@ import numpy as np
 
 from posse.core.errors import ConfigError, PosseError
 from posse.experiments.fed_contextual.problem import FULL, KINDS, SMALL, Form
-from posse.experiments.fed_contextual.runs import Line, all_lines, choose, population_of
+from posse.experiments.fed_contextual.runs import Line, all_lines, population_of
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.problems.populations.settings import PopulationSettings
@@ -77,8 +77,7 @@ def jobs_to_report(form: Form, lines: Sequence[Line], results: Path) -> list[Job
         paths = [results / f"{job.name}.npz" for job in tried]
         if not all(path.exists() for path in paths):
             return None
-        chosen = choose(form, tried, [read(path) for path in paths]) if tried else None
-        jobs.append(line.to_report(form, chosen))
+        jobs.append(line.to_report(form, line.chosen(form, tried, [read(path) for path in paths])))
     return jobs
 
 

@@ -2,7 +2,8 @@
 
 Sizes are small for continuous integration, brief for one GPU, and the paper's own. The grid of a size is the same for
 every policy: rates of clients times rates of the server times values of what its exploration depends on (Greedy has
-none). Hyper-parameters are chosen on seeds that are not reported.
+none). Hyper-parameters are chosen on seeds that are not reported; or, at the paper's size, taken as its tables print
+them, which leaves nothing to choose.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -58,6 +59,16 @@ class Printed(NamedTuple):
     client: float
     explore: str = "-"
 
+    @property
+    def parameters(self) -> dict[str, float]:
+        """What exploration depends on, by name.
+
+        >>> Printed(0.002, 0.1, "mu 12, gamma 1000").parameters
+        {'mu': 12.0, 'gamma': 1000.0}
+        """
+        pairs = (part.split() for part in self.explore.split(", ") if self.explore != "-")
+        return {name: float(value) for name, value in pairs}
+
 
 @cache
 def printed() -> dict[str, dict[str, Printed]]:
@@ -92,7 +103,7 @@ WEIGHTED = {"images": (0.71, 0.60), "tags": (0.72, 0.47)}
 # Sizes.
 
 FORM = "POSSE_FED_CONTEXTUAL_FORM"
-"""Environment variable that names the size of a full run: brief (if unset) or paper."""
+"""Environment variable that names the size of a full run: brief (if unset), paper or printed."""
 
 Supervised = tuple[float, float, str]
 """Pre-training: rate of clients, rate of the server, its optimiser."""
@@ -152,6 +163,8 @@ class Form:
     betas: tuple[float, ...] = (0.05, 0.1)
     falcons: tuple[tuple[float, float], ...] = ((1, 1000), (1, 5000))
     """(mu in units of K / 5, gamma)"""
+    as_printed: bool = False
+    """Whether hyper-parameters are those of the paper's tables, so that none are chosen."""
 
     def __post_init__(self) -> None:
         both = set(self.choose) & set(range(1, 1 + max((len(self.report), *self.more.values()))))
@@ -232,7 +245,10 @@ PAPER = Form(
 )  # fmt: skip
 """The paper's rounds, clients a round, network and grids (its appendix A)."""
 
-FULL = {"brief": BRIEF, "paper": PAPER}
+PRINTED = replace(PAPER, name="printed", more={}, as_printed=True)
+"""The paper's rounds, clients a round and network, with the hyper-parameters of its tables 1 to 9: no grid to run."""
+
+FULL = {form.name: form for form in (BRIEF, PAPER, PRINTED)}
 
 
 def form_of(small: bool) -> Form:

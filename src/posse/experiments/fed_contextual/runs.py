@@ -8,6 +8,7 @@ download: its populations are digits called letters, and texts drawn from topics
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ import jax
 import numpy as np
 
 from posse.core.errors import ConfigError
-from posse.experiments.fed_contextual.problem import KINDS, SETTINGS, Form, form_of
+from posse.experiments.fed_contextual.problem import FORM, KINDS, SETTINGS, Form, form_of, printed
 from posse.experiments.kit import Floats, Watch
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.datasets.mnist import digits_population
@@ -84,8 +85,8 @@ class Line:
         return form.explorations(self.policy, form.size(self.kind).arms)
 
     def to_choose(self, form: Form) -> list[Job]:
-        """Give the jobs that hyper-parameters are chosen by; none if nothing is learnt."""
-        if not self.learns:
+        """Give the jobs that hyper-parameters are chosen by; none if nothing is learnt, or all are printed."""
+        if not self.learns or form.as_printed:
             return []
         size = form.size(self.kind)
         server = size.sgd_rates if self.fixed.get("optimiser") == "sgd" else size.server_rates
@@ -93,6 +94,29 @@ class Line:
             self._job(form, f"{self.name}-choose-{number}", form.choose, size.client_rates, server, values)
             for number, values in enumerate(self.explorations(form), 1)
         ]
+
+    def chosen(self, form: Form, tried: Sequence[Job], results: Sequence[Result]) -> Chosen | None:
+        """Give the hyper-parameters that it is reported with; none if nothing is learnt."""
+        if not self.learns:
+            return None
+        return self.printed(form) if form.as_printed else choose(form, tried, results)
+
+    def printed(self, form: Form) -> Chosen:
+        """Give the hyper-parameters that the paper prints for it, or say that there are none.
+
+        >>> line_of("fig2c", "softmax").printed(form_of(small=True)).explore
+        'beta 0.1'
+        """
+        table, row = self.figure, self.policy
+        if self.name.startswith("fig4"):
+            table, row = (self.kind, f"{self.fixed['noise']:g}") if "noise" in self.fixed else (self.figure, "softmax")
+        elif self.name != f"{table}-{row}":
+            raise ConfigError(
+                f"the paper prints no hyper-parameters for '{self.name}', and the form '{form.name}' chooses none. "
+                f"Set {FORM}=paper, or =brief, to have them chosen."
+            )
+        found = printed()[table][row]
+        return Chosen(found.client, found.server, found.parameters, math.nan, "-")
 
     def to_report(self, form: Form, chosen: Chosen | None) -> Job:
         """Give the job that is reported."""
@@ -305,7 +329,7 @@ class Runs:
             tried = line.to_choose(self.form)
             results = [self._result(line.kind, job, done + number, total) for number, job in enumerate(tried)]
             done += len(tried)
-            chosen = choose(self.form, tried, results) if tried else None
+            chosen = line.chosen(self.form, tried, results)
             found[line.name] = Found(
                 line, chosen, self._result(line.kind, line.to_report(self.form, chosen), done, total)
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posse.experiments import kit
 from posse.experiments.fed_contextual import findings
-from posse.experiments.fed_contextual.findings import NOTE, Statement, alike, better, counts, curves
+from posse.experiments.fed_contextual.findings import Statement, alike, better, counts, curves
 from posse.experiments.fed_contextual.problem import KINDS, OPTIMISER, WEIGHTED, Form, printed
 from posse.experiments.fed_contextual.runs import LABELS, Found, choice_lines, line_of, opened
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
@@ -86,7 +86,7 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
         findings.judged("often", often), findings.judged("weights", weights),
         findings.judged("optimiser", [one for one in choices if one not in weights]),
     )  # fmt: skip
-    return Analysis(headline, tables, notes, files, judged)
+    return Analysis(headline, tables, notes, files, judged, findings.computed_on(found.values()))
 
 
 def frequency_table(form: Form, found: Ran) -> Table:
@@ -133,8 +133,7 @@ def picture(form: Form, found: Ran) -> plots.Figure:
         plain = [found[f"{SELDOM[kind]}-epsilon-greedy"], found[f"sec5_2-{kind}-weighted"]]
         _panel(left, soft, words, f"{kind}, init-shift: Softmax")
         _panel(right, plain, ("regression", "importance-weighted"), f"{kind}, init-shift: ε-Greedy")
-    seeds = len(next(iter(found.values())).ends)
-    kit.footnote(figure, NOTE.format(seeds))
+    kit.footnote(figure, findings.seeds_note(found.values()))
     return figure
 
 

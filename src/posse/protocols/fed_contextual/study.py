@@ -122,10 +122,11 @@ class Bench:
 
     def run(self, job: Job, progress: Progress | None = None) -> Result:
         """Run a job."""
-        with computing_on(device_of(self.device)):
-            return self._run(job, progress)
+        device = device_of(self.device)
+        with computing_on(device):
+            return self._run(job, progress, device.device_kind)
 
-    def _run(self, job: Job, progress: Progress | None) -> Result:
+    def _run(self, job: Job, progress: Progress | None, machine: str) -> Result:
         began = time.perf_counter()
         world = scenario(job.scenario, self.population, job.pretraining.clients)
         plan = self.plan(job, world)
@@ -142,7 +143,8 @@ class Bench:
                     done += len(np.asarray(seen.reward))
                 if progress is not None:
                     progress(job, done, total, done / (time.perf_counter() - started))
-        about = {"device": self.device, "seconds": time.perf_counter() - began, "jax": jax.__version__}
+        taken = time.perf_counter() - began
+        about = {"device": self.device, "machine": machine, "seconds": taken, "jax": jax.__version__}
         return Result(json.loads(job.to_json()), _assembled(job, [joined(one) for one in parts]), about)
 
     def _first(self, plan: Plan, job: Job, world: Scenario, seed: int) -> Tree:
