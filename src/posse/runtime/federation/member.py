@@ -250,8 +250,7 @@ class Member:
 
     def _decide(self, line: Line) -> Part:
         """Agree to a proposal, or say why not; what it asks is in the ledger before this returns."""
-        signed = line.signed
-        made = Part(signed, REFUSED)
+        signed, made = line.signed, Part(line.signed, REFUSED)
         try:
             proposal, proposer = signed.check(self.identity, utc_now())
             if any(other.run == proposal.run for other in self.parts.values()) or (self.runs / proposal.run).exists():
