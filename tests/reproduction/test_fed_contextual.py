@@ -15,14 +15,13 @@ pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
 from posse.experiments import EXPERIMENTS
-from posse.experiments.fed_contextual import algorithms, fig1_2, fig4, prepare, runs, sec5_2
+from posse.experiments.fed_contextual import algorithms, fig1_2, fig4, findings, prepare, runs, sec5_2
 from posse.experiments.fed_contextual.findings import (
     FAILS,
     HOLDS,
     UNKNOWN,
     alike,
     better,
-    chosen,
     close_to_best,
     computed_on,
     exploring,
@@ -61,7 +60,7 @@ from posse.experiments.fed_contextual.runs import (
 )
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.problems.populations.prepared import load
+from posse.problems.populations.prepared import load, save
 from posse.protocols.fed_contextual.computing.server import Measured
 from posse.protocols.fed_contextual.jobs import Job, Result, read_jobs, write
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
@@ -258,11 +257,26 @@ def test_hyper_parameters_as_printed() -> None:
             line.chosen(PRINTED, [], [])
 
 
+def test_the_papers_own_data_are_taken_where_they_are_found(tmp_path: Path) -> None:
+    assert runs.with_whole_data(PAPER, tmp_path) == PAPER
+    (tmp_path / "femnist").mkdir()
+    save(runs.bags(), tmp_path / runs.PREPARED)
+    found = runs.with_whole_data(PRINTED, tmp_path)
+    assert (found.images.data, found.tags.data) == ("femnist", "stackoverflow")
+    assert found.name == "printed-femnist-stackoverflow"  # which names results: others are not taken for these
+    assert runs.population_of("stackoverflow", tmp_path).samples == runs.bags().samples
+    assert "the paper's sentences" in protocol_note(found, "tags")
+    assert "the paper's images" in protocol_note(found, "images")
+    assert runs.with_whole_data(BRIEF, tmp_path) == BRIEF
+
+
 def test_what_is_said_of_hyper_parameters_that_were_not_chosen() -> None:
     line = line_of("fig2c", "softmax")
     taken = line.printed(PRINTED)
     one = Found(line, taken, result(line.to_report(PRINTED, taken), [0.5]))
-    assert "none were chosen here" in chosen("rates", [one], {line.name: printed()["fig2c"]["softmax"]}).because
+    assert (
+        "none were chosen here" in findings.chosen("rates", [one], {line.name: printed()["fig2c"]["softmax"]}).because
+    )
     note = protocol_note(PRINTED, "tags")
     assert "those that the paper prints" in note
     assert "grid" not in note

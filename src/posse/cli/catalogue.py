@@ -165,15 +165,22 @@ def _show_claims(ids: list[str], out: Path, json: bool) -> None:
     if json:
         print_json([row.data() for row in rows])
         return
+    machines = list(dict.fromkeys(row.source.machine for row in rows if row.source is not None))
     for name in dict.fromkeys(row.document for row in rows):
-        own = [row for row in rows if row.document == name]
-        heading(claims.document(name).title)
+        own, said = [row for row in rows if row.document == name], claims.document(name)
+        heading(said.title)
         shown = [
             (row.claim.id, f"{row.claim.place}: {row.claim.says}", row.measured or "–",
-             f"{row.verdict}: {row.because}" if row.because else row.verdict)
+             f"{row.verdict}: {row.because}" if row.because else row.verdict,
+             "–" if row.source is None else f"{row.source.date}, {machines.index(row.source.machine) + 1}")
             for row in own
         ]  # fmt: skip
-        table(("id", "it says", "measured", "verdict"), shown)
+        table(("id", "it says", "measured", "verdict", "date, machine"), shown)
+        if said.departures and len(own) == len(said.claims):
+            say("\nDepartures from it:")
+            table(("the paper", "here", "why"), [(one.paper, one.here, one.why) for one in said.departures])
+    if machines:
+        say("\nMachines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(machines, 1)) + ".")
     say(f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its id).")
 
 

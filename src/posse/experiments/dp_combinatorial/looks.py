@@ -81,18 +81,20 @@ def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
     return Finding(claim, text, UNKNOWN, f"the interval holds {100 * least:g} %; {many}")
 
 
-def below(claim: str, mean: Mean, margin: float, text: str) -> Finding:
-    """Judge a claim that a mean over instances lies below a margin.
+def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = False) -> Finding:
+    """Judge a claim that a mean over instances lies below a margin; of a ratio, both are logarithms.
 
     >>> below("low", Mean(0.1, 0.05, 5), 0.25, "0.1").verdict, below("low", Mean(0.2, 0.1, 5), 0.25, "0.2").because
     ('holds', 'the interval holds 0.25; about 20 instances would tell')
+    >>> below("less", Mean(-0.1, 0.2, 5), 0.0, "0.90", ratio=True).because
+    'the interval holds 1; about 20 instances would tell'
     """
     if mean.high < margin or mean.low > margin:
         return Finding(claim, text, HOLDS if mean.high < margin else FAILS)
     if math.isnan(mean.half):
         return Finding(claim, text, UNKNOWN, "too few instances for an interval")
     many = enough(mean.runs, mean.half, abs(mean.mean - margin))
-    return Finding(claim, text, UNKNOWN, f"the interval holds {margin:g}; {many}")
+    return Finding(claim, text, UNKNOWN, f"the interval holds {math.exp(margin) if ratio else margin:g}; {many}")
 
 
 def times(mean: Mean) -> str:

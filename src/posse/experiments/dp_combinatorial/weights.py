@@ -69,7 +69,7 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
         for pair in OTHER:
             mean = apart(runs, d, pair, len(OTHER) * len(DISTRIBUTIONS))
             text = f"{looks.times(replace(mean, mean=-mean.mean))} times the regret of (0.1, 10)"
-            best.append(looks.below(f"{d}, ({pair[0]:g}, {pair[1]:g})", mean, 0.0, text))
+            best.append(looks.below(f"{d}, ({pair[0]:g}, {pair[1]:g})", mean, 0.0, text, ratio=True))
     return claims.combined("product", best), claims.combined("only", only)
 
 

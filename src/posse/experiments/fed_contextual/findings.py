@@ -252,6 +252,9 @@ def protocol_note(form: Form, kind: str) -> str:
         "(paper: 32, 64 and 128)",
         "stackexchange": "questions of three small Stack Exchange sites (1,672 of 696 users, 50 tags; the paper has "
         "342,477 users of StackOverflow), so that every client is met many times",
+        "femnist": f"FEMNIST, the paper's images, a network of {size.channels[0]} and {size.channels[1]} channels and "
+        f"{size.hidden} hidden units",
+        "stackoverflow": "StackOverflow, the paper's sentences and tags, 342,477 users",
     }[size.data]
     paper = {"images": 800, "tags": 1600}[kind]
     clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))

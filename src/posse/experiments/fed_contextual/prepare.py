@@ -28,10 +28,9 @@ import numpy as np
 
 from posse.core.errors import ConfigError, PosseError
 from posse.experiments.fed_contextual.problem import FULL, KINDS, SMALL, Form
-from posse.experiments.fed_contextual.runs import Line, all_lines, population_of
+from posse.experiments.fed_contextual.runs import Line, all_lines, population_of, with_whole_data
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
-from posse.problems.populations.settings import PopulationSettings
 from posse.protocols.fed_contextual.jobs import Job, read
 
 
@@ -60,7 +59,7 @@ def write_jobs(
     for kind in dict.fromkeys(line.kind for line in wanted):
         path = out / f"{kind}.npz"
         if not path.exists():
-            _save(_population(form.size(kind).data, data_dir), path)
+            _save(population_of(form.size(kind).data, data_dir), path)
         lines = [line for line in wanted if line.kind == kind]
         written.append(_write(out / f"{kind}-choose.json", [job for line in lines for job in line.to_choose(form)]))
         report = jobs_to_report(form, lines, out / "results")
@@ -79,12 +78,6 @@ def jobs_to_report(form: Form, lines: Sequence[Line], results: Path) -> list[Job
             return None
         jobs.append(line.to_report(form, line.chosen(form, tried, [read(path) for path in paths])))
     return jobs
-
-
-def _population(data: str, data_dir: Path | None) -> Population:
-    if data_dir is None:
-        return population_of(data)
-    return PopulationSettings.model_validate({"data": data, "data_dir": data_dir}).population()
 
 
 def _save(population: Population, path: Path) -> None:
@@ -114,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     kinds = (given.kind,) if given.kind else KINDS
     try:
-        for one in write_jobs(given.out, forms[given.form], given.data_dir, kinds, given.only):
+        form = with_whole_data(forms[given.form], given.data_dir)
+        for one in write_jobs(given.out, form, given.data_dir, kinds, given.only):
             print(f"{one.path}: {one.jobs} jobs, {one.runs} runs, {one.rounds:,} rounds in all")
     except PosseError as error:
         print(error, file=sys.stderr)

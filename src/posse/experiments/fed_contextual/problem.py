@@ -163,6 +163,8 @@ class Form:
     betas: tuple[float, ...] = (0.05, 0.1)
     falcons: tuple[tuple[float, float], ...] = ((1, 1000), (1, 5000))
     """(mu in units of K / 5, gamma)"""
+    whole: bool = False
+    """Whether the paper's own data are taken where they are found."""
     as_printed: bool = False
     """Whether hyper-parameters are those of the paper's tables, so that none are chosen."""
 
@@ -241,9 +243,12 @@ PAPER = Form(
          (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), _TAGS, CLIPS["tags"],
          NOISES["tags"]),
     choose=(101, 102), report=(1, 2, 3, 4, 5), more=_MORE, betas=(0.02, 0.05, 0.1),
-    falcons=tuple((times, gamma) for times in (1, 10, 100) for gamma in (1000, 5000)),
+    falcons=tuple((times, gamma) for times in (1, 10, 100) for gamma in (1000, 5000)), whole=True,
 )  # fmt: skip
-"""The paper's rounds, clients a round, network and grids (its appendix A)."""
+"""The paper's rounds, clients a round, network and grids (its appendix A), and its data where they are found."""
+
+WHOLE = {"emnist": "femnist", "stackexchange": "stackoverflow"}
+"""What the paper has where there is a smaller population here."""
 
 PRINTED = replace(PAPER, name="printed", more={}, as_printed=True)
 """The paper's rounds, clients a round and network, with the hyper-parameters of its tables 1 to 9: no grid to run."""

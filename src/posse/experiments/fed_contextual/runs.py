@@ -12,7 +12,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -21,10 +21,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from posse.core.errors import ConfigError
-from posse.experiments.fed_contextual.problem import FORM, KINDS, SETTINGS, Form, form_of, printed
+from posse.core.errors import ConfigError, DataError
+from posse.experiments.fed_contextual.problem import FORM, KINDS, SETTINGS, WHOLE, Form, form_of, printed
 from posse.experiments.kit import Floats, Watch
 from posse.policies.contextual.explorations import EXPLORATIONS
+from posse.problems.datasets.emnist import FEMNIST_FILES
+from posse.problems.datasets.files import data_folder, find
 from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
@@ -243,10 +245,28 @@ def bags(seed: int = 0) -> Population:
     return questions_population(questions, _WORDS, _TAGS)
 
 
-def population_of(data: str) -> Population:
+PREPARED = "stackoverflow-prepared"
+"""Folder below that of the data files to which StackOverflow was prepared."""
+
+
+def population_of(data: str, data_dir: Path | None = None) -> Population:
     """Make a population: a stand-in, or one of the data folder."""
-    made = {"letters": letters, "bags": bags}.get(data)
-    return PopulationSettings.model_validate({"data": data}).population() if made is None else made()
+    if (made := {"letters": letters, "bags": bags}.get(data)) is not None:
+        return made()
+    file = data_folder(data_dir) / PREPARED if data == "stackoverflow" else None
+    return PopulationSettings.model_validate({"data": data, "data_dir": data_dir, "file": file}).population()
+
+
+def with_whole_data(form: Form, data_dir: Path | None = None) -> Form:
+    """Take the paper's own data, FEMNIST and StackOverflow, where a form wants them and they are found."""
+    files = {"femnist": FEMNIST_FILES, "stackoverflow": (PREPARED,)}
+    taken: dict[str, Any] = {}
+    for kind in KINDS if form.whole else ():
+        name = WHOLE[form.size(kind).data]
+        with suppress(DataError):
+            find(files[name], "", data_dir)
+            taken[kind] = replace(form.size(kind), data=name)
+    return replace(form, name="-".join((form.name, *(size.data for size in taken.values()))), **taken)
 
 
 # Results.
@@ -359,7 +379,7 @@ class Runs:
 @contextmanager
 def opened(small: bool, out: Path, watch: Watch) -> Iterator[Runs]:
     """Give the runs of a form, with a folder for results."""
-    form = form_of(small)
+    form = with_whole_data(form_of(small))
     if small:
         with tempfile.TemporaryDirectory() as folder:
             yield Runs(form, Path(folder), watch)

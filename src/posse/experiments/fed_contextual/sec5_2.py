@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from posse.experiments import kit
@@ -82,10 +83,11 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
     )
     headline = f"Deploying often: {counts(often)}. Optimiser and weights: {counts(choices)}."
     weights = [one for one in choices if "weights" in one.claim]
-    judged = (
-        findings.judged("often", often), findings.judged("weights", weights),
-        findings.judged("optimiser", [one for one in choices if one not in weights]),
-    )  # fmt: skip
+    optimiser = findings.judged("optimiser", [one for one in choices if one not in weights])
+    if len(form.choose) == 1:
+        reasons = (optimiser.because, f"rates are chosen on {findings.ALONE.strip(' ()')}")
+        optimiser = replace(optimiser, because="; ".join(filter(None, reasons)))
+    judged = (findings.judged("often", often), findings.judged("weights", weights), optimiser)
     return Analysis(headline, tables, notes, files, judged, findings.computed_on(found.values()))
 
 

@@ -122,12 +122,12 @@ FEMNIST_HOME = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sq
 CLASSES = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)
 SIDE = 28
 
-_FEMNIST_FILES = ("femnist/emnist_all.sqlite", "emnist_all.sqlite", "femnist", "femnist/data")
+FEMNIST_FILES = ("femnist/emnist_all.sqlite", "emnist_all.sqlite", "femnist", "femnist/data")
 
 
 def femnist_population(data_dir: FilePath | None = None, split: str = "all_train") -> Population:
     """Find the database or the parquet files and read them whole: 0.5 GB for the training split."""
-    return read_femnist(find(_FEMNIST_FILES, FEMNIST_HOME, data_dir), split)
+    return read_femnist(find(FEMNIST_FILES, FEMNIST_HOME, data_dir), split)
 
 
 def read_femnist(path: FilePath, split: str = "all_train") -> Population:
