@@ -79,7 +79,7 @@ def test_the_page_is_what_the_rows_say() -> None:
 def test_tables_of_full_forms_are_of_record_and_have_their_pictures() -> None:
     full, folder = {name for name, made in claims.measured().items() if not made.small}, ROOT / "docs" / "reproduced"
     pages = {path for path in folder.glob("*.md") if path.name != "index.md"}
-    assert {path.stem for path in pages} <= {name.replace("/", "-") for name in full}
+    assert {path.stem for path in pages} == {name.replace("/", "-") for name in full}
     shown = {name for path in pages for name in re.findall(r"]\((.*?\.svg)\)", path.read_text(encoding="utf-8"))}
     assert shown == {path.name for path in folder.glob("*.svg")}
 

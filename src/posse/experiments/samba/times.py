@@ -322,12 +322,15 @@ def _misses(all_series: Sequence[Series]) -> str:
         for line, point in _tested(all_series)
     ]
     if not misses:
-        return "No full-size secure run tests the lines here: the error of an extrapolated point is that of its slope."
+        return (
+            "No full-size secure run tests the lines here, and a line through two runs shows nothing of a machine's "
+            "drift: figure 8 (a), whose lines have five runs and a test at full size, says how far off such a point is."
+        )
     off = [miss for miss, _ in misses]
     wider = sum(miss > 300 * error for miss, error in misses)
     return (
         f"At full size the lines were off by {span(off)} % ({len(off)} runs), in {wider} of them by more than three of "
-        "the line's own standard errors: a machine's speed drifts, which three short runs in a row do not show. "
+        "the line's own standard errors: a machine's speed drifts, which short runs in a row do not show. "
         f"Take {max(off):.0f} % as the error of an extrapolated point where its own is smaller."
     )
 
