@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,26 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
     play(made, tmp_path)
     with pytest.raises(DataError, match="cannot write in"), alone(tmp_path / "out" / STATE):
         pass
+
+
+@pytest.mark.parametrize("seed", [-1, 5])
+@pytest.mark.parametrize("log", ["missing", "earned nothing"])
+def test_a_secure_run_goes_on_where_a_round_does_not_move_the_model(tmp_path: Path, log: str, seed: int) -> None:
+    made = settings(tmp_path, cohort=3, seed=seed, secure=True, rounds=3, timeout=20.0, grace=5.0)
+    path = tmp_path / "log.npz"
+    if log == "earned nothing":
+        np.savez(
+            path,
+            contexts=np.ones((4, 64), np.float32),
+            arms=np.arange(4),
+            rewards=np.zeros(4),
+            probabilities=np.ones(4),
+        )
+    grid = FakeGrid(made, 3, tmp_path, log=str(path))
+    server_app.run(grid, made.but(rounds=2), "1")
+    server_app.run(grid, made, "1")  # also where it is stopped and goes on
+    lines = lines_of(tmp_path / "out")
+    assert [(len(line["clients"]), line["masked"]) for line in lines] == [(3, True)] * 3
+    models = [Versions(tmp_path / "out").read(at).leaves for at in range(4)]
+    for one, other in itertools.pairwise(models):
+        assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True)), "another model for every sum"

@@ -166,6 +166,10 @@ class Fleet:
             )
         return free
 
+    def was_unmasked(self, state: State) -> bool:
+        """Say whether devices were asked to unmask a sum of this model, of which they give no other."""
+        return self.settings.secure and wire.model_digest(self.order(state)).hex() in self._helped()
+
     def note_unmasked(self, order: RecordDict, names: Sequence[str]) -> None:
         """Note who is asked to help with the sum of a model, before anyone is."""
         found, model = self._helped(), wire.model_digest(order).hex()

@@ -38,7 +38,7 @@ from posse.protocols.fed_contextual.flower.deployment import Version, Versions, 
 from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
 from posse.protocols.fed_contextual.flower.evaluation import evaluate
 from posse.protocols.fed_contextual.flower.fleet import Fleet, Sum, sum_of
-from posse.protocols.fed_contextual.flower.noise import Account, secret_normals, with_noise
+from posse.protocols.fed_contextual.flower.noise import Account, drawn, with_noise
 from posse.protocols.fed_contextual.flower.recording import listed, record_id, write_metrics
 from posse.protocols.fed_contextual.flower.settings import (
     EVALUATIONS,
@@ -56,7 +56,7 @@ from posse.protocols.fed_contextual.flower.settings import (
 )
 
 HAIR = 2.0**-20
-"""Standard deviation by which the first model of a secure run is moved."""
+"""Standard deviation by which a model of a secure run is moved: the first one, and one that a round left as it was."""
 TRIES = 5
 """How often a round is done again before the run is given up; under noise, rounds in a row without an answer."""
 
@@ -125,6 +125,8 @@ def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
             added = (_once if account else _until_enough)(fleet, state, run_id)
             sums = jnp.asarray(added.sums, jnp.float32)
             state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
+            if fleet.was_unmasked(state):
+                state = state._replace(params=_by_a_hair(state.params, settings.seed, int(state.round)))
             seen.append(jax.tree.map(np.atleast_1d, measured))
             spent = {"epsilon": account.epsilon} if account else {}
             _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
@@ -153,7 +155,9 @@ def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list
         note_begun(settings, out)
         (out / PROGRESS).write_text("")
         state = begin(task, seed, first_model(settings))
-        return (begin(task, seed, _of_its_own(state.params)) if settings.secure and settings.seed < 0 else state), []
+        if settings.secure and settings.seed < 0:  # another run may have begun from the same model
+            state = begin(task, seed, _by_a_hair(state.params, settings.seed, 0))
+        return state, []
     try:
         state, seen = load(out / STATE, begin(task, seed))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
@@ -164,14 +168,15 @@ def _begun(task: Task, settings: DeviceSettings, out: Path) -> tuple[State, list
     return state, [seen]
 
 
-def _of_its_own(params: Tree) -> Tree:
-    """Move a first model by a hair: devices give one vector for a model, and another run may have begun from it."""
-
-    def moved(leaf: Any) -> Any:
-        drawn = secret_normals(int(np.size(leaf))).reshape(np.shape(leaf))
-        return jnp.asarray(np.asarray(leaf) + HAIR * drawn, jnp.float32)
-
-    return jax.tree.map(moved, params)
+def _by_a_hair(params: Tree, seed: int, round_: int) -> Tree:
+    """Make another model of one that devices may have helped with: they give one vector for a model."""
+    leaves, shape = jax.tree.flatten(params)
+    numbers = drawn([np.shape(leaf) for leaf in leaves], seed, round_)
+    moved = [
+        jnp.asarray(leaf + HAIR * np.maximum(1, np.abs(leaf)) * one, jnp.float32)  # more than the spacing of floats
+        for leaf, one in zip(map(np.asarray, leaves), numbers, strict=True)
+    ]
+    return jax.tree.unflatten(shape, moved)
 
 
 def _until_enough(fleet: Fleet, state: State, run_id: str) -> Sum:
@@ -189,9 +194,9 @@ def _once(fleet: Fleet, state: State, run_id: str) -> Sum:
     """Add up whatever a round gives, nothing too, and add the noise: doing it again would void the guarantee."""
     settings, number = fleet.settings, int(state.round)
     nodes = fleet.cohort(state)
-    drawn = len(nodes) >= settings.enough  # else the coins fell so
-    added = sum_of(fleet, nodes, state, run_id) if drawn else None
-    fleet.in_vain = fleet.in_vain + 1 if drawn and added is None else 0
+    plenty = len(nodes) >= settings.enough  # else the coins fell so
+    added = sum_of(fleet, nodes, state, run_id) if plenty else None
+    fleet.in_vain = fleet.in_vain + 1 if plenty and added is None else 0
     if fleet.in_vain == TRIES:
         raise ProtocolError(f"{TRIES} rounds in a row gave no sum; the last trouble was: {fleet.last}")
     if added is None:
@@ -219,6 +224,8 @@ def _report(
         file.write(json.dumps(line) + "\n")
     devices, reward = len(added.devices), line["reward"]
     log(INFO, "round %d of %d: %d devices, average reward %.4f", number + 1, line["of"], devices, reward)
+    if devices and not measured.samples:
+        log(WARNING, "round %d: no device had a sample that it could use; their logs say why", number + 1)
 
 
 def _finish(out: Path, settings: DeviceSettings, state: State, seen: Measured, account: Account | None) -> None:
