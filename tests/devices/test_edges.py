@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.core.errors import ConfigError, DataError
-from posse.protocols.fed_contextual.flower import server_app, trial
+from posse.protocols.fed_contextual.flower import client_app, server_app, trial
 from posse.protocols.fed_contextual.flower.deployment import Versions, Wanted
 from posse.protocols.fed_contextual.flower.settings import (
     EVALUATIONS,
@@ -226,3 +226,29 @@ def test_a_secure_run_goes_on_where_a_round_does_not_move_the_model(tmp_path: Pa
     models = [Versions(tmp_path / "out").read(at).leaves for at in range(4)]
     for one, other in itertools.pairwise(models):
         assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True)), "another model for every sum"
+
+
+def test_a_program_that_fails_is_not_taken_for_data_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = settings(tmp_path, cohort=3, secure=True, rounds=1, timeout=20.0)
+
+    def fail(*given: Any) -> Any:
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(client_app, "_learnt", fail)
+    play(made, tmp_path)
+    said = [record for record in caplog.records if "sends zeros" in record.message]
+    assert {record.levelname for record in said} == {"ERROR"}
+    assert all("its program failed: TypeError: a fault" in record.message and record.exc_info for record in said)
+    assert any("no device had a sample" in record.message for record in caplog.records)
+
+
+def test_a_model_of_your_own_is_tried_before_a_fleet_starts(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "def made(shape, arms):\n    return (lambda key: {}, lambda params, x: x[:, :7])\n"
+    )
+    given = TrialSettings(folder=tmp_path / "fleet", model=f"{tmp_path / 'wrong.py'}:made")
+    with pytest.raises(ConfigError, match=r"scores of shape \(3, 10\), contexts x arms, got \(3, 7\)"):
+        list(trial.up(given))
+    assert not (tmp_path / "fleet").exists()

@@ -121,6 +121,43 @@ def test_a_device_learns_with_it_and_clips_alike(kind: str, where: str) -> None:
     np.testing.assert_allclose(weights if weights.shape == (5, 3) else weights.T, their_weights, atol=1e-6)
 
 
+WRONG = {
+    "arms": ("nn.Linear(5, 7)", r"scores of shape \(3, 4\), contexts x arms, got \(3, 7\)"),
+    "shape": ("nn.Linear(6, 4)", r"fails on contexts of shape \(3, 5\): RuntimeError"),
+    "unused": ("Unused()", "got other.weight, other.bias without use"),
+    "pair": ("Pair()", r"fails on contexts of shape \(3, 5\)"),
+}
+PARTS = """
+from torch import nn
+
+class Unused(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.other = nn.Linear(5, 4), nn.Linear(5, 4)
+    def forward(self, x):
+        return self.used(x)
+
+class Pair(Unused):
+    def forward(self, x):
+        return self.used(x), self.other(x)
+
+def made(shape, arms):
+    return {}
+"""
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_torch_module_that_does_not_fit_is_refused_in_one_line_before_anything_starts(
+    kind: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    code, what = WRONG[kind]
+    (tmp_path / "wrong.py").write_text(PARTS.replace("{}", code))
+    with pytest.raises(ConfigError, match=what) as caught:
+        named(f"{tmp_path / 'wrong.py'}:made", (5,), 4)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", [f"batches_{one}" for one in ("linen", "nnx", "equinox", "torch")])
 def test_statistics_of_batches_are_refused_with_the_reason(kind: str, where: str) -> None:
     needed(kind)

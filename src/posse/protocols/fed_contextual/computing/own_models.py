@@ -65,9 +65,7 @@ def adapted(given: Any, shape: tuple[int, ...], arms: int) -> Model:
         raise
     except Exception as error:
         raise ConfigError(f"the model fails on contexts of shape (3, {_shown(shape)}): {explain(error)}.") from error
-    if getattr(scores, "shape", None) != (3, arms):
-        got = getattr(scores, "shape", scores)
-        raise ConfigError(f"a model must give scores of shape (3, {arms}), contexts x arms, got {got}. Correct it.")
+    _check_scores(scores, arms)
     kinds = {str(leaf.dtype) for leaf in jax.tree.leaves(params)}
     if kinds != {"float32"}:
         raise ConfigError(f"parameters must be float32, got {', '.join(sorted(kinds)) or 'none'}. Convert them.")
@@ -184,13 +182,19 @@ def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
             *batch, rate = (torch.tensor(np.array(one)) for one in rest)
             given = {name: torch.tensor(np.array(v), requires_grad=True) for name, v in zip(names, values, strict=True)}
             found = loss(torch.func.functional_call(module, given, (torch.tensor(np.array(x)),)), *batch)
-            slopes = torch.autograd.grad(found, list(given.values()))
+            slopes = torch.autograd.grad(found, list(given.values()), allow_unused=True)
+            unused = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
+            if unused:
+                raise ConfigError(
+                    f"parameters of a model must move its scores, got {', '.join(unused)} without use. Remove them."
+                )
             return [(v.detach() - rate * s).numpy() for v, s in zip(given.values(), slopes, strict=True)]
 
         return step
 
     one_arm = down(lambda f, arms, r, w: (w * (f.gather(1, arms.long()[:, None])[:, 0] - r) ** 2).sum())
     all_arms = down(lambda f, r, w: (w * (f - r) ** 2).sum())
+    _tried(forward, all_arms, first, shape, arms)
 
     def call(function: Any, shapes: Any, *values: Any) -> Any:
         return jax.pure_callback(function, shapes, *values, vmap_method="sequential")
@@ -207,6 +211,26 @@ def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
         return call(all_arms, like, p, _numbers(x, shape), rewards, weights, jnp.float32(rate))
 
     return Model(lambda key: list(map(jnp.asarray, first)), scores, descend, descend_all)
+
+
+def _tried(forward: Any, step: Any, params: list[Any], shape: tuple[int, ...], arms: int) -> None:
+    """Score three contexts and take a step: JAX supposes the shapes of what PyTorch gives, and does not see them."""
+    some, each, nothing = (np.zeros(size, np.float32) for size in ((3, *shape), (3, arms), ()))
+    try:
+        found = forward(params, some)
+        if found.shape == each.shape:
+            step(params, some, each, each, nothing)
+    except PosseError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the model fails on contexts of shape (3, {_shown(shape)}): {explain(error)}.") from error
+    _check_scores(found, arms)
+
+
+def _check_scores(scores: Any, arms: int) -> None:
+    got = getattr(scores, "shape", scores)
+    if got != (3, arms):
+        raise ConfigError(f"a model must give scores of shape (3, {arms}), contexts x arms, got {got}. Correct it.")
 
 
 _LIBRARIES: tuple[tuple[str, str, Callable[..., Model]], ...] = (

@@ -6,7 +6,8 @@ the chosen arms added up, whether the update was within the norm, and the device
 leaves but masked words (`secure`).
 
 Under noise, and in secure rounds, whether a device answers depends on nothing that it has: where its data cannot be
-used it says so in its own log, and sends zeros.
+used it says so in its own log, and sends zeros. So it does where its program fails on them, with the traceback; a model
+that fails on any contexts is refused before they are read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from logging import WARNING
+from logging import ERROR, WARNING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, MissingExtraError, PosseError, ProtocolError
 from posse.core.files import make_folder
+from posse.policies.own import explain
 from posse.protocols.fed_contextual.flower import evaluation, wire
 from posse.protocols.fed_contextual.flower.deployment import check_fits, parsed, read_version, write_version
 from posse.protocols.fed_contextual.flower.samples import log_of, number_of, samples_of
@@ -105,7 +107,7 @@ def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDA
     except Exception as error:
         if not (settings.secure or settings.noise):
             raise
-        note(WARNING, "this device sends zeros, since its log cannot be used: %s", error)
+        _note_zeros("log", error)
     return np.zeros(evaluation.SUMS)
 
 
@@ -133,9 +135,17 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     except Exception as error:
         if not (settings.secure or settings.noise):
             raise
-        note(WARNING, "this device sends zeros, since its data cannot be used: %s", error)
+        _note_zeros("data", error)
     kind = np.int32 if settings.rounded_to else np.float32
     return Contribution(jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3))
+
+
+def _note_zeros(what: str, error: Exception) -> None:
+    """Say in the device's own log why it sends zeros; of a fault in a program, where it is."""
+    if isinstance(error, PosseError):
+        note(WARNING, "this device sends zeros, since its %s cannot be used: %s", what, error)
+    else:
+        note(ERROR, "this device sends zeros, since its program failed: %s", explain(error), exc_info=error)
 
 
 def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:

@@ -356,11 +356,12 @@ def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[st
 
 
 def _check_before(trial: Trial) -> None:
-    """Read the first model and look at what a round costs before anything is started."""
-    from posse.protocols.fed_contextual.flower.device import first_model
+    """Make the model, read the first one, and look at what a round costs before anything is started."""
+    from posse.protocols.fed_contextual.flower.device import first_model, model_of
     from posse.protocols.fed_contextual.flower.noise import ledger_of
 
     check_begun(trial.settings, trial.out, nodes=True)
+    model_of(trial.settings)
     if not (trial.out / STATE).exists():
         first_model(trial.settings)
     if trial.settings.noise:
