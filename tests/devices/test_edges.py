@@ -14,8 +14,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.core.errors import ConfigError, DataError
+from posse.protocols.fed_contextual.export import Read
 from posse.protocols.fed_contextual.flower import client_app, server_app, trial
-from posse.protocols.fed_contextual.flower.deployment import Versions, Wanted
+from posse.protocols.fed_contextual.flower.deployment import Version, Versions, Wanted
+from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import (
     EVALUATIONS,
     HELD,
@@ -29,6 +31,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     alone,
     lines_of,
 )
+from posse.protocols.fed_contextual.on_device import OnDevice
 
 from .grids import FakeGrid, leaves
 from .test_commands import posse
@@ -252,3 +255,63 @@ def test_a_model_of_your_own_is_tried_before_a_fleet_starts(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"scores of shape \(3, 10\), contexts x arms, got \(3, 7\)"):
         list(trial.up(given))
     assert not (tmp_path / "fleet").exists()
+
+
+def test_default_rates_follow_declared_bounds() -> None:
+    client, server = DeviceSettings(features=784).rates
+    assert DeviceSettings(features=784, low=0, high=1).rates == (client, server)
+    assert DeviceSettings(features=784, low=0, high=255, contexts="bytes").rates == (client, server)
+    large = DeviceSettings(features=784, low=0, high=255).rates
+    np.testing.assert_allclose(large, (client / 255**2, server / 255), rtol=0.1)
+    centred = DeviceSettings(features=784, low=-1, high=1).rates
+    assert centred[0] == client, "their squares are the same"
+    assert centred[1] < server / 4, "they have nothing in common"
+    assert DeviceSettings(features=784, low=0, high=255, input_size=196).rates == (client, server)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"low": 5, "high": 3}, "high must be above low = 5, got 3"),
+        ({"low": 5}, "high must be above low = 5, got 0"),
+        ({"gate": 0.9}, "gate goes with evaluate, got gate 0.9"),
+    ],
+)
+def test_settings_without_effect_are_refused(values: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        DeviceSettings.of(values)
+
+
+def test_a_model_of_bytes_says_what_contexts_are_divided_by(tmp_path: Path) -> None:
+    made = settings(tmp_path, contexts="bytes", rounds=1)
+    grid = FakeGrid(made, 3, tmp_path, model=str(tmp_path / "model.npz"))
+    play(made, tmp_path, grid)
+    rows = np.full(64, 200, np.uint8)
+    app = OnDevice(tmp_path / "model.npz", tmp_path / "log.npz")
+    model = Read(tmp_path / "out" / "model.npz")
+    assert (model.scale, app.model.scale) == (255.0, 255.0)
+    bias, weights = leaves(tmp_path / "out")
+    np.testing.assert_allclose(app.scores(rows), (rows / np.float32(255)) @ weights + bias, rtol=1e-5)
+    app.log(app.decide(rows), 1.0)
+    with pytest.raises(DataError, match="declares contexts of numbers, got uint8, which count as bytes"):
+        log_of(made.but(contexts="numbers"), tmp_path / "log.npz")
+    assert TrialSettings(folder=tmp_path).of_the_fleet().divisor == 255.0
+    assert Version("run", 1, "softmax", 0.0, "linear", 2, 3, None, []).about().count("divisor") == 0
+
+
+@pytest.mark.parametrize(
+    ("contexts", "words"),
+    [
+        (np.full((2, 64), 1e39), "must be finite numbers, of 32 bits, got others in action 1"),
+        (np.zeros((0, 64), np.float32), ""),
+        (np.array([]), ""),
+    ],
+)
+def test_logs_without_rows_and_with_numbers_too_large(tmp_path: Path, contexts: Any, words: str) -> None:
+    path, count = tmp_path / "log.npz", len(contexts)
+    np.savez(path, contexts=contexts, arms=np.zeros(count, int), rewards=np.ones(count), probabilities=np.ones(count))
+    if words:
+        with pytest.raises(DataError, match=words):
+            log_of(settings(tmp_path), path)
+    else:
+        assert log_of(settings(tmp_path), path)[-1].sum() == 0

@@ -257,7 +257,7 @@ OTHER = {
     "secure": True, "levels": 9, "corrupt": 0.2, "dropout": 0.2, "loss": "importance", "optimiser": "sgd",
     "clip": 0.5, "batch": 8, "seed": 6, "low": -1.0, "high": 1.0,
     "evaluate": "snips", "evaluation_clip": 5.0, "most_weight": 5.0,
-    "input_size": 9.0, "hidden": 8, "channels": "2,3",
+    "input_size": 9.0, "contexts": "numbers", "hidden": 8, "channels": "2,3",
 }  # fmt: skip
 APART = {
     "features": {"features": 81}, "arms": {"arms": 9}, "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},

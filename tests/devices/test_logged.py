@@ -29,7 +29,7 @@ NAN = np.where(np.arange(5)[:, None] == 3, np.nan, np.zeros((5, 64)))
     ("changes", "run", "what"),
     [
         ({"arms": np.arange(5) + 0.5}, {}, "arms must be whole numbers, got float64"),
-        ({"contexts": NAN}, {}, "contexts must be finite numbers, got others in action 4"),
+        ({"contexts": NAN}, {}, "contexts must be finite numbers, of 32 bits, got others in action 4"),
         ({"contexts": np.zeros((5, 63))}, {}, "contexts must be 64 numbers each, got 63"),
         ({"contexts": np.full((5, 64), "a")}, {}, "contexts must be numbers"),
         ({}, {"model": "bag", "features": 9}, "a model of bags of words"),

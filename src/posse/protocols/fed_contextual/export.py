@@ -65,7 +65,7 @@ class Read:
             raise DataError(f"the model {path} cannot be read ({why}). Take a file of --model-out.") from None
         named = [name for name in parts if name.startswith("leaf")]
         leaves = [parts[f"leaf{at}"] for at in range(len(named)) if f"leaf{at}" in parts]
-        said, self.policy = _deployed(parts, leaves, path)
+        said, self.policy, divisor = _deployed(parts, leaves, path)
         if said and kind not in ("auto", said):
             raise ConfigError(f"kind is {kind}, and {path} holds a {said} model. Leave it out.")
         self.kind = _kind(leaves, said or kind, path)
@@ -74,7 +74,7 @@ class Read:
             raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
         last = len(self.leaves[-2])
         self.names = tuple(map(str, parts["arms"])) if "arms" in parts else tuple(f"arm {at + 1}" for at in range(last))
-        usual = 255.0 if self.kind == "cnn" else 1.0
+        usual = divisor or (255.0 if self.kind == "cnn" else 1.0)
         self.shift = np.asarray(parts["shift"], np.float64) if "shift" in parts else None
         """What is taken off contexts before they are divided, by feature; none where nothing is."""
         self.scale: Any = scale or (float(parts["scale"]) if "scale" in parts and self.shift is None else usual)
@@ -108,10 +108,10 @@ class Read:
         return (len(self.leaves[1]),)
 
 
-def _deployed(parts: Mapping[str, NDArray[Any]], leaves: Arrays, path: Path) -> tuple[str, Exploration | None]:
-    """Return what a deployed model says that it is, and its policy; nothing for other files."""
+def _deployed(parts: Mapping[str, NDArray[Any]], leaves: Arrays, path: Path) -> tuple[str, Exploration | None, float]:
+    """Return what a deployed model says that it is, its policy, and its divisor; nothing for other files."""
     if "about" not in parts:
-        return "", None
+        return "", None, 0.0
     from posse.protocols.fed_contextual.flower.deployment import parsed
 
     try:
@@ -126,7 +126,8 @@ def _deployed(parts: Mapping[str, NDArray[Any]], leaves: Arrays, path: Path) -> 
         )
     if is_own(policy):
         raise DataError(f"{path} names the policy {policy}, which is not imported from there.")
-    return kind, exploration(policy, dict.fromkeys(parameters_of(policy)[-1:] if explore else (), explore))
+    given = dict.fromkeys(parameters_of(policy)[-1:] if explore else (), explore)
+    return kind, exploration(policy, given), about.divisor
 
 
 def _kind(leaves: Arrays, asked: str, path: Path) -> str:

@@ -95,6 +95,21 @@ def declared_client_rate(size: float, model: str) -> float:
     return min(CLIENT_RATE, float(f"{STEP / size:.2g}")) if model == "linear" else CLIENT_RATE
 
 
+def declared_size(features: int, low: float, high: float) -> tuple[float, float]:
+    """Return size and mean squared norm of contexts of which bounds are declared, spread evenly between them.
+
+    Numbers from 0 to 1 count as a quarter of the features, as those of images do; others in proportion, by the rule of
+    `input_size` and by their squares.
+
+    >>> declared_size(64, 0, 1), declared_size(64, 0, 2)
+    ((16.0, 16.0), (32.0, 64.0))
+    """
+    squares, middle = (low * low + low * high + high * high) / 3, (low + high) / 2
+    mean = abs(middle) if low * high >= 0 else (low * low + high * high) / (2 * (high - low))
+    size, unit = mean / (_COMMON + middle * middle / squares), 0.5 / (_COMMON + 0.75)
+    return features / 4 * (size / unit), features / 4 * (3 * squares)
+
+
 def default_pretraining_rate(population: Population, model: str) -> float:
     """Return 0.5, or less by the same rule; the loss of pre-training is a mean over arms, each of which steps less."""
     return _at_most(PRETRAINING_RATE, STEP * len(population.arms), population, model)

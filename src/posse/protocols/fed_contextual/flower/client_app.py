@@ -216,7 +216,8 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
     settings, node = DeviceSettings.of(dict(context.run_config)), context.node_config
     about: Any = sent[wire.DEPLOY]
     version = parsed(about[wire.ABOUT], wire.unpacked(sent[wire.PARAMS]))
-    if (version.model, version.features, version.arms) != (settings.model, settings.features, settings.arms):
+    schema = (settings.model, settings.features, settings.arms, settings.divisor)
+    if (version.model, version.features, version.arms, version.divisor) != schema:
         raise ProtocolError(f"version {version.version} has another schema than this run's settings.")
     import jax
 
@@ -228,7 +229,10 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
             Path(str(node["log"])).expanduser().open("rb") as file,
             np.load(file) as log,
         ):
-            width = int(np.prod(log["contexts"].shape[1:]))
+            contexts = log["contexts"]
+            width = int(np.prod(contexts.shape[1:]))
+            if contexts.dtype == np.uint8 and not version.divisor:
+                note(WARNING, "the log holds bytes, and the model does not say so: set contexts = bytes of the run")
     check_fits(version, shapes, node, width)
     make_folder(path.parent)
     write_version(path, version)

@@ -2,9 +2,9 @@
 
 A version is a model that devices act with: the first one, one every `deploy_every` rounds, and the last. Its file holds
 the arrays of `models.write_model` and `about`, JSON: the run (id of its record), the version (rounds behind it), the
-policy with its parameter, the schema (model, features, arms), the bounds of contexts where they are declared, and a
-SHA-256 of all of these with the arrays. A server keeps every version (`versions/`), which version is wanted
-(`wanted.json`) and what devices said they have (`held.json`).
+policy with its parameter, the schema (model, features, arms, what contexts are divided by), the bounds of contexts
+where they are declared, and a SHA-256 of all of these with the arrays. A server keeps every version (`versions/`),
+which version is wanted (`wanted.json`) and what devices said they have (`held.json`).
 
 Every device that is connected is sent the version it shall have: as it connects, when another one is deployed, and at
 the end of a run; a run that is over and started again does this alone. It answers with the version in its file, and
@@ -63,6 +63,8 @@ class Version:
     bounds: tuple[float, float] | None
     """Least and largest number of a context, as declared; none where nothing is."""
     leaves: Leaves
+    divisor: float = 0.0
+    """What contexts are divided by, 255 for bytes; 0: nothing is said."""
 
     @property
     def hash(self) -> str:
@@ -78,7 +80,8 @@ class Version:
         return json.dumps({**self._plain(), "sha256": self.hash}, sort_keys=True)
 
     def _plain(self) -> dict[str, Any]:
-        schema = {"model": self.model, "features": self.features, "arms": self.arms}
+        schema: dict[str, Any] = {"model": self.model, "features": self.features, "arms": self.arms}
+        schema |= {"divisor": self.divisor} if self.divisor else {}
         return {
             "run": self.run, "version": self.version, "policy": self.policy, "explore": self.explore, "schema": schema,
             "bounds": None if self.bounds is None else list(self.bounds),
@@ -87,10 +90,9 @@ class Version:
 
 def version_of(settings: DeviceSettings, run: str, version: int, leaves: Leaves) -> Version:
     """Make the version of a run's model."""
-    bounds = (settings.low, settings.high) if settings.low < settings.high else None
     return Version(
-        run, version, settings.policy, settings.explore, settings.model, settings.features, settings.arms, bounds,
-        leaves,
+        run, version, settings.policy, settings.explore, settings.model, settings.features, settings.arms,
+        settings.bounds, leaves, settings.divisor,
     )  # fmt: skip
 
 
@@ -102,6 +104,7 @@ def parsed(about: Any, leaves: Leaves) -> Version:
         made = Version(
             str(told["run"]), int(told["version"]), str(told["policy"]), float(told["explore"]), str(schema["model"]),
             int(schema["features"]), int(schema["arms"]), None if bounds is None else (bounds[0], bounds[1]), leaves,
+            float(schema.get("divisor", 0.0)),
         )  # fmt: skip
         right = told["sha256"] == made.hash
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:

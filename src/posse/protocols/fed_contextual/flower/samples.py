@@ -79,12 +79,15 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
         raise DataError(f"the log {path} cannot be read: {error}. Write it with numpy.savez.") from None
     if not len(contexts) == len(arms) == len(rewards) == len(probabilities):
         raise DataError(f"{path} must hold one context, arm, reward and probability an action. Write it whole.")
+    if not len(arms):  # nothing was logged yet, and arrays without rows have whatever type and width
+        shape = (settings.side, settings.side) if settings.model == "cnn" else (settings.features,)
+        contexts, arms = np.zeros((0, *shape), np.float32), np.zeros(0, np.int32)
     if arms.dtype.kind not in "iu":
         raise DataError(f"{path}: arms must be whole numbers, got {arms.dtype}. Number the arms from 0.")
     _check_contexts(contexts, settings, path)
     if len(arms) and not (arms.min() >= 0 and arms.max() < settings.arms):
         raise DataError(f"{path}: arms must be in [0, {settings.arms}), got {arms.min()} to {arms.max()}.")
-    if not (np.isfinite(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
+    if not (_within(rewards).all() and (probabilities > 0).all() and (probabilities <= 1).all()):
         raise DataError(f"{path}: rewards must be finite, and probabilities above 0 and at most 1. Correct the log.")
     if settings.secure:  # a sum has room for no more, and nobody drops out for what it earned
         rewards = np.clip(rewards, -1, 1)
@@ -96,6 +99,12 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
     )  # fmt: skip
 
 
+def _within(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which numbers are finite as 32-bit floats."""
+    found: NDArray[np.bool_] = np.abs(values.astype(np.float64)) <= np.finfo(np.float32).max
+    return found
+
+
 def _check_contexts(contexts: NDArray[Any], settings: DeviceSettings, path: Path) -> None:
     """Refuse logged contexts that the model of the run cannot take."""
     if settings.model == "bag":
@@ -105,21 +114,25 @@ def _check_contexts(contexts: NDArray[Any], settings: DeviceSettings, path: Path
         raise DataError(f"{path}: contexts must be {settings.features} numbers each, got {size}. Log these.")
     if contexts.dtype.kind not in "uif":
         raise DataError(f"{path}: contexts must be numbers, got {contexts.dtype}. Convert them.")
-    wrong = np.flatnonzero(~np.isfinite(contexts.reshape(len(contexts), -1)).all(axis=1))
+    wrong = np.flatnonzero(~_within(contexts.reshape(len(contexts), size)).all(axis=1))
     if len(wrong):
-        raise DataError(f"{path}: contexts must be finite numbers, got others in action {wrong[0] + 1}. Correct it.")
+        raise DataError(
+            f"{path}: contexts must be finite numbers, of 32 bits, got others in action {wrong[0] + 1}. Correct it."
+        )
+    _check_kind(contexts, settings, path)
 
 
 def fitting(data: str) -> dict[str, int | float | str]:
     """Return the settings that fit a prepared population on this machine: model, features, arms, size of contexts."""
     if data == "digits":
-        return {}
+        return {"contexts": "bytes"}
     found = _population(data, 1)
     if found.bags:
         size = input_size(found, "bag")
         return {"model": "bag", "features": len(found.vocabulary), "arms": len(found.arms), "input_size": size}
-    shape = np.asarray(found.inputs).shape[1:]
-    return {"features": int(np.prod(shape)), "arms": len(found.arms), "input_size": input_size(found, "linear")}
+    rows, size = np.asarray(found.inputs), input_size(found, "linear")
+    features, kind = int(np.prod(rows.shape[1:])), "bytes" if rows.dtype == np.uint8 else "numbers"
+    return {"features": features, "arms": len(found.arms), "input_size": size, "contexts": kind}
 
 
 def _population(data: str, partitions: int) -> Population:
@@ -147,6 +160,18 @@ def _check(population: Population, contexts: Any, settings: DeviceSettings) -> N
         raise DataError(
             f"the run is for {settings.features} features and {settings.arms} arms, and '{population.name}' has "
             f"{features} and {len(population.arms)}. Set features and arms of the run."
+        )
+    if not bags:
+        _check_kind(contexts, settings, f"'{population.name}'")
+
+
+def _check_kind(contexts: NDArray[Any], settings: DeviceSettings, where: object) -> None:
+    """Refuse contexts that are not what the run declares: the deployed model says what they are divided by."""
+    kind = "bytes" if contexts.dtype == np.uint8 else "numbers"
+    if settings.contexts and kind != settings.contexts and len(contexts):
+        raise DataError(
+            f"{where}: the run declares contexts of {settings.contexts}, got {contexts.dtype}, which count as {kind}. "
+            f"Convert them, or set contexts = {kind} of the run."
         )
 
 

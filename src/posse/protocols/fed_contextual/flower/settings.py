@@ -26,7 +26,7 @@ from posse.policies.own import is_own
 from posse.privacy.aggregation.terms import plan
 from posse.protocols.fed_contextual.computing.cohorts import room
 from posse.protocols.fed_contextual.learning import RING, Count, LearningSettings, Positive, Published
-from posse.protocols.fed_contextual.remarks import declared_client_rate, default_server_rate
+from posse.protocols.fed_contextual.remarks import declared_client_rate, declared_size, default_server_rate
 
 STATE, SPENT, PROGRESS, BEGUN = "state.npz", "spent.json", "progress.jsonl", "begun.json"
 MODEL, RESULT, FAILED, RECORD, UNMASKED = "model.npz", "result.json", "failed.txt", "record.txt", "unmasked.json"
@@ -188,7 +188,8 @@ class DeviceSettings(LearningSettings):
     """Learning rate of the server; 0: 0.6 / input_size for linear models and bags, 0.002 for a cnn, 1 for sgd."""
     input_size: NotNegative = 0.0
     """How large contexts are, as declared by who designs them: nothing is measured on devices. The record of a
-    simulation says it of its data. 0: a quarter of a linear model's features (numbers from 0 to 1), and 48 for bags."""
+    simulation says it of its data. 0: a quarter of a linear model's features (numbers from 0 to 1; others as low and
+    high say), and 48 for bags."""
     quantile: Share = 0.0
     """Fraction of updates that should be within the norm, which then follows it; 0 keeps it fixed, as noise needs."""
     devices: Annotated[int, Field(ge=0)] = 0
@@ -222,9 +223,12 @@ class DeviceSettings(LearningSettings):
     canary: Share = 0.0
     """Share of devices that a new version of the model is deployed to, until someone deploys it to all; 0: all."""
     low: float = 0.0
-    """Least number of a context, as declared; written into deployed models."""
+    """Least number of a context, as declared; written into deployed models. Bounds also say how large contexts are."""
     high: float = 0.0
-    """Largest number of a context, as declared; bounds hold if it is above `low`."""
+    """Largest number of a context, as declared; low and high both 0: nothing is."""
+    contexts: Literal["", "numbers", "bytes"] = ""
+    """What contexts are, as declared; written into deployed models: devices divide bytes (uint8) by 255. A device that
+    has others refuses; empty: not said."""
     start: str = ""
     """First model: model.npz of an earlier run, or a state that 'posse run fed-contextual --keep' wrote; else drawn."""
     out: str = "posse-run"
@@ -261,6 +265,10 @@ class DeviceSettings(LearningSettings):
             raise ConfigError("cohort x levels and cohort x samples x 4096 must stay below 2^31. Lower one of them.")
         if self.secure and self.evaluate and self.most_drawn * MEASURE * max(1, self.evaluation_clip) ** 2 >= RING:
             raise ConfigError("cohort x evaluation_clip^2 x 4096 must stay below 2^31. Lower one of them.")
+        if self.gate and not self.evaluate:
+            raise ConfigError(f"gate goes with evaluate, got gate {self.gate:g} and no estimate. Give evaluate.")
+        if self.high < self.low or self.high == self.low != 0:
+            raise ConfigError(f"high must be above low = {self.low:g}, got {self.high:g}. Correct one of them.")
         self._check_noise()
         return self
 
@@ -304,9 +312,22 @@ class DeviceSettings(LearningSettings):
     @property
     def rates(self) -> tuple[float, float]:
         """Learning rates of devices and server: those given, or as the declared size of contexts has it."""
-        size = self.input_size or (BAG_SIZE if self.model == "bag" else self.features / 4)
-        client = self.client_rate or declared_client_rate(size, self.model)
+        size = squared = self.input_size or (BAG_SIZE if self.model == "bag" else self.features / 4)
+        if self.model == "linear" and not self.input_size and self.bounds:
+            low, high = (bound / (self.divisor or 1) for bound in self.bounds)
+            size, squared = declared_size(self.features, low, high)
+        client = self.client_rate or declared_client_rate(squared, self.model)
         return client, self.server_rate or default_server_rate(size, self.model, self.optimiser)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Least and largest number of a context, as declared; none where nothing is."""
+        return (self.low, self.high) if self.low < self.high else None
+
+    @property
+    def divisor(self) -> float:
+        """What devices divide contexts by, as declared; 0: not said."""
+        return {"bytes": 255.0, "numbers": 1.0}.get(self.contexts, 0.0)
 
     @property
     def most_drawn(self) -> int:
@@ -344,13 +365,11 @@ class TrialSettings(DeviceSettings):
         check.at_least(1, nodes=self.nodes)
         known = DeviceSettings.model_fields
         given = {name: getattr(self, name) for name in self.model_fields_set if name in known}
-        fits: dict[str, Any] = {}
-        if given.get("data"):
-            from posse.protocols.fed_contextual.flower.samples import fitting
+        from posse.protocols.fed_contextual.flower.samples import fitting
 
-            fits = dict(fitting(str(given["data"])))
-            if self.noise:  # no figure would cover what is measured of all contexts
-                fits.pop("input_size", None)
+        fits: dict[str, Any] = dict(fitting(self.data))
+        if self.noise:  # no figure would cover what is measured of all contexts
+            fits.pop("input_size", None)
         usual = {"cohort": min(self.nodes, 64), "seed": self.seed, "devices": self.nodes if self.noise else 0}
         made = DeviceSettings(**{**usual, **fits, **given}).checked()
         if made.cohort > self.nodes:
