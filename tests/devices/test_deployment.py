@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip instal
 import jax
 from flwr.app import Message
 
-from posse.core.errors import ConfigError, DataError, ProtocolError
+from posse.core.errors import ConfigError, DataError, PosseError, ProtocolError
 from posse.protocols.fed_contextual.computing.models import shape_of
-from posse.protocols.fed_contextual.flower import fleet, server_app, wire
+from posse.protocols.fed_contextual.flower import fleet, server_app, trial, wire
 from posse.protocols.fed_contextual.flower.client_app import model_file
 from posse.protocols.fed_contextual.flower.deployment import (
     Version,
@@ -32,7 +33,7 @@ from posse.protocols.fed_contextual.flower.deployment import (
     write_version,
 )
 from posse.protocols.fed_contextual.flower.device import model_of
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, PROGRESS, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, PROGRESS, DeviceSettings, TrialSettings
 
 from .grids import FakeGrid
 from .test_commands import posse
@@ -304,6 +305,60 @@ def test_devices_that_do_not_answer_a_deployment_end_no_run(tmp_path: Path, cloc
     assert clock.now < 60.0
     with pytest.raises(ConfigError, match="holds no run on devices"):
         next(iter(_status(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize(("slow", "has"), [(3.0, 1), (40.0, "none")])
+def test_the_last_model_has_the_grace_of_a_round_and_the_result_says_who_has_it_not(
+    tmp_path: Path, clock: Any, slow: float, has: int | str
+) -> None:
+    """The first answer takes a while, since a device starts a process; the others have no less than it took."""
+    made = settings(tmp_path, rounds=1, timeout=600.0, grace=0.5)
+    grid = FakeGrid(made, 3, tmp_path)
+    answers, push, pull, ready = {}, grid.push_messages, grid.pull_messages, [slow, 1.5 * slow, 1.9 * slow]
+
+    def pushed(messages: Any) -> list[str]:
+        sent = list(messages)
+        deployed = bool(sent) and sent[0].metadata.message_type == fleet.DEPLOY
+        grid.reach = has == 1
+        ids = push(sent)
+        answers.update({one: clock.now + ready[at] for at, one in enumerate(ids)} if deployed else {})
+        return ids
+
+    grid.push_messages = pushed  # type: ignore[method-assign]
+    grid.pull_messages = lambda ids: pull(one for one in ids if answers.get(one, 0) <= clock.now)  # type: ignore
+    server_app.run(grid, made, "1")
+    assert held(grid) == [has] * 3
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["waiting"] == ({} if has == 1 else dict.fromkeys(["node-0000", "node-0001", "node-0002"], 1))
+
+
+def test_the_end_of_a_trial_names_who_has_not_the_last_model(tmp_path: Path) -> None:
+    made = trial.Trial(tmp_path, TrialSettings(folder=tmp_path).of_the_fleet(), 3)
+    versions = Versions(made.out)
+    versions.out.mkdir()
+    versions.want(Wanted(3))
+    versions.note("node-0003", version=0, refused=3, why="too wide")
+    result = {"rounds": 3, "average_reward": 0.5, "reproducible": False, "model": "model.npz", "record": "abcd"}
+    (made.out / "result.json").write_text(json.dumps({**result, "waiting": {"node-0002": 3}}))
+    lines = [line for line in trial._result(made) if isinstance(line, str)]
+    assert "without the model that they shall have: node-0002 (version 3). The same command sends it" in lines[0]
+    assert "the model is refused by node-0003: 'posse devices status" in lines[1]
+
+
+def test_the_reason_of_a_server_that_gives_up_while_it_is_asked_for_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trial.Trial(tmp_path, TrialSettings(folder=tmp_path).of_the_fleet(), 3)
+    made.out.mkdir()
+    monkeypatch.setattr(made, "crew", SimpleNamespace(processes=[SimpleNamespace(alive=True, log="log")]))
+
+    def status() -> str:
+        (made.out / "failed.txt").write_text("[P500] a round needs 3 nodes")
+        return "finished:failed"
+
+    monkeypatch.setattr(made, "_status", status)
+    with pytest.raises(PosseError, match=r"the server gave up: .* a round needs 3 nodes"):
+        made._check(trial.DOUBT + 1)
 
 
 def _status(folder: Path) -> Any:

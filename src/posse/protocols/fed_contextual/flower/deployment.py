@@ -268,6 +268,11 @@ class Versions:
         }
         write_whole(self.out / HELD, json.dumps(kept).encode())
 
+    def refusing(self) -> list[str]:
+        """Return the devices that refuse the version they shall have."""
+        wanted = self.wanted
+        return sorted(one for one, has in self.held.items() if wanted and has.get("refused") == wanted.of(one))
+
     def missing(self, devices: Iterable[str]) -> dict[str, int]:
         """Return the version that each device shall have and has not, unless it refused it."""
         wanted, held = self.wanted, self.held

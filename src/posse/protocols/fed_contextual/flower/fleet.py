@@ -45,6 +45,8 @@ LOOK = 0.3
 """Seconds between two looks for answers."""
 EVERY = 60.0
 """Seconds between two deployments to devices at least."""
+FIRST = 30.0
+"""Seconds for the first answer to a deployed model at least: devices start a process for it."""
 MODELS = 4
 """Models of which it is noted who helped to unmask a sum: that of a round, a candidate's, and those before."""
 MOST = 1e30
@@ -256,8 +258,9 @@ class Fleet:
     def spread(self, versions: Versions, *, wait: bool = False) -> None:
         """Send devices that are connected the version they shall have and have not, and note what they answer.
 
-        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now and
-        have a grace period to answer; those that did not answer before are asked again.
+        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now;
+        those that did not answer before are asked again. When the first has answered, the others have their grace
+        period, no less than it took.
         """
         self._take_answers(versions)
         now = time.monotonic()
@@ -281,13 +284,26 @@ class Fleet:
         for one, node in self._push(sent, DEPLOY, "deploy").items():
             self._deploying[one] = (node.called, missing[node.called], now)
         self._deployed = now if all_ else self._deployed
-        while wait and self._deploying and time.monotonic() < now + min(self.settings.grace, self.settings.timeout):
+        if wait:
+            self._await_answers(versions, now)
+
+    def _await_answers(self, versions: Versions, began: float) -> None:
+        """Wait for devices that were sent a version, and name those that did not answer."""
+        most, grace = began + self.settings.timeout, self.settings.grace
+        end, sent = min(most, began + max(grace, FIRST)), len(self._deploying)
+        while self._deploying and (now := time.monotonic()) < end:
             self._take_answers(versions)
+            if len(self._deploying) < sent:
+                end, sent = min(most, now + max(grace, now - began)), 0  # the first answers
             if self._deploying:
                 time.sleep(LOOK)
-        if wait and self._deploying:
+        if self._deploying:
             names = sorted(device for device, _, _ in self._deploying.values())
             self.say(f"no answer to the deployed model from {', '.join(names)}; they get it when the run goes on")
+
+    def waiting(self, versions: Versions) -> dict[str, int]:
+        """Return who was seen and has not the version to have, without those that refuse it, and which it is."""
+        return versions.missing(sorted({*versions.held, *(node.called for node in self._present())}))
 
     def _take_answers(self, versions: Versions) -> None:
         hash_of = cache(lambda at: versions.read(at).hash)

@@ -139,7 +139,7 @@ def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
             keep(int(state.round), state)
         fleet.spread(versions, wait=True)
         write_metrics(out, account.epsilon if account else None)
-        _finish(out, settings, state, joined(seen), account)
+        _finish(out, fleet, state, joined(seen), account)
     return state
 
 
@@ -228,12 +228,14 @@ def _report(
         log(WARNING, "round %d: no device had a sample that it could use; their logs say why", number + 1)
 
 
-def _finish(out: Path, settings: DeviceSettings, state: State, seen: Measured, account: Account | None) -> None:
+def _finish(out: Path, fleet: Fleet, state: State, seen: Measured, account: Account | None) -> None:
+    settings = fleet.settings
     write_version(out / MODEL, version_of(settings, record_id(out), int(state.round), leaves_of(state.params)))
     result = {
         "rounds": int(state.round), "average_reward": float(average_reward(seen)[-1]),
         "secure": all(line["masked"] for line in lines_of(out)),
         "reproducible": settings.seed >= 0, "model": str(out / MODEL), "record": record_id(out),
+        "waiting": fleet.waiting(Versions(out)),
         **({} if account is None else _spent(account)),
     }  # fmt: skip
     write_whole(out / RESULT, json.dumps(result, indent=1).encode())

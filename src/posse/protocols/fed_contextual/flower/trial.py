@@ -221,13 +221,17 @@ class Trial:
 
     def _check(self, silence: float) -> None:
         """Raise where the server failed, its SuperLink is gone, or the run is over without a result."""
-        if (self.out / FAILED).exists():
-            raise PosseError(f"the server gave up: {(self.out / FAILED).read_text().strip()}")
+        self._check_failed()
         link = self.crew.processes[0]
         if not link.alive:
             raise LinkError(f"the SuperLink ended: {link.last_words()} (its log: {link.log})")
         if silence > DOUBT and self._status().startswith("finished") and not (self.out / RESULT).exists():
+            self._check_failed()  # it may have ended while it was asked for
             raise PosseError(f"the run ended without a result; the log of the server is in {link.log}.")
+
+    def _check_failed(self) -> None:
+        if (self.out / FAILED).exists():
+            raise PosseError(f"the server gave up: {(self.out / FAILED).read_text().strip()}")
 
     def _status(self) -> str:
         asked = self._flwr("list", "list", CONNECTION, "--run-id", self.run_id, "--format", "json")
@@ -331,7 +335,7 @@ def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[st
     _check_before(trial)
     if (trial.out / RESULT).exists() and len(lines_of(trial.out)) >= trial.settings.rounds:
         versions = Versions(trial.out)
-        waiting = len(versions.missing(versions.held))
+        waiting = len(versions.missing({*versions.held, *trial.result().get("waiting", ())}))
         yield "this run is over and nothing is trained; " + (
             f"{words.count(waiting, 'device')} shall have another version"
             if waiting
@@ -409,6 +413,11 @@ def _result(trial: Trial) -> Iterator[str | Section]:
         ),
         data={**result, "nodes": trial.nodes, "folder": str(trial.folder)},
     )  # fmt: skip
+    if waiting := result.get("waiting"):
+        named = ", ".join(f"{device} (version {version})" for device, version in sorted(waiting.items()))
+        yield f"without the model that they shall have: {named}. The same command sends it to them again."
+    if refusing := Versions(trial.out).refusing():
+        yield f"the model is refused by {', '.join(refusing)}: 'posse devices status {trial.folder}' says why."
     if "privacy" not in result:
         return
     first = result["privacy"][0]
