@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,6 +157,65 @@ def test_an_application_decides_and_logs_as_devices_do(tmp_path: Path) -> None:
         app.decide([1.0])
     with pytest.raises(ConfigError, match="finite"):
         app.log(app.decide(rows[0]), float("nan"))
+
+
+def two_arms(path: Path, features: int) -> Path:
+    write_model(path, {"b": np.zeros(2, np.float32), "w": np.zeros((features, 2), np.float32)}, 1, ("left", "right"))
+    return path
+
+
+def test_contexts_of_another_width_are_refused_and_the_log_stays_as_it_was(tmp_path: Path) -> None:
+    log, path = tmp_path / "log.npz", two_arms(tmp_path / "model.npz", 2)
+    app = posse.OnDevice(path, log)
+    assert app.log(app.decide([1.0, 2.0]), 1.0)
+    before = log.read_bytes()
+    two_arms(path, 3)
+    choice = app.decide([1.0, 2.0, 3.0])
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"holds contexts of 2 numbers, .* for 3 numbers\. Move the log away"):
+            app.log(choice, 1.0)
+    assert log.read_bytes() == before
+    log.rename(tmp_path / "old.npz")
+    assert app.log(choice, 1.0)
+    assert np.load(log)["contexts"].shape == (1, 3)
+
+
+def test_two_applications_on_one_log_lose_no_row(tmp_path: Path) -> None:
+    path, log = two_arms(tmp_path / "model.npz", 1), tmp_path / "log.npz"
+    apps = [posse.OnDevice(path, log), posse.OnDevice(path, log)]
+
+    def write(app: Any) -> None:
+        for _ in range(10):
+            app.log(app.decide([1.0]), 1.0)
+
+    threads = [threading.Thread(target=write, args=(app,)) for app in apps]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(np.load(log)["arms"]) == 20
+
+
+def test_what_is_no_reward_no_decision_and_no_context_is_refused_in_one_line(tmp_path: Path) -> None:
+    path, log = two_arms(tmp_path / "model.npz", 2), tmp_path / "log.npz"
+    app = posse.OnDevice(path, log)
+    choice = app.decide([0.1, 0.2])
+    for reward in ("a", "1", None, float("inf"), 1e39, [1.0, 2.0]):
+        with pytest.raises(ConfigError, match="a reward must be a finite number, got"):
+            app.log(choice, reward)  # type: ignore[arg-type]
+    for wrong in ("x", None, 1.5):
+        with pytest.raises(ConfigError, match="a reward is for a decision, or for its id, got"):
+            app.log(wrong, 1.0)  # type: ignore[arg-type]
+    assert app.log(np.int64(choice.id), np.float32(1.0))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="must be 2 finite numbers, got nan as number 1"):
+        app.decide([float("nan"), 1])
+    with pytest.raises(ConfigError, match=r"got 1e\+39 as number 2"):
+        app.decide([1, 1e39])
+    for scale in (float("nan"), -1.0, float("inf")):
+        with pytest.raises(ConfigError, match="scale must be "):
+            posse.OnDevice(path, log, scale=scale)
+    with pytest.raises(ConfigError, match="scale must be"):
+        ExportSettings(model=path, scale=-1.0)
 
 
 def test_an_application_takes_the_model_that_was_deployed_last(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, ProtocolError
@@ -49,7 +50,7 @@ class ExportSettings(ExplorationSettings, Settings):
     """File to write."""
     kind: Literal["auto", "linear", "bag", "cnn"] = "auto"
     """What the model is; auto: as a deployed model says, else by its arrays (two of them are a linear model)."""
-    scale: float = 0.0
+    scale: Annotated[float, Field(ge=0)] = 0.0
     """What contexts are divided by; 0: as the file says, else 255 for a cnn and 1."""
 
 

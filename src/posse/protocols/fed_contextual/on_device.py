@@ -7,9 +7,12 @@ configuration): an `OnDevice` reads the one and writes the other. numpy alone is
 from __future__ import annotations
 
 import io
+import math
 import os
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.core.files import PRIVATE, write_whole
+from posse.core.files import PRIVATE, os_reason, write_whole
 from posse.policies.contextual.explorations import draw
 from posse.policies.contextual.registry import exploration
 from posse.policies.decisions import Decision
@@ -27,6 +30,8 @@ from posse.protocols.fed_contextual.export import Read
 
 LOGGED = ("contexts", "arms", "rewards", "probabilities")
 """What a log holds, one row a decision."""
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest number of a context, and largest reward: devices compute with 32 bits."""
 OPEN = 10_000
 """Decisions that wait for a reward; the oldest are given up."""
 
@@ -51,9 +56,11 @@ class OnDevice:
 
         `policy` and its parameters are those of the run. A deployed model says them: without `policy` they are taken
         from it (softmax where it is silent), and others than the model's are refused. The log keeps the last `keep`
-        actions. `scale` is what contexts are divided by where the file does not say it: 255 for bytes of images.
+        actions; several objects, also of several processes, may write one. `scale` is what contexts are divided by
+        where the file does not say it: 255 for bytes of images.
         """
         check.at_least(1, keep=keep)
+        check.at_least(0, scale=scale)
         self._given = policy is not None or bool(parameters)
         self.policy = exploration("softmax" if policy is None else policy, parameters)
         self._keep, self._scale = keep, scale
@@ -62,7 +69,7 @@ class OnDevice:
         self._read: Read | None = None
         self._open: OrderedDict[int, tuple[NDArray[Any], int, float]] = OrderedDict()
         self._made = secrets.randbits(52)  # no number of another process, whose rewards may still come
-        self._rows = self._past()
+        self._past()  # one that cannot be read is named now
 
     @property
     def model(self) -> Read:
@@ -114,26 +121,57 @@ class OnDevice:
 
     def log(self, decision: Decision | int, reward: float) -> bool:
         """Write what a decision earned into the log; False where it is known already, or was given up."""
-        if not np.isfinite(reward):
-            raise ConfigError(f"a reward must be a finite number, got {reward}.")
-        found = self._open.pop(decision if isinstance(decision, int) else decision.id, None)
-        if found is None:
-            return False
-        context, arm, chance = found
-        self._rows = [*self._rows, (context, arm, float(reward), chance)][-self._keep :]
-        file, columns = io.BytesIO(), [np.array(column) for column in zip(*self._rows, strict=True)]
-        np.savez(file, allow_pickle=False, **dict(zip(LOGGED, columns, strict=True)))
-        write_whole(self._log, file.getvalue(), mode=PRIVATE)
+        value, made = _number(reward), decision.id if isinstance(decision, Decision) else decision
+        if not isinstance(made, int | np.integer):
+            raise ConfigError(
+                f"a reward is for a decision, or for its id, got {decision!r}. Give what decide returned."
+            )
+        with self._alone():
+            found = self._open.get(int(made))
+            if found is None:
+                return False
+            context, arm, chance = found
+            rows = [*self._past(), (context, arm, value, chance)][-self._keep :]
+            before, now = _kind(rows[0][0]), _kind(context)
+            if before != now:
+                raise DataError(
+                    f"the log {self._log} holds contexts of {before}, and this decision is for {now}. Move the log "
+                    "away to begin anew."
+                )
+            file, columns = io.BytesIO(), [np.array(column) for column in zip(*rows, strict=True)]
+            np.savez(file, allow_pickle=False, **dict(zip(LOGGED, columns, strict=True)))
+            write_whole(self._log, file.getvalue(), mode=PRIVATE)
+            del self._open[int(made)]
         return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others who write this log out until its new row is in it; the lock goes when the process does."""
+        import fcntl
+
+        try:
+            file = os.open(self._log.with_name(f".{self._log.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE)
+        except OSError as error:
+            raise DataError(f"cannot write {self._log}: {os_reason(error)}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
 
     def _context(self, context: Any) -> NDArray[Any]:
         wanted, whole = self.model.shape, self.model.shift is None and self.model.scale == 255
+        size = int(np.prod(wanted))
         try:
             given = np.asarray(context, np.float64)
         except (TypeError, ValueError):
             raise ConfigError(f"a context must be numbers of shape {wanted}, got {context!r}.") from None
-        if given.size != int(np.prod(wanted)) or not np.isfinite(given).all():
-            raise ConfigError(f"a context must be {int(np.prod(wanted))} finite numbers, got {given.size}.")
+        if given.size != size:
+            raise ConfigError(f"a context must be {size} finite numbers, got {given.size}. Give as many.")
+        wrong = np.flatnonzero(~(np.abs(given.reshape(-1)) <= LARGEST))
+        if len(wrong):
+            value = given.reshape(-1)[wrong[0]]
+            raise ConfigError(f"a context must be {size} finite numbers, got {value:g} as number {wrong[0] + 1}.")
         if whole and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
             raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
         return given.reshape(wanted).astype(np.uint8 if whole else np.float32)
@@ -148,3 +186,18 @@ class OnDevice:
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise DataError(f"the log {self._log} cannot be read ({error}). Move it away to begin anew.") from None
         return [(x, int(arm), float(reward), float(p)) for x, arm, reward, p in zip(*columns, strict=True)]
+
+
+def _number(reward: Any) -> float:
+    """Return a reward; raise where it is no number that devices can learn from."""
+    try:
+        value = math.nan if isinstance(reward, str | bytes) else float(reward)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not abs(value) <= LARGEST:
+        raise ConfigError(f"a reward must be a finite number, got {reward!r}.")
+    return value
+
+
+def _kind(context: NDArray[Any]) -> str:
+    return f"{' x '.join(map(str, context.shape))} {'bytes' if context.dtype == np.uint8 else 'numbers'}"

@@ -18,7 +18,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
 from posse.protocols.fed_contextual.computing.cohorts import SAMPLE
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.on_device import LOGGED
+from posse.protocols.fed_contextual.on_device import LARGEST, LOGGED
 from posse.protocols.fed_contextual.remarks import input_size
 
 DATA = "POSSE_DEVICE_DATA"
@@ -101,7 +101,7 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
 
 def _within(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Say which numbers are finite as 32-bit floats."""
-    found: NDArray[np.bool_] = np.abs(values.astype(np.float64)) <= np.finfo(np.float32).max
+    found: NDArray[np.bool_] = np.abs(values.astype(np.float64)) <= LARGEST
     return found
 
 
