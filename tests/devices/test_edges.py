@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
 
 from posse.core.errors import ConfigError, DataError
+from posse.problems.populations.prepared import save
+from posse.problems.populations.splits import read_population
 from posse.protocols.fed_contextual.export import Read
-from posse.protocols.fed_contextual.flower import client_app, server_app, trial
+from posse.protocols.fed_contextual.flower import client_app, deployment, server_app, trial
 from posse.protocols.fed_contextual.flower.deployment import Version, Versions, Wanted
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import (
@@ -26,7 +29,9 @@ from posse.protocols.fed_contextual.flower.settings import (
     STATE,
     VERSIONS,
     WANTED,
+    DeploySettings,
     DeviceSettings,
+    StatusSettings,
     TrialSettings,
     alone,
     lines_of,
@@ -315,3 +320,47 @@ def test_logs_without_rows_and_with_numbers_too_large(tmp_path: Path, contexts: 
             log_of(settings(tmp_path), path)
     else:
         assert log_of(settings(tmp_path), path)[-1].sum() == 0
+
+
+@pytest.mark.parametrize("name", ["norm.csv", "nowhere"])
+def test_what_a_fleet_does_not_take_is_answered_with_what_it_takes(tmp_path: Path, name: str) -> None:
+    (tmp_path / "norm.csv").write_text("client,x,label\na,1,yes\nb,2,no\n")
+    why = "is none of these" if name == "norm.csv" else "is not there"
+    with pytest.raises(DataError, match=f"digits, images .* or a prepared population .* {why}"):
+        TrialSettings(folder=tmp_path / "fleet", data=str(tmp_path / name)).of_the_fleet()
+    save(read_population(tmp_path / "norm.csv"), tmp_path / "norm.npz")
+    made = TrialSettings(folder=tmp_path / "fleet", data=str(tmp_path / "norm.npz"), nodes=2).of_the_fleet()
+    assert (made.features, made.arms, made.contexts) == (1, 2, "numbers")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"node-0001": 3}', '{"node-0001": {"version": "a"}}', '{"node-0001": {"version": 1, "at": "x"}}', "[1]"]
+)
+def test_what_devices_said_and_cannot_be_read_is_asked_again(tmp_path: Path, text: str) -> None:
+    play(settings(tmp_path), tmp_path)
+    versions = Versions(tmp_path / "out")
+    (tmp_path / "out" / HELD).write_text(text)
+    assert versions.held == {}
+    assert versions.missing(["node-0001"]) == {"node-0001": 2}
+    assert posse("status", str(tmp_path / "out"))[0] == 0
+    play(settings(tmp_path, rounds=3), tmp_path)
+    assert {has["version"] for has in versions.held.values()} == {3}
+
+
+@pytest.mark.parametrize("text", ['{"version": 1, "canary": "x"}', '{"version": "a"}', "3", "{}"])
+def test_what_is_wanted_and_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    play(settings(tmp_path), tmp_path)
+    (tmp_path / "out" / WANTED).write_text(text)
+    with pytest.raises(DataError, match=r"does not say which version is wanted .* Name one: posse devices deploy"):
+        Versions(tmp_path / "out").missing(["node-0001"])
+
+
+def test_versions_without_a_file_and_under_another_number_are_named(tmp_path: Path) -> None:
+    play(settings(tmp_path, rounds=3), tmp_path)
+    versions = Versions(tmp_path / "out")
+    versions.want(Wanted(77))
+    shown = next(deployment.status(StatusSettings(folder=tmp_path / "out")))
+    assert any("there is no file of version 77" in note for note in shown.notes)
+    shutil.copy(versions.path(3), versions.path(2))
+    with pytest.raises(DataError, match=r"000002\.npz holds version 3\. Put the file of 2 back"):
+        next(deployment.deploy(DeploySettings(folder=tmp_path / "out", version=2)))

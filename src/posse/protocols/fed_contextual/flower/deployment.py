@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from zipfile import BadZipFile
 
 import msgspec
@@ -47,6 +47,8 @@ from posse.results import words
 from posse.results.reports.sections import Section
 
 Leaves = list[Any]
+LATEST = 1 << 37
+"""Seconds since 1970 that no clock shows."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def read_version(path: Path) -> Version:
             return parsed(str(found["about"]), [found[f"leaf{at}"] for at in range(count)])
     except FileNotFoundError:
         raise DataError(f"there is no version {path}.") from None
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, ProtocolError) as error:
         raise DataError(f"{path} cannot be read as a deployed model: {error}.") from None
 
 
@@ -190,6 +192,25 @@ class Wanted:
         return "it is deployed" + f" to {self.canary:.0%} of the devices" * (0 < self.canary < 1)
 
 
+class _Held(msgspec.Struct):
+    """What is noted of a device."""
+
+    version: int
+    sha256: str = ""
+    at: Annotated[int, msgspec.Meta(ge=0, lt=LATEST)] = 0
+    refused: int = -1
+    why: str = ""
+
+
+def _whole(has: Any) -> bool:
+    """Say whether an entry of `held` is as `note` writes it."""
+    try:
+        msgspec.convert(has, _Held)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 class Versions:
     """The versions of a run, in its folder."""
 
@@ -205,28 +226,34 @@ class Versions:
         return sorted(int(path.stem) for path in (self.out / VERSIONS).glob("*.npz") if path.stem.isdecimal())
 
     def read(self, version: int) -> Version:
-        """Read a version."""
-        return read_version(self.path(version))
+        """Read a version; raise where its file holds another."""
+        found = read_version(self.path(version))
+        if found.version != version:
+            raise DataError(f"{self.path(version)} holds version {found.version}. Put the file of {version} back.")
+        return found
 
     @property
     def wanted(self) -> Wanted | None:
         """Which version devices shall have; none before the first."""
         path = self.out / WANTED
         try:
-            return Wanted(**json.loads(path.read_text()))
+            return msgspec.json.decode(path.read_bytes(), type=Wanted)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise DataError(
                 f"{path} does not say which version is wanted ({error}). Name one: posse devices deploy --version."
             ) from None
 
     @property
     def held(self) -> dict[str, dict[str, Any]]:
-        """What each device said it has: version, hash, when; and why it refused another one."""
+        """What each device said it has: version, hash, when; and why it refused another one.
+
+        What cannot be read counts as not said: such a device is asked again.
+        """
         with suppress(OSError, ValueError):
             found = json.loads((self.out / HELD).read_text())
-            return found if isinstance(found, dict) else {}
+            return {device: has for device, has in found.items() if _whole(has)} if isinstance(found, dict) else {}
         return {}
 
     def add(self, version: Version, canary: float, *, want: bool = True) -> Wanted:
@@ -301,7 +328,8 @@ def status(settings: StatusSettings) -> Iterator[Section]:
     versions = _versions(settings.folder)
     wanted, held, lines = versions.wanted, versions.held, lines_of(versions.out)
     assert wanted is not None
-    rows = []
+    rows, both = [], {wanted.version, wanted.before} if 0 < wanted.canary < 1 else {wanted.version}
+    lost = [at for at in sorted(both) if at >= 0 and at not in versions.known()]
     for device, has in sorted(held.items()):
         shall = wanted.of(device)
         state = "has it" if has.get("version") == shall else "refuses it" if has.get("refused") == shall else "waits"
@@ -313,6 +341,7 @@ def status(settings: StatusSettings) -> Iterator[Section]:
         columns=("device", "version", "shall have", "state", "last seen (UTC)"), rows=tuple(rows), numeric=(1, 2),
         notes=(
             f"wanted: version {wanted.version}{some}{', until another one is named' if wanted.pinned else ''}",
+            *(f"there is no file of version {at}: name another, 'posse devices deploy --version'" for at in lost),
             f"versions kept: {', '.join(map(str, versions.known()))}; rounds done: {len(lines)}",
             *(f"{device}: {has['why']}" for device, has in sorted(held.items()) if has.get("why")),
         ),

@@ -144,7 +144,14 @@ def _population(data: str, partitions: int) -> Population:
     from posse.problems.populations.prepared import load
 
     path = Path(data).expanduser()
-    return read_pictures(path, clients=partitions) if path.exists() and holds_images(path) else load(path)
+    if not path.exists() or (path.is_file() and path.suffix != ".npz" and not holds_images(path)):
+        why = "is none of these" if path.exists() else "is not there"
+        raise DataError(
+            "a fleet's data are digits, images (a folder, idx, .npz or Parquet file) or a prepared population (folder "
+            f"or .npz), and {data} {why}. In Python, posse.problems.populations has prepared.save and, for a table, "
+            "splits.read_population."
+        )
+    return read_pictures(path, clients=partitions) if holds_images(path) else load(path)
 
 
 def _bag(x: Bag) -> tuple[NDArray[Any], NDArray[Any]]:

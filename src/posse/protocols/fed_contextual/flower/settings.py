@@ -197,7 +197,7 @@ class DeviceSettings(LearningSettings):
     limit: Annotated[float, Field(ge=0)] = 0.0
     """Largest epsilon (with delta) that may be spent on a device: training stops before it is more; 0 for none."""
     data: str = "digits"
-    """Where a device's samples are if its own configuration does not say: digits, or a prepared population."""
+    """Where a device's samples are if its own configuration does not say: digits, a prepared population, or images."""
     timeout: Positive = 600.0
     """Seconds that a round, or a stage of a secure one, waits for devices."""
     grace: Positive = 30.0
