@@ -22,6 +22,7 @@ from posse.protocols.fed_contextual.flower import client_app, deployment, server
 from posse.protocols.fed_contextual.flower.deployment import Version, Versions, Wanted
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import (
+    BEGUN,
     EVALUATIONS,
     HELD,
     PROGRESS,
@@ -364,3 +365,12 @@ def test_versions_without_a_file_and_under_another_number_are_named(tmp_path: Pa
     shutil.copy(versions.path(3), versions.path(2))
     with pytest.raises(DataError, match=r"000002\.npz holds version 3\. Put the file of 2 back"):
         next(deployment.deploy(DeploySettings(folder=tmp_path / "out", version=2)))
+
+
+def test_a_run_that_began_without_saying_what_contexts_are_goes_on(tmp_path: Path) -> None:
+    play(settings(tmp_path), tmp_path)
+    before = json.loads((tmp_path / "out" / BEGUN).read_text())
+    del before["contexts"]
+    (tmp_path / "out" / BEGUN).write_text(json.dumps(before))
+    play(settings(tmp_path, rounds=3), tmp_path)
+    assert len(lines_of(tmp_path / "out")) == 3

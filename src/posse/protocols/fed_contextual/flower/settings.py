@@ -107,8 +107,8 @@ def check_begun(settings: DeviceSettings, out: Path, *, nodes: bool = False) -> 
     if not ((out / STATE).exists() or (out / SPENT).exists()):
         return
     try:
-        before = json.loads((out / BEGUN).read_text())
-    except (OSError, ValueError) as error:
+        before = {"contexts": "", **json.loads((out / BEGUN).read_text())}  # it may have begun without
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{out} does not say what its run began with ({error}). Name another folder.") from None
     now = _bound(settings)
     if not nodes:
