@@ -133,15 +133,15 @@ def test_a_round_is_done_again_under_more_patience(tmp_path: Path) -> None:
     _, told = evil.until_masked(evil.terms())
     for name, message in told.items():
         evil.ask(name, evil.order(), message=encode(message))
-    more = {"timeout": 9.0, "grace": 9.0, "out": "elsewhere", "start_with": 3, "canary": 0.5, "gate": 0.5}
+    more = {"timeout": 9.0, "grace": 9.0, "out": "elsewhere", "start_with": 3, "canary": 0.5}
     evil.made = evil.made.but(rounds=9, **more)
-    assert {*more, "limit"} == set(REACH)
+    assert {*more, "limit", "gate"} == set(REACH)
     for context in evil.grid.contexts.values():
         context.run_id = 2
         context.run_config.update(json.loads(json.dumps(evil.made.resolved())))
     assert evil.finish(*evil.begin(evil.terms(run="2"))).finished
     subject = wire.subject_of(evil.order(), evil.made)
-    assert subject == wire.subject_of(evil.order(), evil.made.but(limit=9.0))
+    assert subject == wire.subject_of(evil.order(), evil.made.but(limit=9.0, gate=0.5))
     assert subject != wire.subject_of(evil.order(), evil.made.but(samples=32))
 
 
