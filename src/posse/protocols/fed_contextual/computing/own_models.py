@@ -12,7 +12,8 @@ The function takes the shape of one context and the number of arms, and returns 
 
 Contexts come as 32-bit floats, bytes of images as fractions of 255; in a fleet their shape is (features,). A model
 that keeps statistics of batches (BatchNorm) is refused: they would leave devices without clipping and noise, and a
-score would depend on what else is in a batch.
+score would depend on what else is in a batch. A torch.nn module is tried on three contexts as it is taken, a step down
+the loss included; every parameter must move its scores.
 """
 
 from __future__ import annotations
