@@ -52,9 +52,11 @@ class Arriving(TestWorld):
         return Seen(ask.step, f"p{row}", held.tobytes())
 
 
-def made(folder: Path, last: int, **more: Any) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
+def made(
+    folder: Path, last: int, parties: int = 2, **more: Any
+) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
     """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end there."""
-    plain, terms, world = factories(folder, steps=last, **more)
+    plain, terms, world = factories(folder, parties, steps=last, **more)
     arriving = Terms("run-1", terms.parties, terms.features, terms.arms, 42, terms.explore, rows="arriving", **more)
     planned, secrets = plan(arriving), {name: Secrets.fresh() for name in (*terms.parties, DEALER)}
     make: dict[str, Any] = {
@@ -103,6 +105,59 @@ def test_whatever_happens_an_ended_run_is_the_one_in_memory(tmp_path: Path, how:
     network.run(FAULTS[faults])
     assert network.outcome == expected
     assert sum(network.deaths.values()) > 0
+
+
+class OneAhead(Seam):
+    """The last party's contexts stop coming before a step; when another has begun its pass, that one's operator ends.
+
+    A question that was open when the run ended is answered after it.
+    """
+
+    def __init__(self, make: Any, terms: Terms, world: Any, seed: int, last: int) -> None:
+        super().__init__(make, terms, world, seed)
+        self.world = self._world = Arriving(world, terms, 42)
+        self._late, self._last, self.asked = terms.parties[-1], last, False
+
+    def answer(self, name: str) -> None:
+        engine = self.engines[name]
+        (ask,) = engine.asks.values()
+        if isinstance(ask, Look) and name == self._late and ask.step >= self._last and not engine.role.finished:
+            return
+        super().answer(name)
+
+    def step(self, faults: dict[str, float]) -> bool:
+        first = self.engines[NAMES[0]]
+        if not self.asked and first.role._seen > self._last:
+            self.asked = True
+            first.instruct(End())
+            self._commit(NAMES[0])
+        return super().step(faults)
+
+
+@pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}, {"parties": 3}, {"parties": 3, "overlap": True}])
+def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(tmp_path: Path, how: dict[str, Any]) -> None:
+    *_, world, make, terms = made(tmp_path, 6, **how)
+    roles = {name: each() for name, each in make.items()}
+    MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
+    expected = Outcome(roles)
+    known(expected, world, 6)
+    for faults, seed in (("none", 0), ("kills", 1), ("power", 2), ("everything", 22), ("everything", 27)):
+        network = OneAhead(make, terms, world, seed, 6 + how.get("batch", 1) - 1)
+        network.run(FAULTS.get(faults, {}), 30_000)
+        assert network.asked
+        assert network.outcome == expected
+
+
+def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Path) -> None:
+    *_, world, make, terms = made(tmp_path, 6)
+    network = Seam(make, terms, world, 2)
+    network.world = network._world = Arriving(world, terms, 42)
+    first, second = (network.engines[name] for name in NAMES)
+    while not (first.role._session is not None and second.role._session is not None and first.role.step == 5):
+        network.step({})
+    first.instruct(End())
+    network.run({})
+    known(network.outcome, world, 6)
 
 
 def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) -> None:
@@ -199,20 +254,24 @@ def test_processes_learn_from_files_that_grow_are_killed_and_end_with_them(tmp_p
     assert result["pulls"] == 30
 
 
-def test_an_operator_ends_a_run_without_a_last_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ahead", [0, 20])
+def test_an_operator_ends_a_run_without_a_last_step(tmp_path: Path, ahead: int) -> None:
     given = arriving(tmp_path)
     paths = mpc.laid_out(tmp_path, **given)
     grow(tmp_path, 9)
+    grow(tmp_path, 9 + ahead, name=NAMES[1])
     terms = ContextualOptions.make(opened_options(paths[0])).terms("trial-1")
     assert terms.steps == largest_steps(26)
 
     async def go() -> None:
         parties = {path.stem: opened(path) for path in paths}
         running = [asyncio.create_task(party.run()) for party in parties.values()]
-        while pulled(tmp_path) < 9:
+        role = parties[NAMES[1]].engine.role
+        while pulled(tmp_path) < 9 or (ahead and role.state()["step"] != 9):
             await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3 if ahead else 0)  # it has begun the next pass by now
         parties[NAMES[1]].instruct(End())
-        await asyncio.wait_for(asyncio.gather(*running), 200)
+        await asyncio.wait_for(asyncio.gather(*running), 60)
         for party in parties.values():
             party.engine.close()
 

@@ -119,7 +119,7 @@ class Rows(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class End(Message, frozen=True, array_like=True, tag=True, gc=False):
-    """Operator to party: take no more contexts."""
+    """Operator to party, and party to party where it waits for another's context: take no more contexts."""
 
 
 class Look(Ask, frozen=True, array_like=True, tag=True, gc=False):

@@ -12,7 +12,7 @@ import numpy as np
 
 from posse.core.agreement import check_digest
 from posse.core.errors import DisagreementError, JournalError, ProtocolError
-from posse.core.roles import OPERATOR, WORLD, Action, Message, Note
+from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan, Supply
@@ -147,19 +147,19 @@ class Party(messages.Ending):
                 return ()  # of a pass that another party had begun when the run was ended
             self._queue(sender, message)
         elif isinstance(message, messages.Over) and sender in self._peers:
-            return self._over(sender, message)
+            self.ends(sender, message, self.step, self.step + 1)
         elif isinstance(message, messages.Rows) and sender in self._peers:
             self._compare(sender, message)
-        elif isinstance(message, messages.End) and sender == OPERATOR:
+        elif isinstance(message, messages.End) and sender in (OPERATOR, *self._peers):
             self._ending = True
-        elif isinstance(message, messages.Seen) and sender == WORLD and self._looking:
+        elif isinstance(message, messages.Seen) and sender == WORLD and (self._looking or self.end is not None):
             if self.end is not None:
                 return ()
             self._see(message)
         else:
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
         self._heard.append((sender, self._encode(message)))
-        actions: list[Action] = []
+        actions = self._about_the_end(sender, message)
         self._advance(actions)
         return actions
 
@@ -182,13 +182,8 @@ class Party(messages.Ending):
     @property
     def awaited(self) -> set[str]:
         """Those from whom something is still to come."""
-        names = {who for who in self._queues if self._following(who)[0] < self.passes}
-        last = self._last_chunk
-        dealt = (
-            self._supply is not None
-            and self._wanted >= last
-            and (self._supply.ready if self.end is not None else self._supply.whole(last))
-        )
+        names, last = {who for who in self._queues if self._following(who)[0] < self.passes}, self._last_chunk
+        dealt = self._supply is not None and self._wanted >= last and self._supply.whole(last)
         return names if dealt else {*names, DEALER}
 
     # Before the first step --------------------------------------------------------------------------------------------
@@ -334,7 +329,7 @@ class Party(messages.Ending):
 
     def _compare(self, sender: str, message: messages.Rows) -> None:
         """Refuse another row than this party's own; where that comes later, the other party compares."""
-        if message.step == self._own_rows[0] and message.digest != self._own_rows[1]:
+        if message.step == self._own_rows[0] < self.choices and message.digest != self._own_rows[1]:
             raise DisagreementError(
                 f"'{sender}' has another row in step {message.step * self.terms.batch + 1} than '{self.name}'. "
                 "Contexts must arrive in the same order at all parties: correct the sources, and begin a new run."
@@ -347,18 +342,23 @@ class Party(messages.Ending):
         actions.extend((self.name, who, messages.Over(self.step)) for who in everyone)
         self._note_end(actions)
 
-    def _over(self, sender: str, message: messages.Over) -> Sequence[Action]:
-        """Take another party's word that the run ends before a pass; one that has begun is given up."""
-        self.ends(sender, message, self.step, self.step + 1)
-        if self.step == self.passes:
-            self._session, self._program, self._expected = None, None, {}
-        self._heard.append((sender, self._encode(message)))
+    def _about_the_end(self, sender: str, message: Message) -> list[Action]:
+        """Give up a pass that comes after the end; pass the operator's word on to those who have not begun this one.
+
+        Only they can end the run before it: no pass that a party has not begun can be over anywhere.
+        """
         actions: list[Action] = []
-        self._note_end(actions)
-        self._advance(actions)
+        if isinstance(message, messages.Over):
+            if self.step == self.passes:
+                self._session, self._program, self._expected = None, None, {}
+            self._note_end(actions)
+        waits = self.terms.arriving and self._session is not None and self._session.rounds == 0
+        if isinstance(message, messages.End) and sender == OPERATOR and waits:
+            actions.extend((self.name, peer, message) for peer in self._peers)
         return actions
 
     def _note_end(self, actions: list[Action]) -> None:
+        actions.append(Note(self.name, DURABLE, self.step))  # a context or the end: what follows depends on their order
         if self.finished:
             actions.append(Note(self.name, STEP_OVER, self.terms.learnt(self.step)))
 
