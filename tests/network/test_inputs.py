@@ -44,7 +44,8 @@ def market_of_their_own(folder, **values):
         source = {"function": "all_good:good"}
         agents.append({"name": name, "listen": f"127.0.0.1:{free_port()}", "own": str(own), "source": source})
     given = {"run": "m1", "sync": False, "suppliers": ["north", "south"], "rounds": 12, "start": 3, "alpha": 0.3}
-    return lay_out_market(MarketFederation.make({**given, "agent": agents, **values}), folder)
+    given = {name: value for name, value in {**given, **values}.items() if value is not None}
+    return lay_out_market(MarketFederation.make({**given, "agent": agents}), folder)
 
 
 def opened(path, **how):

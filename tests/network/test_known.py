@@ -7,12 +7,13 @@ import json
 import pytest
 
 from posse.core.errors import DisagreementError
+from posse.protocols.dp_combinatorial.deploy import MarketFederation, lay_out
 from posse.protocols.samba.layout import layout
 from posse.results.reports.sections import sections
 from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
 from tests.network import mpc
-from tests.network.federations import laid_out
+from tests.network.federations import free_port, laid_out
 from tests.network.test_disagreement import edit
 from tests.network.test_inputs import market_of_their_own
 from tests.network.test_records import run_all
@@ -131,6 +132,32 @@ def test_an_agent_finds_what_it_bought_learnt_earned_and_spent(tmp_path):
         assert values(record, ALL)["runs"] == ("1",)
         rows = json.dumps([section.rows for section in sections(record)])
         assert not [other for other in found if other != name and other in rows]
+
+
+SUMS = "What noise in every round adds up to"
+
+
+@pytest.mark.parametrize("given", [{"reports": [1, 2, 4, 8], "start": None}, {"method": "naive", "start": None}])
+def test_an_agent_finds_how_large_its_first_noise_was_and_what_rounds_add_up_to(tmp_path, given):
+    """Each from its own report and ledger; no sentence about a simulation, for its noise is its own."""
+    own = market_of_their_own(tmp_path, **given)
+    run_all(own)
+    for record in records().values():
+        (warning,) = record.warnings
+        assert "Noise of its first report (round 1) is" in warning
+        assert (SUMS in titles(record)) is ("method" in given)
+        assert "seed" not in json.dumps([entry.get("not_covered") for entry in record.privacy])
+    if "method" in given:
+        assert "basic composition of 12 rounds, unit entry" in values(record, SUMS)
+
+
+def test_agents_of_a_simulated_market_say_where_their_noise_comes_from(tmp_path):
+    names = [f"agent {i}" for i in (1, 2)]
+    members = [{"name": name.replace(" ", "-"), "listen": f"127.0.0.1:{free_port()}"} for name in names]
+    given = {"run": "m1", "sync": False, "rounds": 12, "start": 3, "agents": 2, "producers": 3, "agent": members}
+    run_all(lay_out(MarketFederation.make(given), tmp_path))
+    for record in records().values():
+        assert "comes from the recorded world seed" in json.dumps(record.privacy[0]["not_covered"])
 
 
 def test_ratings_need_a_threshold_that_the_run_names(tmp_path):

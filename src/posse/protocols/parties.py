@@ -150,6 +150,7 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
         "protects": of.protected_at(next((level for level in of.levels if level.name == known.level), None)),
         "learns": list(known.learns),
         "sections": [dict(table) for table in known.tables],
+        **({"warnings": list(known.warnings)} if known.warnings else {}),
     }
     vocabulary = {**of.words, **known.words}
     problem = {"name": place.run, "names": list(known.pulls)} | ({"words": vocabulary} if vocabulary else {})

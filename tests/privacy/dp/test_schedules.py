@@ -93,7 +93,7 @@ def test_what_is_not_covered_is_said() -> None:
         assert ("later choices" in said) == unit.disjoint
         assert "what producers see" in said
         assert "capacities" in said
-        assert "world seed" in said
+        assert "seed" not in said  # which is of a simulation alone
     assert "several entries" in UNITS["entry"].not_covered[0]
     assert "several rounds" in UNITS["round"].not_covered[0]
     assert [unit.disjoint for unit in UNITS.values()] == [True, True, False]

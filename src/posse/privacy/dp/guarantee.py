@@ -7,7 +7,7 @@ composition, accountant, sampling and what is not covered.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -45,6 +45,10 @@ def check_delta(delta: float) -> None:
         raise ConfigError(f"delta must be above 0 and below 1, got {delta}. 1 / (number of rounds) is usual.")
 
 
+SIMULATION = "a simulation: its noise comes from the recorded world seed, and whoever has the record can take it off"
+"""What is not covered where noise follows from a seed."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What was proved: (epsilon, delta) for one unit, and what goes with it.
@@ -79,6 +83,10 @@ class Guarantee:
             f"{self.releases} release{'' if self.releases == 1 else 's'}, composition {self.composition}, "
             f"accountant {self.accountant}, sampling {self.sampling}"
         )
+
+    def simulated(self) -> Guarantee:
+        """Return the same of a simulation."""
+        return replace(self, not_covered=(*self.not_covered, SIMULATION))
 
     def sentence(self) -> str:
         """Say all of it in one paragraph."""

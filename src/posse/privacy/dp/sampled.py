@@ -30,7 +30,7 @@ from typing import Any, Literal
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.privacy.dp.accountant import Sampling, accountant_name, pld_epsilon, rdp_epsilon
-from posse.privacy.dp.guarantee import SEQUENTIAL, Budget, Guarantee, check_delta
+from posse.privacy.dp.guarantee import SEQUENTIAL, SIMULATION, Budget, Guarantee, check_delta
 from posse.privacy.dp.ledger import Mechanism, Released
 
 Accountant = Literal["rdp", "pld"]
@@ -45,7 +45,7 @@ NOT_COVERED = (
     "who is in a cohort: the sampling must be unknown to whoever the guarantee is against",
     "what a device shows by the arms it pulls, and logs that leave it otherwise",
     "choosing hyper-parameters by runs on the same clients",
-    "a simulation: its noise comes from the recorded world seed, and whoever has the record can take it off",
+    SIMULATION,
 )
 """What no figure here covers."""
 

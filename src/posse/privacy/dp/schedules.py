@@ -37,7 +37,6 @@ EVENT_LEVEL = (
 NEVER_COVERED = (
     "capacities, to which the noise is scaled, and which producers an agent deals with at all",
     "what producers see: the orders themselves",
-    "a simulation: its noise comes from the recorded world seed, and whoever has the record can take it off",
 )
 """What no unit covers."""
 

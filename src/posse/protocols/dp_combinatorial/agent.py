@@ -80,6 +80,8 @@ class AgentSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
     inbox: list[tuple[str, Report]]
     ledger: dict[str, Any] | None
     done: bool
+    first: tuple[float, float] = (0.0, 0.0)
+    """Noise of the first report and the units that it is about."""
 
 
 class Agent:
@@ -129,6 +131,8 @@ class Agent:
         self._inbox: dict[int, dict[str, Report]] = {}
         self.taken = 0
         """Entries of reports, one a producer, from which it learnt."""
+        self.first = (0.0, 0.0)
+        """Of its first report: noise (standard deviations, over producers) and the units that it is about."""
         self._done = False
 
     @property
@@ -213,7 +217,7 @@ class Agent:
                 offers=[_bytes(array) for array in self._offers], spent=self._spent, next=self._next,
                 round=self._round, greeted=sorted(self._greeted), sent=self._sent, learnt=self._learnt,
                 taken=self.taken, inbox=inbox, ledger=None if self.ledger is None else self.ledger.state(),
-                done=self._done,
+                done=self._done, first=self.first,
             )
         )  # fmt: skip
 
@@ -235,7 +239,7 @@ class Agent:
         for data, array in zip(kept, arrays, strict=True):
             array[:] = np.frombuffer(data, "<f8")
         self._round, self._sent, self._learnt, self.taken = read.round, read.sent, read.learnt, read.taken
-        self._done, self._spent, self._next = read.done, read.spent, read.next
+        self._done, self._spent, self._next, self.first = read.done, read.spent, read.next, read.first
         if self._secrets is not None:
             self._noise = self._secret_noise()
         self._greeted, self._inbox = set(read.greeted), {}
@@ -359,6 +363,8 @@ class Agent:
         noise = np.array([self._noise.pair(number, i, float(s)) for i, s in enumerate(sigma)]).T
         if self._terms.method == "placebo":
             known.sent_units[:], known.sent_good[:] = known.units, known.good
+        if number == 0:
+            self.first = float(sigma.sum()), float(known.units.sum())
         out = np.zeros((2, len(sigma)))
         release(known.units, known.good, known.sent_units, known.sent_good, noise, sigma, out)
         self._sent += 1

@@ -28,6 +28,7 @@ from posse.problems.markets.offers import OFFERED
 from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered, Hello, Offers, Report
+from posse.protocols.dp_combinatorial.remarks import large_noise, sums_of_rounds
 from posse.protocols.dp_combinatorial.settings import TALK, DpCombinatorial, Setup
 from posse.protocols.dp_combinatorial.system import leaks, learns
 from posse.protocols.dp_combinatorial.terms import Terms
@@ -148,13 +149,17 @@ def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known
     bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
     privacy: tuple[Mapping[str, Any], ...] = ()
     if agent.ledger is not None and (releases := agent.ledger.entries()):
-        privacy = ({"party": agent.name, **agent.ledger.guarantee().entry()}, *releases)
+        proved = agent.ledger.guarantee()
+        privacy = ({"party": agent.name, **(proved.simulated() if options.own is None else proved).entry()}, *releases)
     money = {"money": options.currency} if options.currency else {}
-    tables = (_producers(agent, terms), *([_money(agent, terms)] if agent.finished else []))
+    tables = (
+        _producers(agent, terms), *([_money(agent, terms)] if agent.finished else []),
+        *sums_of_rounds([] if agent.ledger is None else [agent.ledger]),
+    )  # fmt: skip
     return Known(
         f"the part of {agent.name} is over: it earned {agent.revenue:g} in {rounds:,} rounds", options.level, config,
         rounds, agent.revenue, bought, privacy, learns(options), leaks(options), {"entries_learnt": agent.taken}, money,
-        tables=[table.plain() for table in tables],
+        tables=[table.plain() for table in tables], warnings=large_noise(terms, *agent.first, "its first report"),
     )  # fmt: skip
 
 

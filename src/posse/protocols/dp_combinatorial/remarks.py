@@ -16,6 +16,7 @@ from posse.privacy.dp.rounds import EveryRound
 from posse.problems.markets.market import Market
 from posse.protocols.dp_combinatorial.learning import Floats
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
+from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import Outcome
 from posse.results import words
 from posse.results.reports.sections import Section
@@ -91,16 +92,19 @@ def bound_below(market: Market, n: int, t: int) -> float:
 def first_noise(settings: DpCombinatorial, outcome: Outcome) -> list[str]:
     """Warn of a first report whose noise is above a tenth of what it is about."""
     terms, capacity = settings.load().terms, settings.load().market.capacity
-    told = float(outcome.first.sum(axis=(1, 2)).mean()) if len(outcome.first) else 0.0
-    if not settings.noisy or settings.policy == "placebo" or not told:
+    units = float(outcome.first.sum(axis=(1, 2)).mean()) if len(outcome.first) else 0.0
+    noise = terms.multiplier(0) * float(capacity.sum()) if settings.noisy else 0.0
+    return large_noise(terms, noise, units, "the first report")
+
+
+def large_noise(terms: Terms, noise: float, units: float, whose: str) -> list[str]:
+    """Warn of a first report by its noise (standard deviations, over producers) and the units that it is about."""
+    if terms.method == "placebo" or not units or noise / units <= LARGE:
         return []
-    share = terms.multiplier(0) * float(capacity.sum()) / told
-    if share <= LARGE:
-        return []
-    remedy = "" if settings.policy == "naive" else " Let the first report come later (start), or ask for less privacy."
+    remedy = "" if terms.always else " Let the first report come later (start or reports), or ask for less privacy."
     return [
-        f"Noise of the first report (round {terms.opening:,}) is {share:.2g} of the units it is about; above "
-        f"{LARGE:g} it can spoil what agents know.{remedy}"
+        f"Noise of {whose} (round {terms.opening:,}) is {noise / units:.2g} of the units it is about; above {LARGE:g} "
+        f"it can spoil what agents know.{remedy}"
     ]
 
 
@@ -117,6 +121,6 @@ def sums_of_rounds(ledgers: Sequence[Ledger[Plan]]) -> list[Section]:
 def privacy_of(ledgers: Sequence[Ledger[Plan]]) -> tuple[Mapping[str, JSON], ...]:
     """Composed guarantees first, then every release; each run is a world of its own, and they all spend alike."""
     entries: list[Mapping[str, JSON]] = [
-        {"party": ledger.party, **plain_dict(ledger.guarantee().entry(), "guarantee")} for ledger in ledgers
+        {"party": ledger.party, **plain_dict(ledger.guarantee().simulated().entry(), "guarantee")} for ledger in ledgers
     ]
     return (*entries, *(plain_dict(entry, "release") for ledger in ledgers for entry in ledger.entries()))

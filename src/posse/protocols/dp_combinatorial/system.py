@@ -274,7 +274,7 @@ def show_budget(settings: BudgetSettings) -> Iterator[Section]:
     if claims:
         rows = tuple((claim.figure, "yes" if claim.proved else "no", claim.how) for claim in claims)
         yield Section("Figures for the published noise", ("(epsilon, delta)", "a proof", "how"), rows)
-    yield Section("Not covered", notes=tuple(f"- {one}" for one in proved[0].not_covered))
+    yield Section("Not covered", notes=tuple(f"- {one}" for one in proved[0].simulated().not_covered))
 
 
 def _messages(plan: Plan) -> list[dict[str, Any]]:

@@ -65,6 +65,8 @@ class Known:
     """Nouns of this run, beside those of its system."""
     tables: Sequence[Mapping[str, Any]] = ()
     """Tables of what it found out, as a record keeps them (title, columns, rows, notes, numeric)."""
+    warnings: Sequence[str] = ()
+    """Sentences: signs that the run did not do what was meant, as far as this party can tell."""
     failure: str = ""
     """Why the run ended without a result, where it did."""
 
