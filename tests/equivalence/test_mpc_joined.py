@@ -19,6 +19,7 @@ from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.mpc_contextual.terms import largest_steps
 from posse.protocols.mpc_contextual.twins import floats
 from posse.protocols.mpc_contextual.twins.twin import coins_of
+from posse.protocols.registry import system_of
 
 STEPS, SEED = 80, 5
 FIRST: dict[str, Any] = {"steps": STEPS, "seed": SEED, "rows": 300, "components": 6}
@@ -156,6 +157,8 @@ def test_steps_before_count_for_what_the_arms_give_away(shares: Path) -> None:
         ({"start_from": "", "parties": 3}, "was learnt with parties"),
         ({"start_from": "", "epsilon": "1/5"}, r"was learnt with epsilon 0\.1, and this run has 0\.2, at which"),
         ({"start_from": "", "frozen": True, "newton": 3}, "newton belongs to runs that learn"),
+        ({"keep_shares": "x", "path": "fixed"}, "keep_shares needs parties that hold shares, got path 'fixed'"),
+        ({"keep_shares": "x", "path": "float"}, "keep_shares needs parties that hold shares, got path 'float'"),
         ({"keep_shares": "x", "runs": 2}, "keep_shares keeps the shares of one run, got 2 runs"),
         ({"start_from": "nowhere"}, "nowhere cannot be read: No such file"),
     ],
@@ -194,3 +197,11 @@ def test_shares_of_two_runs_are_not_mixed_in_one_folder(shares: Path, tmp_path: 
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot make the folder"):
         posse.start(MpcContextual(**FIRST, keep_shares=tmp_path / "file"))
+
+
+def test_twins_beside_a_run_that_keeps_its_shares_keep_none(tmp_path: Path) -> None:
+    settings = MpcContextual(**FIRST, keep_shares=tmp_path)
+    system = system_of(settings)
+    twins = [system.twin(settings), *system.beside(settings), *(one for _, one in system.variants(settings)[1:])]
+    assert {one.path for one in twins} == {"fixed", "float"}
+    assert all(one.keep_shares is None for one in twins)

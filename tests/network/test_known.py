@@ -112,6 +112,7 @@ def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):
         assert bool(record.total) == (record.party == "payee")
         assert bool(record.pulls.sum()) == (record.party == "puller")
         assert bool(record.privacy) == (record.party == "puller")
+        assert "seed" not in json.dumps(record.privacy)  # coins are the parties' and the dealer's own
     last, first = (record for record in runs if record.party == "puller")
     assert sum(int(row[0]) for row in values(last, ARMS).values()) == 20
     assert values(first, ALL)["runs"] == ("1",)

@@ -173,9 +173,13 @@ NEVER_COVERED = (
     "contexts, scores and weights as shares: their secrecy rests on a dealer that colludes with nobody, not on noise",
     "against whoever knows which rounds explore: a dealer of the coins together with a party",
     "other runs on the same rows, which spend for themselves",
-    "a simulation: its coins come from the recorded world seed, and whoever has the record can take them off",
 )
 """What no unit covers."""
+
+SIMULATED_COINS = (
+    "a simulation: its coins come from the recorded world seed, and whoever has the record can take them off"
+)
+"""What is not covered where coins follow from a seed."""
 
 
 @dataclass(frozen=True)

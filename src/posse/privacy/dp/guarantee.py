@@ -84,9 +84,9 @@ class Guarantee:
             f"accountant {self.accountant}, sampling {self.sampling}"
         )
 
-    def simulated(self) -> Guarantee:
-        """Return the same of a simulation."""
-        return replace(self, not_covered=(*self.not_covered, SIMULATION))
+    def simulated(self, why: str = SIMULATION) -> Guarantee:
+        """Return the same of a simulation, and why it covers nobody who has its record."""
+        return replace(self, not_covered=(*self.not_covered, why))
 
     def sentence(self) -> str:
         """Say all of it in one paragraph."""

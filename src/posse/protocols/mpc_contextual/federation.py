@@ -14,6 +14,7 @@ from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Ask, Message, Role, View
 from posse.privacy.crypto.keys import Secrets
+from posse.privacy.dp.arms import SIMULATED_COINS
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.protocols.base import System
@@ -403,4 +404,5 @@ def _privacy(settings: MpcContextual, done: int) -> tuple[Mapping[str, JSON], ..
     if not done:
         return ()
     ledger = settings.ledger(settings.load().terms, done)
-    return tuple({"party": PULLER, **plain_dict(one.entry(), "guarantee")} for one in ledger.guarantees())
+    proved = (one.simulated(SIMULATED_COINS) for one in ledger.guarantees())
+    return tuple({"party": PULLER, **plain_dict(one.entry(), "guarantee")} for one in proved)

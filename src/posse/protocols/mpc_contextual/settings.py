@@ -182,6 +182,8 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         check_overlap(self.overlap, self.batch)
         if self.keep_shares is not None and self.runs > 1:
             raise ConfigError(f"keep_shares keeps the shares of one run, got {self.runs} runs. Take one.")
+        if self.keep_shares is not None and self.path != "parties":
+            raise ConfigError(f"keep_shares needs parties that hold shares, got path '{self.path}'. Leave one out.")
         if self.keep_shares is not None and self.frozen:
             raise ConfigError("a frozen run has the shares that it starts from. Leave keep_shares out.")
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)

@@ -127,7 +127,7 @@ class MpcContextualSystem(System):
 
     def twin(self, settings: MpcContextual) -> MpcContextual:
         """Return the settings of the fixed-point twin; a twin is its own."""
-        return settings if settings.path != "parties" else settings.but(path="fixed")
+        return settings if settings.path != "parties" else settings.but(path="fixed", keep_shares=None)
 
     def level_of(self, settings: MpcContextual) -> str:
         """Return "shared", or "plain" for a twin."""
@@ -135,7 +135,7 @@ class MpcContextualSystem(System):
 
     def beside(self, settings: MpcContextual) -> Sequence[MpcContextual]:
         """Return the twins: in fixed point, which is equal, and on floats."""
-        return [settings.but(path=path) for path in BESIDE[settings.path]]
+        return [settings.but(path=path, keep_shares=None) for path in BESIDE[settings.path]]
 
     def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
         """Say what was earned a step, and what fixed point changes against floats."""
@@ -188,7 +188,7 @@ class MpcContextualSystem(System):
     def variants(self, settings: MpcContextual) -> Sequence[tuple[str, MpcContextual]]:
         """On shares, the same on plain integers, and on floats."""
         names = {"parties": "on shares", "fixed": "plain, in fixed point", "float": "plain, on floats"}
-        others = [(names[path], settings.but(path=path)) for path in names if path != settings.path]
+        others = [(names[path], settings.but(path=path, keep_shares=None)) for path in names if path != settings.path]
         return [("as set", settings), *others]
 
 
@@ -248,6 +248,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def show_arms(settings: ArmSettings) -> Iterator[Section]:
     """Say what arms give away: figures of one step and of all, and what they do not cover."""
+    from posse.privacy.dp.arms import SIMULATED_COINS
+
     ledger = settings.ledger()
     claims, proved, most = ledger.mechanism.claims(settings.steps), ledger.guarantees(), settings.most_steps()
     rows = tuple((_written(claim.epsilon, claim.delta), claim.how) for claim in claims)
@@ -264,7 +266,7 @@ def show_arms(settings: ArmSettings) -> Iterator[Section]:
         allowed = "any number of steps" if most is None else words.count(most, "step")
         title = f"A limit of {_written(settings.limit, settings.delta)} for one context allows {allowed}"
         yield Section(title, notes=("A run with this limit is refused before it starts where it has more (--limit).",))
-    yield Section("Not covered", notes=tuple(f"- {one}" for one in proved[0].not_covered))
+    yield Section("Not covered", notes=tuple(f"- {one}" for one in proved[0].simulated(SIMULATED_COINS).not_covered))
 
 
 def _figures(claims: Sequence[Claim]) -> list[dict[str, Any]]:
