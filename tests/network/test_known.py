@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import posse
 from posse.core.errors import DisagreementError
 from posse.protocols.dp_combinatorial.deploy import MarketFederation, lay_out
 from posse.protocols.samba.layout import layout
@@ -18,9 +19,9 @@ from tests.network.test_disagreement import edit
 from tests.network.test_inputs import market_of_their_own
 from tests.network.test_records import run_all
 
-OWN, OWED, BOUGHT, ARMS, REWARDS, BROUGHT, ALL = (
+OWN, OWED, BOUGHT, ARMS, REWARDS, BROUGHT, ALL, COST = (
     "Its own arm", "What it is owed", "What was bought", "Arms that it pulled", "Rewards that came in",
-    "What it brought", "Privacy spent in all runs",
+    "What it brought", "Privacy spent in all runs", "Cost in primitives",
 )  # fmt: skip
 
 
@@ -72,10 +73,27 @@ def test_owners_hold_ratings_and_every_record_holds_what_its_role_may_know(tmp_p
     assert found["controller"].total == found["comp"].total == ()
     for name, record in found.items():
         assert list(record.problem["names"]) == ([name] if name.startswith("clinic") else [])
-        assert titles(record) == {"customer": [BOUGHT], "controller": [], "comp": []}.get(name, [OWN, OWED])
+        assert titles(record) == {"customer": [BOUGHT, COST], "controller": [], "comp": []}.get(name, [OWN, OWED, COST])
         assert ("owed" in record.summary) is name.startswith("clinic")
         rows = json.dumps([section.rows for section in sections(record)])
         assert not [other for other in found if other != name and other in rows]
+
+
+@pytest.mark.parametrize("level", ["paper", "standard"])
+def test_owners_and_customer_find_their_part_of_theorem_4(tmp_path, level):
+    """What all of them count together is what a simulation of the same run counts for their kinds."""
+    run_all(laid_out(tmp_path, level=level, budget=30))
+    found = {name: values(record, COST) for name, record in records().items() if COST in titles(record)}
+    owners = [name for name in found if name != "customer"]
+    assert len(owners) == 3
+    simulated = posse.run(posse.Samba(owners=3, budget=30, seed=7, level=level, policy="ucb"))
+    (table,) = [one for one in sections(simulated) if one.title == COST]
+    for row in table.rows[:4]:
+        counted = dict(zip(table.columns, row, strict=True))
+        assert sum(int(found[name][row[0]][1]) for name in owners) == int(counted["owner"].replace(",", ""))
+        assert found["customer"][row[0]][1] == counted["customer"]
+    assert {found[name]["AES-GCM encryptions"] for name in owners} == {("27", "27")}
+    assert found["customer"]["Paillier decryptions"] == ("1", "1")
 
 
 def test_a_threshold_that_differs_is_named_before_anything_is_pulled(tmp_path):

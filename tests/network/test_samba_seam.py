@@ -82,6 +82,18 @@ def test_whatever_happens_the_run_is_the_plain_one(policy, level, faults, key):
         assert [pulls] == plain.pulls.tolist()
 
 
+def test_calls_of_primitives_are_counted_once_however_often_a_party_dies(key):
+    links = [(CONTROLLER, name) for name in (*sole("paper"), *OWNERS) if name != CONTROLLER]
+    Counting.deaths = {}
+    make, world = factories(UCB(), "paper", key), SimulatedWorld(ARMS, SEED, BUDGET)
+    network = Counting(make, links, VOCABULARY, world, 1, snapshot_bytes=4_000)
+    network.run({"kill": 0.08})
+    assert min(network.deaths[OWNERS[0]], network.deaths[CUSTOMER]) > 0
+    each = BUDGET - len(OWNERS)
+    assert [network.engines[name].calls for name in OWNERS] == [(each, each, 1, 0)] * len(OWNERS)
+    assert network.engines[CUSTOMER].calls == (0, 0, 0, 1)
+
+
 @pytest.mark.parametrize("faults", FAULTS)
 def test_slots_end_whenever_they_do(faults):
     """Ticks and rewards come in any order: slots are overrun, parties die, and the run is the plain one."""

@@ -144,12 +144,14 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
         summary["view"] = str(party.engine.view.path.resolve())
     for key, value in known.facts.items():
         summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
+    sent = sum(link.sent for link in party.engine.links.values())
+    costs = () if made.costs is None else made.costs(party.engine.calls, sent)
     show: dict[str, Any] = {
         "title": of.title,
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},
         "protects": of.protected_at(next((level for level in of.levels if level.name == known.level), None)),
         "learns": list(known.learns),
-        "sections": [dict(table) for table in known.tables],
+        "sections": [dict(table) for table in (*known.tables, *costs)],
         **({"warnings": list(known.warnings)} if known.warnings else {}),
     }
     vocabulary = {**of.words, **known.words}

@@ -102,6 +102,8 @@ class Deployment:
     """What the operator of this role reads before it begins."""
     known: Callable[[], Known] | None = None
     """Gives what this party may know of the run, at any time; without, that its part is over and its role's total."""
+    costs: Callable[[Sequence[int], int], Sequence[Mapping[str, Any]]] | None = None
+    """Makes tables of what its own part cost, of calls of primitives (`Engine.calls`) and messages that it sent."""
     public: Callable[[], Mapping[str, Any]] | None = None
     """Gives the terms that everybody knows, as the views of a simulation have them; without, no view is recorded."""
 

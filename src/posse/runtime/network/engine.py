@@ -26,6 +26,7 @@ import msgspec
 from posse.core.agreement import difference
 from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
+from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import Link
 from posse.version import PROTOCOL_VERSION
@@ -87,6 +88,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     role: dict[str, Any]
     notes: list[Note]
     seconds: float
+    calls: tuple[int, ...] = (0,) * len(PRIMITIVES)
 
 
 def journalled_nonce(first: bytes | None) -> bytes | None:
@@ -144,9 +146,9 @@ class Engine:
         self._asked = 0
         self._must_sync = self.started = self._beside = self._holding = self.bound = False
         """`started`: the role has. `bound`: something came in under these terms, so the journal takes no others."""
-        self.seconds = 0.0
-        """CPU seconds inside the role since the run began; what a crash undid is counted as it is done again."""
-        self._calls: dict[type, int] = {}
+        self.seconds, self.calls = 0.0, (0,) * len(PRIMITIVES)
+        """CPU seconds inside the role since the run began, and its calls of `PRIMITIVES`; replays count them again."""
+        self._received: dict[type, int] = {}
         self._output = 0
         """Bytes that the role has sent since the last snapshot."""
         self._inputs = self._on_disk = 0
@@ -252,8 +254,8 @@ class Engine:
         """Replace the journal by a snapshot."""
         links = {peer: link.save() for peer, link in self.links.items()}
         asks = {number: self._encode(ask) for number, ask in self.asks.items()}
-        role, notes = self.role.save(), self._last_notes()
-        snapshot = _Snapshot(self._whose(), self._bound, links, asks, self._asked, role, notes, self.seconds)
+        role, notes, spent = self.role.save(), self._last_notes(), (self.seconds, self.calls)
+        snapshot = _Snapshot(self._whose(), self._bound, links, asks, self._asked, role, notes, *spent)
         self._journal.checkpoint(self._encode(snapshot))
         self._must_sync, self._output, self._on_disk = False, 0, self._inputs
 
@@ -303,14 +305,15 @@ class Engine:
 
     def _timed(self, call: Callable[..., Sequence[Action]], *arguments: object) -> Sequence[Action]:
         kind = type(arguments[-1]) if arguments else Role
-        calls = self._calls[kind] = self._calls.get(kind, 0) + 1
-        if calls > EXACT and calls % EVERY:
-            return call(*arguments)
-        started = time.thread_time()
+        number = self._received[kind] = self._received.get(kind, 0) + 1
+        weight = 1 if number <= EXACT else 0 if number % EVERY else EVERY
+        before, started = CALLS.now(), time.thread_time() if weight else 0.0
         try:
             return call(*arguments)
         finally:
-            self.seconds += (time.thread_time() - started) * (1 if calls <= EXACT else EVERY)
+            self.seconds += (time.thread_time() - started) * weight if weight else 0.0
+            if (now := CALLS.now()) != before:
+                self.calls = tuple(a + b - c for a, b, c in zip(self.calls, now, before, strict=True))
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
         if not self.bound:
@@ -386,7 +389,7 @@ class Engine:
         assert self._ask_decoder is not None or not snapshot.asks
         self.asks = {number: self._ask_decoder.decode(ask) for number, ask in snapshot.asks.items()}  # type: ignore[union-attr]
         self._asked = snapshot.asked
-        self.notes, self.seconds = list(snapshot.notes), snapshot.seconds
+        self.notes, self.seconds, self.calls = list(snapshot.notes), snapshot.seconds, snapshot.calls
 
     def _check_whose(self, record: bytes) -> _Begin:
         """Refuse a journal of another format, party or run; `record` is its first one, or a snapshot."""
