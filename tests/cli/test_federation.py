@@ -97,6 +97,16 @@ def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
     )
 
 
+def test_a_run_that_ended_early_has_no_time_left() -> None:
+    """It has a last step by then, which the file of the federation does not name."""
+    watch = Watch(None, SimpleNamespace(steps=1_000_000))  # type: ignore[arg-type]
+    watch._pace = SimpleNamespace(at=lambda now, step: 2.0)  # type: ignore[assignment]
+    watch._measure({"step": 7, "horizon": 1_000_000})
+    assert watch._left == ", about 138.9 h left"
+    watch._measure({"step": 7, "horizon": 7})
+    assert (watch.line, watch._left) == ("step 7 of 7, 2 steps/s", "")
+
+
 def step_of(posse: Call, file: Path) -> int:
     told = posse("status", str(file), "--json")
     return int(json.loads(told.out)["step"]) if told.code == 0 else 0

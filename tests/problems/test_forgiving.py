@@ -41,11 +41,18 @@ def test_all_bad_rows_are_reported_at_once_with_counts_and_places(tmp_path: Path
     text = str(caught.value)
     assert text.count("ow ") == 6  # five places of one reason, one of another
     assert "row 9, column 'rating': 'four' is not a number; and 2 more. Write it like 4.5. Row 12, column 2" in text
-    assert "Correct them, or drop them with --skip-bad" in text
+    assert "Correct them. Or drop them with --skip-bad" in text
     file.write_text("item,rating\nheat,4\nheat,four\n")
     with pytest.raises(
         DataError, match=r"r\.csv, row 3, column 'rating': 'four' is not a number\. Write it like 4\.5\.$"
     ):
+        means(file)
+
+
+def test_a_file_of_movielens_names_the_setting_that_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "u.data"
+    file.write_text("196\t242\t3\t881250949\n")
+    with pytest.raises(DataError, match=f"MovieLens is read with --data movielens --data-dir '{tmp_path}'"):
         means(file)
 
 

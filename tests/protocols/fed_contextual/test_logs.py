@@ -287,8 +287,8 @@ def test_a_limit_that_ends_the_run_before_the_lag_is_refused() -> None:
     ("available", "why"),
     [
         ("B:3-", "available has the arm 'B', and the data do not"),
-        ("0:3-,A:-5,a:5-8", "available leaves none in round 9"),
-        ("0:3-,A:2-,a:4-", "available leaves none in round 1"),
+        ("0:3-,A:-5,a:5-8", r"available leaves none in round 9\."),
+        ("0:3-,A:2-,a:4-", r"available leaves none in round 1\. Change"),
     ],
 )
 def test_arms_that_are_unknown_or_leave_a_round_without_any_are_refused(available: str, why: str) -> None:

@@ -157,3 +157,13 @@ def test_a_bandit_in_use_follows_it() -> None:
 def test_bad_schedules(given: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
         posse.FedContextual(**given)
+
+
+def test_a_function_is_given_by_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"got a function\. Put it into a file and name it, such as schedule='mine"):
+        posse.FedContextual(schedule=lambda number: 0.4 / number)
+    settings = posse.FedContextual()
+    with pytest.raises(ConfigError, match=r"got schedule\. It is a setting: give FedContextual\(schedule=\.\.\.\)"):
+        posse.run(settings, schedule=lambda number: 0.4 / number)
+    with pytest.raises(ConfigError, match=r"beside its settings, got frist\. Remove it"):
+        posse.run(settings, frist=lambda name: True)

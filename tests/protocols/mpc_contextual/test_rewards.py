@@ -91,6 +91,10 @@ def test_chances_stay_chances_without_a_range(tmp_path: Path, low: float) -> Non
         ((0.0, float("inf")), "reward_range.1 must be a finite number, got inf"),
         ((0.0, float("nan")), "reward_range.1 must be a finite number, got nan"),
         ((-1e308, 1.7e308), "two finite numbers"),
+        (
+            (0.0, 10.0),
+            r" more\. Correct it, or widen reward_range\. Or drop them with --skip-bad \(skip_bad = true\)\.$",
+        ),
         ((0.0, 10.0), r"pays.csv: 56 of 60 rows are bad\. Row \d+, column 'wait': must be in \[0, 10\], got -?\d+"),
     ],
 )

@@ -187,7 +187,8 @@ class Watch:
         self.reached = progress(lead)
         self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"
         # While somebody is missing nobody knows how long it takes.
-        self._left = "" if missing or not pace else f", {about((self._federation.steps - step) / pace)}"
+        left = int(lead.get("horizon") or self._federation.steps) - step  # a run may have ended before its last step
+        self._left = "" if missing or not pace or left <= 0 else f", {about(left / pace)}"
 
     def _picture(self) -> RenderableType:
         from rich import box

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import field_validator, model_validator
 
+from posse.core.errors import ConfigError
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
 from posse.policies.contextual.schedules import CONSTANT, check_schedule
 from posse.policies.registry import Choice, Registry, with_parameters
@@ -72,6 +73,11 @@ class ScheduledSettings(ExplorationSettings):
     def _as_text(cls, value: Any) -> Any:
         if isinstance(value, Sequence) and not isinstance(value, str):
             return ",".join(str(one) for one in value)
+        if callable(value):
+            raise ConfigError(
+                "schedule must be a name, numbers or file.py:function, got a function. Put it into a file and name it, "
+                "such as schedule='mine.py:rate'."
+            )
         return str(value) if isinstance(value, int | float) else value
 
     @model_validator(mode="after")

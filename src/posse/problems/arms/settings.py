@@ -18,7 +18,7 @@ from posse.problems.datasets import invented
 from posse.problems.datasets.columns import SEPARATOR
 from posse.problems.datasets.frames import COLUMNAR, Frame, name_of_source, read_columnar, read_table
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
-from posse.problems.datasets.ratings import DATASETS, check_renamed, load
+from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
 from posse.problems.datasets.reading import encoding_of
 from posse.problems.datasets.reviews import holds_records, read_reviews
 
@@ -201,9 +201,12 @@ class ProblemSettings(DataSettings):
         header, name = _header(source), name_of_source(source)
         if "mean" not in header.lower() and not is_number(header):
             read_table(source)  # which says so where it is no text at all
+            remedy = "Rename the columns."
+            if isinstance(source, Path) and source.name == ML_100K:
+                remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
             raise DataError(
                 f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
-                f"got the header '{header[:60]}'. Rename the columns."
+                f"got the header '{header[:60]}'. {remedy}"
             )
         self._no_ratings(f"the means in {name}")
         arms = read_means(source)

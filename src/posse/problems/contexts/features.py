@@ -95,7 +95,9 @@ def read_rewards(path: FilePath | Frame, delimiter: str | None = None, pays: Rew
     With `pays` the columns hold exactly what arms pay, within that range.
     """
     within = pays or UNIT_RANGE
-    remedy = "Correct it, or give exact pays their reward_range." if pays is None else "Correct it or reward_range."
+    remedy = (
+        "Correct it, or give exact pays their reward_range." if pays is None else "Correct it, or widen reward_range."
+    )
     table = _read(path, delimiter, within=within, remedy=remedy)
     if len(table.names) < 2:
         raise DataError(

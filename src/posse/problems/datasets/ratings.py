@@ -42,20 +42,20 @@ from posse.problems.datasets.reviews import (
 
 MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
 STARS = (0.5, 5.0)
-_RATED = "u.data"
+ML_100K = "u.data"
 """Ratings of the edition ml-100k."""
 
 
 def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
     """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users; else ml-100k."""
-    candidates = ("ml-latest-small/ratings.csv", "ratings.csv", f"ml-100k/{_RATED}", _RATED)
+    candidates = ("ml-latest-small/ratings.csv", "ratings.csv", f"ml-100k/{ML_100K}", ML_100K)
     return read_movielens(find(candidates, MOVIELENS_HOME, data_dir).parent, verify)
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     """Read any edition from its folder; arms are called by title, films come in the order of their number."""
     folder = Path(folder)
-    if (folder / _RATED).is_file() and not (folder / "ratings.csv").is_file():
+    if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
     rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
     table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"], rules=[between("rating", *STARS)])
@@ -65,7 +65,7 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
 
 def _read_oldest(folder: Path, verify: bool) -> Ratings:
     """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between 24 columns."""
-    rated = read_known_text(folder / _RATED, MOVIELENS_HOME, verify)
+    rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
     header = ("userId", "movieId", "rating", "timestamp")
     rules = [between("rating", *STARS)]
     table = read_columns(rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header, rules=rules)

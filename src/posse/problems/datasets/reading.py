@@ -203,15 +203,16 @@ class BadRows:
         if self.count == 1 and not current().skip_bad:
             ((remedy, ((_, place),)),) = self.places.items()
             raise DataError(f"{self.file}, {place}. {remedy}")
+        correct = "" if any("Correct" in remedy for remedy in self.places) else " Correct them."
         if not current().skip_bad:
-            drop = ", or drop them with --skip-bad (skip_bad = true)" if good else ""
+            drop = " Or drop them with --skip-bad (skip_bad = true)." if good else ""
             raise DataError(
-                f"{self.file}: {self.count:,} of {self.count + good:,} rows are bad. {self._named(remedies=True)} "
-                f"Correct them{drop}."
+                f"{self.file}: {self.count:,} of {self.count + good:,} rows are bad. "
+                f"{self._named(remedies=True)}{correct}{drop}"
             )
         if not good:
             raise DataError(
-                f"{self.file}: none of its {self.count:,} rows can be read. {self._named(remedies=True)} Correct them."
+                f"{self.file}: none of its {self.count:,} rows can be read. {self._named(remedies=True)}{correct}"
             )
         current().dropped.append(
             f"{self.file}: {self.count:,} of {self.count + good:,} rows were dropped as bad. "

@@ -321,8 +321,8 @@ class Presence:
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
         changes = {1, *(first for _, first, _ in self.periods), *(last + 1 for _, _, last in self.periods)}
-        for at in sorted(one for one in changes if one <= rounds):
-            if not self.here(int(at) - 1).any():
+        for at in sorted(int(one) for one in changes if one <= rounds):
+            if not self.here(at - 1).any():
                 raise ConfigError(f"every round needs an arm, and available leaves none in round {at}. Change it.")
 
     def rounds(self, arm: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core.check import require
+from posse.core.errors import ConfigError
 from posse.protocols.base import Action, RoleKind, System
 from posse.protocols.fed_contextual.levels import LEVELS, SampledSettings, level_of, show_sampled
 from posse.protocols.runs import Run
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from posse.protocols.fed_contextual.settings import FedContextual
     from posse.protocols.live import Serving
     from posse.results.record import Record
+
+OWN = ("population", "model", "pay", "before", "first")
+"""What a run takes of a user's own beside its settings."""
 
 _BESIDE = (
     ("average reward", "average_reward"), ("the same, last tenth of the rounds", "average_reward_last_tenth"),
@@ -150,6 +154,9 @@ class FedContextualSystem(System):
         """Begin a run of simulated devices; `population`, `model`, `pay`, `before` and `first` are a user's own."""
         from posse.core.interrupts import held
 
+        for name in options.keys() - set(OWN):
+            remedy = f" It is a setting: give FedContextual({name}=...)." if name in type(settings).model_fields else ""
+            raise ConfigError(f"a run takes {', '.join(OWN)} beside its settings, got {name}.{remedy or ' Remove it.'}")
         with held():  # jax does not bear a Ctrl-C while it is imported
             from posse.protocols.fed_contextual.run import FedRun
         return FedRun(self, settings, seeds, **options)
