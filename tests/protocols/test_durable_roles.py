@@ -402,7 +402,8 @@ def test_agents_refuse_damage(case: Any) -> None:
     anew = lambda: recorded.anew(life.role)  # noqa: E731
     for saved in (life.saved[0], max(life.saved, key=lambda one: len(one["inbox"])), life.saved[-1]):
         for field in saved:
-            refuses(anew(), {key: value for key, value in saved.items() if key != field})
+            if field != "first":  # which snapshots of earlier versions lack
+                refuses(anew(), {key: value for key, value in saved.items() if key != field})
             refuses(anew(), {**saved, field: {"no": [1.5]}})
     for field, value in {
         "purchase": bytes(39), "knowledge": [bytes(40)] * 5, "round": ROUNDS + 1, "sent": -1, "learnt": 99,
