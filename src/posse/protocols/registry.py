@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -60,7 +61,7 @@ def systems() -> Iterator[System]:
 
 def system(name: str) -> System:
     """The system of this name."""
-    modules = _modules()
+    modules = BUILT_IN if name in BUILT_IN else _modules()
     if name not in modules:
         raise ConfigError(f"unknown system '{name}'.{nearest(name, tuple(modules))}")
     return _load(modules[name])
@@ -74,11 +75,17 @@ def system_of(settings: RunSettings) -> System:
 def _modules() -> dict[str, str]:
     """Module of every system, by the system's name."""
     found = dict(BUILT_IN)
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name, point.value.partition(":")[0])
+    for name, module in _installed(tuple(sys.path)):
+        found.setdefault(name, module)
     for module in filter(None, os.environ.get(VARIABLE, "").split(",")):
         found.setdefault(_load(module.strip()).name, module.strip())
     return found
+
+
+@cache
+def _installed(_: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Systems of installed packages, and their modules; looked for once for each path that packages are on."""
+    return tuple((point.name, point.value.partition(":")[0]) for point in entry_points(group=GROUP))
 
 
 @cache
