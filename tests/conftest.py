@@ -79,7 +79,7 @@ def pytest_collection() -> Any:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 50)  # what tests keep, compiled code above all, is large: looking through it again and again costs
+    gc.set_threshold(20_000, 50)  # what tests keep is large, and looking through it costs
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -160,6 +160,21 @@ def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Pat
     known(network.outcome, world, 6)
 
 
+def test_a_context_is_on_the_disk_before_anything_that_hides_it_leaves(tmp_path: Path) -> None:
+    """Without `sync` too: after a loss of power its mask may hide nothing else, whatever is said meanwhile."""
+    *_, world, make, terms = made(tmp_path, 6, overlap=True)
+    for seed in range(12):
+        network = Seam(make, terms, world, seed, sync_answers=False, snapshot_bytes=1 << 30)
+        network.world = network._world = Arriving(world, terms, 42)
+        role: Any = network.engines[NAMES[0]].role
+        while not (role.step == 3 and role._session is not None):
+            network.step({})
+        network.kill(NAMES[0], power=True)
+        again: Any = network.engines[NAMES[0]].role
+        assert again is not role
+        assert again._seen == role._seen
+
+
 def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) -> None:
     *_, world, make, terms = made(tmp_path, 6)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,6 +180,18 @@ def test_contexts_of_another_width_are_refused_and_the_log_stays_as_it_was(tmp_p
     log.rename(tmp_path / "old.npz")
     assert app.log(choice, 1.0)
     assert np.load(log)["contexts"].shape == (1, 3)
+
+
+def test_a_process_forked_while_a_row_is_written_does_not_keep_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, opened, own = posse.OnDevice(two_arms(tmp_path / "model.npz", 1), tmp_path / "log.npz"), [], os.open
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(own(*given)) or opened[-1])
+    with app._alone():
+        kept = os.dup(opened[0])  # as a forked process has it
+    with (tmp_path / ".log.npz.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(kept)
 
 
 def test_two_applications_on_one_log_lose_no_row(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ class OnDevice:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open too
             os.close(file)
 
     def _context(self, context: Any) -> NDArray[Any]:

@@ -264,17 +264,19 @@ class Party(messages.Ending):
         assert self._seed is not None
         assert self._coins is not None
         assert self._model is not None
+        # Contexts are on the disk before anything leaves: what does depends on whether they or the end came first.
+        durable = (Note(self.name, DURABLE, self.step),) if self.terms.arriving else ()
         chunk = min(self.step // self._plan.passes + messages.AHEAD, self._last_chunk)
         if chunk > self._wanted:
             self._wanted = chunk
-            actions.append((self.name, DEALER, messages.Want(chunk)))
+            actions.extend(((self.name, DEALER, messages.Want(chunk)), *durable))
         if not supply.ready or not self._look(actions):
             return False
-        tape = supply.open(self.step)
+        actions.extend(durable)
         batch, first = self.terms.batch, self.step * self.terms.batch
         features = self._contexts(first)
         masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(features.shape)
-        self._session = Session(self.name, self.terms.parties, tape)
+        self._session = Session(self.name, self.terms.parties, supply.open(self.step))
         pad = self._coins.pad(self.terms.parties.index(self.name), first, batch)
         hand = Hand(masked, self._coins.at(first, batch), pad)
         self._name_rows(actions)
@@ -413,8 +415,7 @@ class Party(messages.Ending):
         return pack(
             PartySaved(
                 version=VERSION, kind=self.kind, name=self.name, run=self._digest, inputs=self.inputs_digest,
-                parts=parts, seed=seed, step=step_,
-                model=b"" if model is None else model.tobytes(),
+                parts=parts, seed=seed, step=step_, model=b"" if model is None else model.tobytes(),
                 supply=[(chunk, data.tobytes()) for chunk, data in supply.items()], wanted=wanted, stash=stash,
                 heard=list(self._heard), rows=rows, seen=seen, end=end, ending=ending,
             )
@@ -433,8 +434,7 @@ class Party(messages.Ending):
         shape = (self.terms.arms, self._layout.size)
         if len(state.model) not in (0, 8 * shape[0] * shape[1]) or set(state.stash) != set(self._queues):
             raise damaged(self.kind, self.name, "its model has another size.")
-        self._parts = dict(state.parts)
-        self.step, self._wanted = state.step, state.wanted
+        self._parts, self.step, self._wanted = dict(state.parts), state.step, state.wanted
         self._rows.extend(state.rows)
         self._seen, self.end, self._ending = state.seen, state.end, state.ending
         self._model = np.frombuffer(state.model, np.uint64).reshape(shape) if state.model else None
