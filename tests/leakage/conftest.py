@@ -1,9 +1,9 @@
 """Keys, masks and noise of these tests come from a stream that the test's name fixes.
 
 An audit errs at a level of .01, so with fresh randomness one run in a few of this folder would be red by chance. Which
-masks a test sees is decided by its name, and not by anybody's choice of a seed, nor by what ran before it: every
-function has a stream of its own, so that what is imported or kept for the first time shifts nothing, and what attacks
-keep between tests is made anew for each file.
+masks a test sees is decided by its name, and not by anybody's choice of a seed, nor by what ran before it: modules that
+are imported for the first time take nothing from the stream, and what attacks keep between tests is made anew for each
+file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import os
 import random
 import sys
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +24,9 @@ from posse.protocols.samba.attacks import reading
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
+_urandom = os.urandom
+
+
 class _Stream:
     """Bytes in place of the operating system's."""
 
@@ -32,28 +34,30 @@ class _Stream:
         self.begin("")
 
     def begin(self, name: str) -> None:
-        self._key, self._drawn = hashlib.sha256(name.encode()).digest(), Counter[str]()
+        self._key, self._count = hashlib.sha256(name.encode()).digest(), 0
 
     def __call__(self, size: int) -> bytes:
-        self._drawn[who := _who()] += 1
-        return hashlib.shake_256(self._key + f"{who} {self._drawn[who]}".encode()).digest(size)
+        if _importing():
+            return _urandom(size)
+        self._count += 1
+        return hashlib.shake_256(self._key + self._count.to_bytes(8, "big")).digest(size)
 
     def identity(self, curve: ec.EllipticCurve, backend: object = None) -> ec.EllipticCurvePrivateKey:
         assert isinstance(curve, ec.SECP256R1)
         return ec.derive_private_key(int.from_bytes(self(40), "big") % (_ORDER - 1) + 1, curve)
 
 
-def _who() -> str:
-    """Name the function of the package that draws; what a module draws as it is imported is nobody's."""
+def _importing() -> bool:
+    """Whether a module that is being imported asks, before any code of the package that called for it."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__"))
         if module.startswith("posse."):
-            return f"{module}.{frame.f_code.co_qualname}"
+            return False
         if module.startswith(("importlib", "_frozen_importlib")):
-            break
+            return True
         frame = frame.f_back
-    return ""
+    return False
 
 
 @pytest.fixture(scope="module", autouse=True)

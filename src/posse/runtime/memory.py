@@ -204,7 +204,7 @@ class MemoryRun:
         role = self.roles[name]
         rest = iter(sends)
         actions: list[Action] = []
-        started, before = time.thread_time(), CALLS.now()
+        started, before = time.thread_time(), CALLS.so_far()
         try:
             together = getattr(role, "receive_all", None) if len(sends) > 1 else None
             if together is not None:
@@ -225,7 +225,7 @@ class MemoryRun:
     def _charge(self, kind: str, started: float, before: tuple[int, ...]) -> None:
         self.seconds[kind] += time.thread_time() - started
         own = self.calls[kind]
-        for i, (now, then) in enumerate(zip(CALLS.now(), before, strict=True)):
+        for i, (now, then) in enumerate(zip(CALLS.so_far(), before, strict=True)):
             own[i] += now - then
 
     def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
@@ -256,7 +256,7 @@ class MemoryRun:
 
     def _give(self, ask: Ask, answer: Message) -> None:
         role = self.roles[ask.party]
-        started, before = time.thread_time(), CALLS.now()
+        started, before = time.thread_time(), CALLS.so_far()
         try:
             actions = role.receive(WORLD, answer)
         finally:

@@ -35,7 +35,7 @@ class Calls(local):
 
     sealed = opened = encrypted = decrypted = 0
 
-    def now(self) -> tuple[int, int, int, int]:
+    def so_far(self) -> tuple[int, int, int, int]:
         """AES-GCM encryptions and decryptions, Paillier encryptions and decryptions so far."""
         return self.sealed, self.opened, self.encrypted, self.decrypted
 

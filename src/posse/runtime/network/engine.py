@@ -307,12 +307,12 @@ class Engine:
         kind = type(arguments[-1]) if arguments else Role
         number = self._received[kind] = self._received.get(kind, 0) + 1
         weight = 1 if number <= EXACT else 0 if number % EVERY else EVERY
-        before, started = CALLS.now(), time.thread_time() if weight else 0.0
+        before, started = CALLS.so_far(), time.thread_time() if weight else 0.0
         try:
             return call(*arguments)
         finally:
             self.seconds += (time.thread_time() - started) * weight if weight else 0.0
-            if (now := CALLS.now()) != before:
+            if (now := CALLS.so_far()) != before:
                 self.calls = tuple(a + b - c for a, b, c in zip(self.calls, now, before, strict=True))
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
