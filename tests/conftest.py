@@ -79,7 +79,6 @@ def pytest_collection() -> Any:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 50)  # what tests keep is large, and looking through it costs
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -51,6 +51,7 @@ class Studio:
             self._socket = bind("127.0.0.1", self.port)
         app = make_app(self.folder, Place.loopback(self.port), live=self.live)
         self.parts = app.studio
+        self.parts.stages.memory = 1 << 40  # this process also holds what other tests have compiled
         config = uvicorn.Config(
             app, http="h11", loop="asyncio", ws="none", log_level="error", timeout_graceful_shutdown=1
         )

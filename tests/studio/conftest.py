@@ -37,6 +37,7 @@ class Server:
         self.port: int = listening.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.app = make_app(folder, Place.loopback(self.port), **options)
+        self.app.studio.stages.memory = 1 << 40  # this process also holds what other tests have compiled
         config = uvicorn.Config(
             self.app, http="h11", loop="asyncio", ws="none", log_level="warning", access_log=False,
             timeout_graceful_shutdown=1,
