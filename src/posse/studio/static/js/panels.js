@@ -124,7 +124,7 @@ export function cost() {
           text(/** @type {Element} */ (line.children[3]), size(one.bytes));
         });
     }
-    show(against.node, state.spent.length > 1);
+    show(against.node, state.spent.length > 1 || (state.cost?.rows ?? []).some((one) => (one.points ?? []).length > 1));
     draw([now?.id, now?.horizon, state.spent.length, state.spent.at(-1), state.cost]);
     text(button, state.costing ? "Measuring …" : "Measure what each protection adds");
     attr(button, "disabled", state.costing || now === null);
