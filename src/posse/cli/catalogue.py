@@ -165,7 +165,7 @@ def _show_claims(ids: list[str], out: Path, json: bool) -> None:
     if json:
         print_json([row.data() for row in rows])
         return
-    machines = list(dict.fromkeys(row.source.machine for row in rows if row.source is not None))
+    machines, numbered = claims.machines_of(rows)
     for name in dict.fromkeys(row.document for row in rows):
         own, said = [row for row in rows if row.document == name], claims.document(name)
         heading(said.title)
@@ -180,7 +180,7 @@ def _show_claims(ids: list[str], out: Path, json: bool) -> None:
             say("\nDepartures from it:")
             table(("the paper", "here", "why"), [(one.paper, one.here, one.why) for one in said.departures])
     if machines:
-        say("\nMachines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(machines, 1)) + ".")
+        say(f"\n{numbered}")
     say(f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its id).")
 
 

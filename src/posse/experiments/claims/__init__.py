@@ -260,6 +260,12 @@ def rows(patterns: Iterable[str] = (), folder: Path | None = None) -> list[Row]:
     return chosen
 
 
+def machines_of(every: Sequence[Row]) -> tuple[list[str], str]:
+    """Machines that rows were measured on, and a line that numbers them."""
+    found = list(dict.fromkeys(row.source.machine for row in every if row.source is not None))
+    return found, "Machines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(found, 1)) + "."
+
+
 def counted(every: Sequence[Row]) -> str:
     """Say how many hold.
 
@@ -281,7 +287,7 @@ def _line(cells: Sequence[str]) -> str:
 def page(folder: Path | None = None) -> str:
     """Write all rows and departures as Markdown."""
     every = rows(folder=folder)
-    machines = list(dict.fromkeys(row.source.machine for row in every if row.source is not None))
+    machines, numbered = machines_of(every)
     lines = [
         "# The papers, claim by claim", "",
         "Every figure, table, theorem and algorithm of the five documents, and sentences with a number, beside what "
@@ -289,7 +295,7 @@ def page(folder: Path | None = None) -> str:
         "it; `posse reproduce --claims` prints the same with what you measured yourself. Tables and pictures: "
         "[what was measured](reproduced/index.md).", "",
         f"{counted(every)}.", "",
-        "Machines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(machines, 1)) + ".", "",
+        numbered, "",
     ]  # fmt: skip
     for name in DOCUMENTS:
         own, said = [row for row in every if row.document == name], document(name)
