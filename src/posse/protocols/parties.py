@@ -145,7 +145,8 @@ def record_of(place: Place, made: Deployment, party: Party, known: Known, status
     for key, value in known.facts.items():
         summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
     sent = sum(link.sent for link in party.engine.links.values())
-    costs = () if made.costs is None else made.costs(party.engine.calls, sent)
+    calls = party.engine.calls
+    costs = () if made.costs is None or not calls else made.costs(calls, sent)
     show: dict[str, Any] = {
         "title": of.title,
         "roles": {each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles},

@@ -88,7 +88,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     role: dict[str, Any]
     notes: list[Note]
     seconds: float
-    calls: tuple[int, ...] = (0,) * len(PRIMITIVES)
+    calls: tuple[int, ...] = ()  # not known in snapshots of versions that did not count them
 
 
 def journalled_nonce(first: bytes | None) -> bytes | None:
@@ -146,8 +146,9 @@ class Engine:
         self._asked = 0
         self._must_sync = self.started = self._beside = self._holding = self.bound = False
         """`started`: the role has. `bound`: something came in under these terms, so the journal takes no others."""
-        self.seconds, self.calls = 0.0, (0,) * len(PRIMITIVES)
-        """CPU seconds inside the role since the run began, and its calls of `PRIMITIVES`; replays count them again."""
+        self.seconds = 0.0
+        self.calls: tuple[int, ...] = (0,) * len(PRIMITIVES)
+        """CPU seconds inside the role and its calls of `PRIMITIVES` (none: not known) so far; replays count again."""
         self._received: dict[type, int] = {}
         self._output = 0
         """Bytes that the role has sent since the last snapshot."""
@@ -312,7 +313,7 @@ class Engine:
             return call(*arguments)
         finally:
             self.seconds += (time.thread_time() - started) * weight if weight else 0.0
-            if (now := CALLS.so_far()) != before:
+            if self.calls and (now := CALLS.so_far()) != before:
                 self.calls = tuple(a + b - c for a, b, c in zip(self.calls, now, before, strict=True))
 
     def _record(self, kind: int, peer: str, number: int, body: bytes) -> None:
