@@ -59,10 +59,10 @@ def one_round(task: Task, rates: Rates, cohort: Cohort, repeat: int) -> float:
     return best
 
 
-def texts_round() -> tuple[Task, Rates, Cohort, tuple[Any, Any, Any]]:
+def texts_round(clients: int = 64) -> tuple[Task, Rates, Cohort, tuple[Any, Any, Any]]:
     """A round of the linear model with texts, and these as they are in numpy."""
     rng = np.random.default_rng(0)
-    clients, samples = 64, 256
+    samples = 256
     words = rng.integers(0, WORDS, (clients, samples, WIDTH)).astype(np.int32)
     weights = np.full(words.shape, WIDTH**-0.5, np.float32)
     tags = (rng.random((clients, samples, TAGS)) < 0.04).astype(np.uint8)
@@ -246,7 +246,8 @@ def cores(pairs: int = 7) -> None:
     """A round in one piece on one core and over all cores, in turns; the ratio of every pair of rounds."""
     most = cores_here()
     print(f"\nDevices of a round over {most} cores, {pairs} pairs of rounds on the wall; load {os.getloadavg()[0]:.1f}")
-    for name, (task, rates, cohort) in {"texts": texts_round()[:3], "network": images_round(16)}.items():
+    rounds = ("texts", texts_round()[:3]), ("texts", texts_round(256)[:3]), ("network", images_round(16))
+    for name, (task, rates, cohort) in rounds:
         clients, samples = cohort.mask.shape
         cohort = jax.tree.map(np.asarray, cohort)  # as `rounds.host` gathers it
         plan = Plan(task, rates, Schedule(1, clients, clients, samples=samples))

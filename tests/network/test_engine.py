@@ -13,6 +13,7 @@ from posse.core.errors import DisagreementError, JournalError, LinkError, Protoc
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
 from posse.runtime.network.engine import Engine
+from posse.runtime.network.links import BehindError
 from tests.network.disks import MemoryDisk
 from tests.network.seam import Network
 from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work, expected, reward
@@ -138,6 +139,21 @@ def test_what_comes_before_the_role_starts_is_held_until_then(tmp_path):
     engine.begin()
     assert list(engine.asks) == [1]
     assert engine.links["hub"].received == 1
+
+
+def test_a_party_that_is_behind_takes_no_instruction_until_it_has_caught_up(tmp_path):
+    """What it would send now would bear the number of a message that the peer has."""
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.begin()
+    engine.links["hub"].connected(1, 0)  # the hub has one of its messages: it was sent before the power failed
+    with pytest.raises(BehindError, match=r"lost what it last sent to hub\. Try again when it has caught up"):
+        engine.instruct(Work(0))
+    assert not engine.asks
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    engine.answer(1, Reward(0, 5))
+    assert not engine.links["hub"].behind
+    with pytest.raises(ProtocolError, match="not what a leaf waits for"):  # the role hears it
+        engine.instruct(Work(1))
 
 
 def test_terms_bind_a_journal_from_the_first_input_on(tmp_path):

@@ -55,6 +55,7 @@ from posse.runtime.local import AUTHORITY, to_toml
 from posse.runtime.network.connection import printable
 from posse.runtime.network.deployment import Build, Checker, Deployment, Service, check_effect
 from posse.runtime.network.health import OF_SERVICE
+from posse.runtime.network.links import BehindError
 from posse.runtime.network.party import Party
 from posse.runtime.place import Place, open_place
 
@@ -241,11 +242,12 @@ class Member:
         if end is not None and part.party is not None and set(line.without) - set(part.ended_without):
             try:
                 part.party.instruct(end(",".join(line.without)))
+                part.ended_without = line.without
+            except BehindError:
+                return  # the next sheet tries again
             except PosseError as error:
                 part.state, part.text = FAILED, f"it cannot end without {', '.join(line.without)}: {error.text}"
                 part.party.stop()
-            else:
-                part.ended_without = line.without
             self._keep(part)
 
     def _decide(self, line: Line) -> Part:
@@ -401,12 +403,10 @@ class Member:
         for party in list(self.parties.values()):
             party.stop()
         tasks = [part.task for part in self.parts.values() if part.task is not None and not part.task.done()]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=8)
-            for task in late:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        for task in (await asyncio.wait(tasks, timeout=8))[1] if tasks else ():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     # Certificates -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from posse.core.errors import DisagreementError, JournalError, LinkError, Protoc
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 from posse.runtime.journal import Journal
-from posse.runtime.network.links import Link
+from posse.runtime.network.links import BehindError, Link
 from posse.version import PROTOCOL_VERSION
 
 FORMAT = 4
@@ -204,6 +204,9 @@ class Engine:
         """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
         if not self.started:
             raise ProtocolError("the run has not begun: not all parties are here. Try again when they are.")
+        if behind := [peer for peer, link in self.links.items() if link.behind]:  # numbers of its messages are taken
+            names = ", ".join(behind)
+            raise BehindError(f"this party lost what it last sent to {names}. Try again when it has caught up.")
         actions = self._timed(self.role.receive, OPERATOR, message)
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True
@@ -354,7 +357,7 @@ class Engine:
         if self._journal.snapshot is not None:
             self._load(self._journal.snapshot)
         for record in self._journal.records():
-            self._replay(*msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes]))
+            self._carry_out(self._replay(*msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes])))
         for link in self.links.values():
             link.durable = link.received
             link.unsent = link.durable_there + 1
@@ -424,11 +427,8 @@ class Engine:
                 "Put back what it began with, or begin a new run."
             )
 
-    def _replay(self, kind: int, peer: str, number: int, body: bytes) -> None:
+    def _replay(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
         """Give the role once more what it took in before."""
-        self._carry_out(self._again(kind, peer, number, body))
-
-    def _again(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
         if kind == _START:  # of the life in which something came in, if there was one
             self._start = self._check_whose(self._encode((kind, peer, number, body)))
             return ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from posse.core.errors import LinkError
+from posse.core.errors import LinkError, ProtocolError
 
 LARGEST_HELD = 8 << 20
 """Bytes that are held for a peer while this party is behind; more is left with the peer."""
@@ -23,6 +23,10 @@ LARGEST_HELD = 8 << 20
 
 class GapError(LinkError):
     """A message is missing on a connection: the next connection brings it."""
+
+
+class BehindError(ProtocolError):
+    """A party is behind, and cannot say anything new before it has said again what it forgot."""
 
 
 class Link:

@@ -293,9 +293,9 @@ class RecordingEngine(Engine):
         super()._record(kind, peer, number, body)
         self._saw(kind, peer, number, body, 0)
 
-    def _again(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
+    def _replay(self, kind: int, peer: str, number: int, body: bytes) -> Sequence[Action]:
         self._saw(kind, peer, number, body, 1)  # an answer's ask is still open
-        return super()._again(kind, peer, number, body)
+        return super()._replay(kind, peer, number, body)
 
     def _saw(self, kind: int, peer: str, number: int, body: bytes, still_open: int) -> None:
         if kind == ANSWER:
