@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -103,6 +104,18 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 
 pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+
+@pytest.fixture(autouse=True)
+def same_interpreter() -> Iterator[None]:
+    """What a library leaves in the environment (Dask does) would keep all later processes from beginning as forks."""
+    before = forks.interpreter(os.environ)
+    yield
+    for name in forks.interpreter(os.environ).keys() | before.keys():
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
 
 
 @pytest.fixture

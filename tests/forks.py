@@ -55,11 +55,12 @@ SPAWNED = (*MODULES, "numba", "posse.experiments.sweeps", "posse.studio.jobs")
 _SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-defined]
 
 
-def _interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+def interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an environment that a fork could not follow."""
     return {name: value for name, value in environment.items() if name.startswith(FIXED) and name not in THREADS}
 
 
-_BEGUN = _interpreter(os.environ)
+_BEGUN = interpreter(os.environ)
 """What the process that forks began with."""
 
 
@@ -74,7 +75,7 @@ class Popen(USUAL):  # type: ignore[type-arg]
         words = [os.fspath(word) for word in how["args"]] if isinstance(how["args"], list | tuple) else []
         usual = {"preexec_fn": None, "pass_fds": (), "executable": None, "shell": False, "umask": -1, "uid": None}
         plain = all(how.get(name, value) in (value, words and words[0]) for name, value in usual.items())
-        same = _interpreter(environment) == _BEGUN
+        same = interpreter(environment) == _BEGUN
         known = words[:3] == [sys.executable, "-m", "posse"] or (words[:1], words[1:2]) == (
             [sys.executable], [word for word in words[1:2] if word.endswith(".py")]
         )  # fmt: skip

@@ -224,9 +224,10 @@ class MemoryRun:
 
     def _charge(self, kind: str, started: float, before: tuple[int, ...]) -> None:
         self.seconds[kind] += time.thread_time() - started
-        own = self.calls[kind]
-        for i, (now, then) in enumerate(zip(CALLS.so_far(), before, strict=True)):
-            own[i] += now - then
+        if (after := CALLS.so_far()) != before:
+            self.calls[kind] = [
+                own + now - then for own, now, then in zip(self.calls[kind], after, before, strict=True)
+            ]
 
     def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
         hop = self.hops.get((sender, receiver))

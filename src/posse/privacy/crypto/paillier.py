@@ -216,6 +216,9 @@ class PrivateKey:
             raise ConfigError(
                 "p and q must be odd primes; these are not (values withheld). Take a key of generate_key()."
             )
+        self._hold(p, q, insecure_small_keys)
+
+    def _hold(self, p: int, q: int, insecure_small_keys: bool) -> None:
         self.public_key = PublicKey(p * q, insecure_small_keys=insecure_small_keys)
         self._p, self._q = mpz(p), mpz(q)
         self._h_p, self._h_q = gmpy2.invert(-self._q, self._p), gmpy2.invert(-self._p, self._q)
@@ -288,7 +291,9 @@ def generate_key(bits: int = DEFAULT_BITS, *, insecure_small_keys: bool = False)
     while True:
         p, q = _random_prime(bits // 2), _random_prime(bits // 2)
         if _well_chosen(p, q):
-            return PrivateKey(p, q, insecure_small_keys=insecure_small_keys)
+            made = PrivateKey.__new__(PrivateKey)
+            made._hold(p, q, insecure_small_keys)  # they were tested when they were drawn
+            return made
 
 
 def sum_of(ciphertexts: Iterable[Ciphertext]) -> Ciphertext:
@@ -327,10 +332,13 @@ def _decrypt_modulo(c: int, p: int, h_p: int) -> int:
 
 
 def _random_prime(bits: int) -> int:
-    """Draw odd candidates until one is prime; taking the next prime instead would favour primes after long gaps."""
+    """Draw odd candidates until one is prime; taking the next prime instead would favour primes after long gaps.
+
+    Nobody chose a candidate, so GMP's test does: Baillie-PSW, and four rounds of Miller-Rabin (FIPS 186-5, table B.1).
+    """
     while True:
         candidate = secrets.randbits(bits) | (0b11 << (bits - 2)) | 1
-        if gmpy2.is_prime(candidate):
+        if gmpy2.is_prime(candidate, 28):  # 24 rounds stand for Baillie-PSW
             return candidate
 
 
