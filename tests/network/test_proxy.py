@@ -66,14 +66,25 @@ class Proxy:
                 one.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1 << 14):
+        """Read at once and write after a while: nothing that a side sent before it hung up is lost with its reset."""
+        chunks: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def read() -> None:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1 << 14):
+                    chunks.put_nowait(data)
+            chunks.put_nowait(b"")
+
+        async def write() -> None:
+            while data := await chunks.get():
                 self.chunks += 1
                 await asyncio.sleep(0.2 * self._rng.random() ** self._power)
                 await self._open.wait()
                 writer.write(data)
-                await writer.drain()
-        writer.transport.abort()
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+
+        await asyncio.gather(read(), write())
 
 
 def disturbed(folder, seed, events, *, budget, power, longest):
