@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import posse
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.roles import WORLD
 from posse.protocols import registry
 from posse.protocols.base import RunSettings, System
@@ -52,6 +52,34 @@ def test_an_answer_to_what_was_not_asked_is_refused() -> None:
 def test_the_first_system_is_the_one_of_the_demo() -> None:
     assert NAMES[0] == "samba"
     assert set(NAMES) >= set(SMALL)
+
+
+def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(system: System) -> None:
+    for name in system.Settings.model_fields:
+        for value in (-1, -0.5, float("nan")):
+            try:
+                made = small(system.name, **{name: value})
+            except PosseError:
+                continue
+            made.load()  # which refuses nothing any more
+
+
+@pytest.mark.parametrize(
+    ("settings", "values", "told"),
+    [
+        (posse.Samba, {"horizon": -1}, "at least the number of owners, got -1 for 10 owners"),
+        (posse.Samba, {"means": [0.5]}, "at least 2"),
+        (posse.Samba, {"means": (1.5, 0.2), "horizon": 8}, "means must be in"),
+        (posse.Samba, {"means": (0.5, 0.6), "price": (1, 2, 3), "horizon": 8}, "got 3 for 2 owners"),
+        (posse.Samba, {"paillier_bits": 512}, "must have 2048 to 16384 bits"),
+        (posse.MpcContextual, {"limit": -1.0}, "epsilon must be"),
+        (posse.DpCombinatorial, {"epsilon": -1}, "epsilon must be"),
+        (posse.DpCombinatorial, {"delta": "abc"}, "delta must be a number, 1/n or 1/T"),
+    ],
+)
+def test_what_needs_no_data_is_checked_when_settings_are_made(settings: Any, values: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        settings(**values)
 
 
 def test_it_declares_itself(system: System) -> None:

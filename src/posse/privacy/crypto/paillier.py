@@ -64,7 +64,7 @@ class PublicKey:
 
     def __post_init__(self) -> None:
         n = operator.index(self.n)
-        _check_bits(n.bit_length(), insecure_small_keys=self.insecure_small_keys)
+        check_bits(n.bit_length(), insecure_small_keys=self.insecure_small_keys)
         if n < _SMALLEST_N or n % 2 == 0 or gmpy2.is_power(n) or gmpy2.is_prime(n):
             raise ConfigError(
                 "a Paillier modulus must be a product of two distinct odd primes, got a number that is even, prime, "
@@ -261,7 +261,7 @@ class PrivateKey:
                 "a saved Paillier key must hold two primes of half the key's size; this does not (values withheld). "
                 "Restore it from a copy."
             )
-        _check_bits((p * q).bit_length(), insecure_small_keys=insecure_small_keys)
+        check_bits((p * q).bit_length(), insecure_small_keys=insecure_small_keys)
         return cls(p, q, insecure_small_keys=insecure_small_keys)
 
     def __repr__(self) -> str:
@@ -285,7 +285,7 @@ def generate_key(bits: int = DEFAULT_BITS, *, insecure_small_keys: bool = False)
     posse.core.errors.ConfigError: [P100] a Paillier key must have 2048 to 16384 bits, got 1024. Use 3072; for tests
     alone, say insecure_small_keys=True.
     """
-    _check_bits(bits, insecure_small_keys=insecure_small_keys)
+    check_bits(bits, insecure_small_keys=insecure_small_keys)
     if bits % 2 or bits < 16:
         raise ConfigError(f"bits must be even and at least 16, got {bits}. Use {DEFAULT_BITS}.")
     while True:
@@ -356,7 +356,8 @@ def _well_chosen(p: int, q: int) -> bool:
     return far_apart and bool(gmpy2.gcd(p * q, (p - 1) * (q - 1)) == 1)
 
 
-def _check_bits(bits: int, *, insecure_small_keys: bool) -> None:
+def check_bits(bits: int, *, insecure_small_keys: bool = False) -> None:
+    """Refuse a size that is not safe, or that no run could bear."""
     if bits > MAXIMUM_BITS or (bits < MINIMUM_BITS and not insecure_small_keys):
         raise ConfigError(
             f"a Paillier key must have {MINIMUM_BITS} to {MAXIMUM_BITS} bits, got {bits}. Use {DEFAULT_BITS}; "

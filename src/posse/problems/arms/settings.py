@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from posse.core import check
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
@@ -23,6 +24,8 @@ from posse.problems.datasets.reading import encoding_of
 from posse.problems.datasets.reviews import holds_records, read_reviews
 
 INVENTED = "invented:stores"
+USUAL = 10
+"""Arms that are taken of the embedded means or of a data set where nobody says how many."""
 
 
 class ProblemSettings(DataSettings):
@@ -83,6 +86,9 @@ class ProblemSettings(DataSettings):
             if self._embedded not in EMBEDDED:
                 raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
             self._no_ratings("embedded means")
+        check.positive(concentration=self.concentration)
+        if self.means is not None:
+            self.arms()
         check_renamed(self.data)
         if self._dataset is None and self.means is None and self._embedded is None:
             self._check_file()
@@ -99,6 +105,12 @@ class ProblemSettings(DataSettings):
         """Name of the embedded means, if it is those."""
         kind, colon, name = self.data.partition(":") if isinstance(self.data, str) else ("", "", "")
         return name if kind == "embedded" and colon else None
+
+    @property
+    def count(self) -> int | None:
+        """Number of arms, where that is known without reading data."""
+        given = self.owners or len(self.means or self.items or ())
+        return given or (USUAL if self._embedded or self._dataset else None)
 
     def arms(self) -> Arms:
         """Make the arms, once.
@@ -145,10 +157,10 @@ class ProblemSettings(DataSettings):
         if self.means is not None:
             return BernoulliArms(self.means, self.names, source="means given")
         if self._embedded is not None:
-            return embedded_arms(self._embedded, arms=self.owners or 10)
+            return embedded_arms(self._embedded, arms=self.owners or USUAL)
         ratings = self.ratings()
         if ratings is not None:
-            return self._rated(ratings, self.owners or 10 if self._dataset is not None else self.owners)
+            return self._rated(ratings, self.owners or USUAL if self._dataset is not None else self.owners)
         return self._means(self._source)
 
     def ratings(self) -> Ratings | None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
 from posse.problems.contexts.contexts import Bounds, Contexts, party_names
@@ -103,6 +104,8 @@ class ContextSettings(DataSettings):
     @model_validator(mode="after")
     def _check_contexts(self) -> Self:
         of = f" for {'own' if self.own_data else self.data}"
+        check.at_least(1, components=self.components)
+        check.at_least(1, rows=1 if self.rows is None else self.rows)
         if self.data != "clusters":
             self.leave_out(_CLUSTERS, "clusters", of)
         if self.own_data:

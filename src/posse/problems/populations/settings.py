@@ -184,6 +184,8 @@ class PopulationSettings(DataSettings):
         if self.data in ("own", "images", "prepared"):
             self._file()
         self.availability()
+        check.positive(alpha=self.alpha)
+        check.at_least(1, clients=1 if self.clients is None else self.clients)
         check.at_least(0, stale=self.stale)
         _ = self.available and periods_of(self.available)
         self.drifting(2)

@@ -120,6 +120,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
                 f"{self.horizon:,} rounds. Use the greedy oracle."
             )
         self._check_used()
+        if self.noisy:
+            self.asked(agents=2)
         if self.talks:
             self.report_rounds()
         return self

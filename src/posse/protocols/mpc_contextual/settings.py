@@ -33,6 +33,7 @@ from posse.protocols.mpc_contextual.terms import (
     WIDTH_BITS,
     Terms,
     check_overlap,
+    check_pace,
     check_parties,
     check_ranges,
     exploration,
@@ -188,6 +189,9 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             raise ConfigError("a frozen run has the shares that it starts from. Leave keep_shares out.")
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
+        check_pace(self.newton, self.slot, self.jitter)
+        if self.limit is not None:
+            Budget(self.limit, self.delta)
         if "width" in self.unused and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         if "newton" in self.unused and "newton" in self.model_fields_set:

@@ -83,14 +83,12 @@ class Terms(msgspec.Struct, frozen=True):
         check.between(1, MOST_FEATURES, features=self.dimension)
         check.at_least(1, steps=self.steps)
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
-        check.between(0, 8, newton=self.newton)
         check.between(1, MOST_BATCH, batch=self.batch)
         check.one_of(BONUSES, bonus=self.bonus)
         check.between(0, 64 << WIDTH_BITS, width=self.width)
         check_overlap(self.overlap, self.batch)
         RewardRange.of(self.reward_range)
-        check.between(0, 3600, slot=self.slot)
-        check.between(0, 3600, jitter=self.jitter)
+        check_pace(self.newton, self.slot, self.jitter)
         check_start(self.start, self.frozen, self.overlap)
         if self.steps % self.batch:
             raise ConfigError(
@@ -210,6 +208,13 @@ class Terms(msgspec.Struct, frozen=True):
 
 _ADDED = {"overlap": False, "reward_range": UNIT_RANGE, "start": "", "frozen": False, "slot": 0.0, "jitter": 0.0}
 """Terms that count only where they are not as usual: files of parties without them mean the same run."""
+
+
+def check_pace(newton: int, slot: float, jitter: float) -> None:
+    """Refuse steps of Newton's method, slots and random waits that no run has."""
+    check.between(0, 8, newton=newton)
+    check.between(0, 3600, slot=slot)
+    check.between(0, 3600, jitter=jitter)
 
 
 def check_overlap(overlap: bool, batch: int) -> None:

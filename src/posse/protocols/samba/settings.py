@@ -13,7 +13,7 @@ from pydantic.config import JsonDict
 from posse.core.errors import ConfigError
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, described
-from posse.privacy.crypto.paillier import DEFAULT_BITS
+from posse.privacy.crypto.paillier import DEFAULT_BITS, check_bits
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings
 from posse.protocols.base import RunSettings
@@ -88,11 +88,11 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     @model_validator(mode="after")
     def _check_samba(self) -> Samba:
         check_level(self.level, self.switches, self.make_policy())
-        check_price(self.price or ())
+        check_bits(self.paillier_bits)
+        check_price(self.price or (), self.count)
+        check_budget(self.count or 2, self.horizon)
         if self.walk is not None:
             self._check_walk(self.walk)
-        if self.owners is not None:
-            check_budget(self.owners, self.horizon)
         return self
 
     def _check_walk(self, walk: str) -> None:
