@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
-from tests.experiments.toy import Mine, Toy, run
+from tests.experiments.toy import Mine, Narrow, Toy, run
 
 GRID = {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}
 
@@ -157,6 +158,35 @@ def test_a_policy_of_ones_own_travels_and_a_lambda_is_told() -> None:
     with pytest.raises(ConfigError, match="cannot travel to another process") as told:
         quick(Toy(), {"slope": [1.0, 2.0]}, workers=2, run=lambda settings: run(settings))
     assert "\n" not in str(told.value)
+
+
+def test_parameters_of_a_policy_of_ones_own_are_columns() -> None:
+    made = quick(Toy(), {"policy": [Narrow(0.1), Narrow(0.2), "ucb"]})
+    assert [(row["policy"], row["width"]) for row in made.rows()] == [("narrow", 0.1), ("narrow", 0.2), ("ucb", None)]
+
+
+@pytest.mark.parametrize("over", [{"slope": 1.0}, {"policy": "ucb"}, "policy", 3])
+def test_what_is_no_list_of_values_is_said(over: Any) -> None:
+    with pytest.raises(ConfigError, match=r"over (is a table of lists|gives a list of values)"):
+        quick(Toy(), over)
+
+
+@pytest.mark.parametrize("given", ["samba", 3, posse.Samba, {"policy": "ucb"}])
+def test_what_is_no_settings_is_said(given: Any) -> None:
+    for call in (posse.run, posse.start, posse.sweep):
+        with pytest.raises(ConfigError, match=r"expected settings, such as posse\.Samba"):
+            call(given)
+
+
+def test_a_file_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> None:
+    source, data = tmp_path / "own.py", tmp_path / "ratings"
+    digests = set()
+    for number in (1, 2):
+        source.write_text(f"def made(*_):\n    return {number}\n")
+        data.write_text(f"item,rating\na,{number}\nb,5\nc,3\n")
+        digests |= {posse.FedContextual(model=f"{source}:made").digest(), posse.Samba(data=str(data)).digest()}
+        digests |= {posse.FedContextual(schedule=f"{source}:made").digest()}
+    assert len(digests) == 6
 
 
 def test_real_systems() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,6 +33,14 @@ class Mine(Policy):
     """A policy of a user's own."""
 
     name: ClassVar[str] = "mine"
+
+
+@dataclass(frozen=True)
+class Narrow(Policy):
+    """One with a parameter."""
+
+    name: ClassVar[str] = "narrow"
+    width: float = 0.5
 
 
 class Untold(Exception):

@@ -156,8 +156,7 @@ class Sweep:
 
     def values(self, settings: RunSettings) -> dict[str, Any]:
         """What settings have for the parameters that vary; None for one that has no effect on them."""
-        resolved = {"system": settings.system, **settings.resolved()}
-        resolved |= dict.fromkeys(getattr(settings, "unused", ()))
+        resolved = _flat(settings) | dict.fromkeys(getattr(settings, "unused", ()))
         return {name: _scalar(resolved.get(name)) for name in self.parameters}
 
     def rows(self) -> list[dict[str, Any]]:
@@ -253,7 +252,12 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
 
     A parameter that a policy lacks is left out, where another policy of the sweep has it.
     """
+    if isinstance(grid, str) or not isinstance(grid, Iterable):
+        raise ConfigError(f"over is a table of lists or a list of tables, got {grid!r}. Write {{'policy': ['ucb']}}.")
     if isinstance(grid, Mapping):
+        for values in grid.values():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise ConfigError(f"over gives a list of values for each setting, got {values!r}. Write [{values!r}].")
         cells = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     else:
         cells = [dict(one) for one in grid]
@@ -292,15 +296,26 @@ def _read(field: Any, value: Any) -> Any:
 def _varied(
     settings: RunSettings | Iterable[RunSettings], over: Over | None, runs: int | None
 ) -> Iterator[RunSettings]:
-    bases = [settings] if isinstance(settings, RunSettings) else list(settings)
+    several = isinstance(settings, Iterable) and not isinstance(settings, RunSettings | str)
+    bases: list[Any] = list(settings) if several else [settings]  # type: ignore[arg-type]
     for base in bases:
+        if not isinstance(base, RunSettings):
+            raise ConfigError(f"expected settings, such as posse.Samba(), or a list of them, got {base!r}.")
         given = {name: getattr(base, name) for name in base.model_fields_set}
         yield from grid_of(type(base), given | ({} if runs is None else {"runs": runs}), [{}] if over is None else over)
 
 
+def _flat(settings: RunSettings) -> dict[str, Any]:
+    """What settings have, with a column for each parameter of a policy of one's own."""
+    found = {"system": settings.system, **settings.resolved()}
+    policy = found.get("policy")
+    own = policy.get("parameters", {}) if isinstance(policy, Mapping) else {}
+    return {**found, **own, "policy": _scalar(policy)}
+
+
 def _parameters(settings: Sequence[RunSettings], over: Over | None) -> tuple[str, ...]:
     """Names of what is varied: what `over` names, and what differs."""
-    resolved = [{"system": one.system, **one.resolved()} for one in settings]
+    resolved = [_flat(one) for one in settings]
     stated = [name for one in ([over] if isinstance(over, Mapping) else over or ()) for name in one]
     named = [type(settings[0]).aliases.get(name, name).partition(".")[0] for name in stated]
     every = dict.fromkeys(name for one in resolved for name in one)

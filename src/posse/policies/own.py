@@ -14,6 +14,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import field
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
@@ -57,6 +58,18 @@ def load(where: str, example: str = "Class", suits: Any = None) -> object:
     return getattr(module, name)
 
 
+def source_of(where: str) -> Path | None:
+    """Return the file that `module:name` or `file.py:name` is imported from, without importing it; None without one."""
+    module = where.rpartition(":")[0]
+    if module.endswith(".py"):
+        return Path(module)
+    _look_here()
+    with suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(module)
+        return None if found is None or found.origin is None else Path(found.origin)
+    return None
+
+
 def place_of(thing: Any) -> str | None:
     """Return `module:name` where a class or function can be imported by it; None if it was made in a function."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
@@ -76,13 +89,17 @@ def explain(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{where}"
 
 
+def _look_here() -> None:
+    """An installed command does not look for modules in the folder where it is called; a user's module is there."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
 def _import(name: str, example: str) -> ModuleType:
     try:
         if name.endswith(".py"):
             return _from_file(Path(name).resolve(), name)
-        # An installed command does not look in the folder where it is called; a user's module is there.
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
+        _look_here()
         return importlib.import_module(name)
     except PosseError:
         raise

@@ -105,7 +105,7 @@ class DataSettings(Settings):
         """Files of a user's own that `data` names."""
         if isinstance(self.data, str):
             path = Path(self.data)
-            return (path,) if path.suffix and path.is_file() else ()
+            return (path,) if path.is_file() else ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
 
     @property

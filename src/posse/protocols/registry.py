@@ -69,6 +69,8 @@ def system(name: str) -> System:
 
 def system_of(settings: RunSettings) -> System:
     """The system that these settings are of."""
+    if isinstance(settings, type) or not hasattr(settings, "system"):
+        raise ConfigError(f"expected settings, such as posse.Samba(), got {settings!r}.")
     return system(settings.system)
 
 

@@ -21,7 +21,7 @@ from posse.core.interrupts import held
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Greedy
 from posse.policies.contextual.registry import PARAMETERS, ScheduledSettings, exploration, parameters_of
 from posse.policies.contextual.schedules import OWN_FALCON, C
-from posse.policies.own import explain, is_own, load
+from posse.policies.own import explain, is_own, load, source_of
 from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
@@ -227,9 +227,10 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         return self.once("setup", self.check)
 
     def files(self) -> Sequence[Path]:
-        """Files that the population comes from, where they are a user's own."""
-        named = (self.file,) if self.file is not None and self.file.is_file() else ()
-        return (*self.data_files(), *named)
+        """Files of a user's own: what the population comes from, and functions that settings name."""
+        named = [str(getattr(self, name) or "") for name in ("model", "schedule", "before", "first")]
+        found = [source_of(one) if is_own(one) else Path(one) for one in named]
+        return (*self.data_files(), *(path for path in found if path is not None and path.is_file()))
 
     def check(self, own: Own | None = None, population: Population | None = None) -> Setup:
         """Do what `load` does, each time anew.
