@@ -174,6 +174,30 @@ def test_a_run_goes_forward_and_back(system: System, plain: bool, tmp_path: Any)
     assert same(posse.run(settings), whole)
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_saved_moments_of_several_runs_come_again_in_any_order(system: System, plain: bool) -> None:
+    settings = small(system.name, runs=2)
+    settings = settings.plain() if plain else settings
+    run = posse.start(settings)
+    early = run.save()
+    run.advance(max(1, run.horizon // 4))
+    first = run.time, run.save(), run.record()
+    run.advance(run.horizon // 2)
+    second = run.time, run.save(), run.record()
+    run.finish()
+    whole, end = run.record(), run.save()
+    for at, moment, then in (first, second, first, second):
+        run.load(moment)
+        assert run.time == at
+        assert same(run.record(), then)
+    run.finish()
+    assert same(run.record(), whole)
+    for moment in (early, end):
+        run.load(moment)
+        run.finish()
+        assert same(run.record(), whole)
+
+
 def _play(run: Run) -> list[tuple[str, str, str]]:
     """Run to the end, by messages where there are some, and return who sent what kind to whom."""
     moved = []

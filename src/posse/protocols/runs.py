@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from posse.core import check
@@ -390,12 +391,13 @@ class RolesRun(Run):
 
     def save(self) -> Any:
         """Return this moment; finished seeds are shared with it, for they do not change any more."""
-        now = (len(self.memories), self._over, self.seconds)
-        return {"now": now, "memory": self.memory.save(), "world": fork(self.world)}
+        seeds = tuple(zip(self.memories, self.worlds, self._makers, strict=True))
+        return {"now": (self._over, self.seconds), "seeds": seeds, "memory": self.memory.save(),
+                "world": fork(self.world)}  # fmt: skip
 
     def load(self, saved: Any) -> None:
-        """Come back to a saved moment of this run."""
-        begun, self._over, self.seconds = saved["now"]
-        del self.memories[begun:], self.worlds[begun:], self._makers[begun:]
-        self.worlds[-1] = fork(saved["world"])
+        """Come back to a saved moment of this run, or go on to it."""
+        self._over, self.seconds = saved["now"]
+        self.memories, self.worlds, self._makers = map(list, zip(*saved["seeds"], strict=True))
+        self.memories[-1], self.worlds[-1] = copy(self.memory), fork(saved["world"])  # other moments keep theirs
         self.memory.load(saved["memory"], self._makers[-1](), None if self.outside else self.world)

@@ -151,10 +151,14 @@ class ContextualRun(RolesRun):
                 folder, steps = self.settings.keep_shares / party.name, self._each
                 write_share(folder, self._setup.terms, party.name, steps, party.model.tobytes(), party.tag(steps))
 
+    def save(self) -> Any:
+        """Return this moment, with what the seeds before it came to."""
+        return {**super().save(), "outcomes": list(self._outcomes)}
+
     def load(self, saved: Any) -> None:
         """Come back to a saved moment of this run."""
         super().load(saved)
-        del self._outcomes[len(self.memories) - 1 :]
+        self._outcomes = list(saved["outcomes"])
 
     def _outcome(self) -> Outcome:
         puller, payee = self.memory.roles[PULLER], self.memory.roles[PAYEE]
