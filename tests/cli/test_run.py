@@ -10,8 +10,9 @@ import pytest
 
 from posse.cli import demo
 from posse.policies import UCB, EpsilonGreedy
-from posse.protocols.registry import system
+from posse.protocols.registry import run, system
 from posse.protocols.samba.levels import Switches, leaks
+from posse.protocols.samba.settings import Samba
 from posse.results import Store
 from tests.cli.conftest import SMALL, Call
 
@@ -123,6 +124,25 @@ def test_what_leaks_does_not_contradict_itself() -> None:
     assert "explor" not in both_off
     assert "masked scores" in " ".join(leaks("paper", Switches(aes=False), 5, UCB()))
     assert "exploring step" in " ".join(leaks("paper", Switches(), 5, EpsilonGreedy()))
+
+
+def test_a_sweep_of_one_setting_and_flags_over_a_files_other_word(posse: Call) -> None:
+    Path("c.toml").write_text("budget = 30\nmeans = [0.2, 0.8]\n")
+    plain = ("sweep", "--config", "c.toml", "--path", "plain", "--workers", "1", "--runs", "2")
+    assert posse(*plain, "--horizon", "8", "--over", "policy=ucb").code == 0
+    assert posse(*plain, "--over", "horizon=9,10").code == 0
+    assert sorted(row.horizon for row in Store().list()) == [8, 9, 10]
+
+
+def test_a_list_tells_runs_apart_that_its_columns_do_not(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    base = Samba(means=(0.2, 0.8), horizon=20, path="plain")
+    changes = ({}, {"seed": 2}, {"points": 7}, {"level": "paper"}, {"reward": "beta"}, {"concentration": 3.0})
+    store = Store()
+    for change in (*changes, {"price": (1.0,)}, {"names": ("a", "b")}):
+        store.save(run(base.but(**change)))
+    lines = [line.split()[1:-2] for line in posse("runs", "list").out.splitlines() if line.startswith("1")]
+    assert len({tuple(line) for line in lines}) == len(lines) == len(changes) + 2
 
 
 def test_brief_is_the_answer_alone(posse: Call) -> None:

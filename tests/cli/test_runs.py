@@ -277,7 +277,7 @@ def test_brief_says_the_answer_and_folds_the_caveats(posse: Call) -> None:
 
 def test_a_run_that_is_not_saved_names_no_id_to_look_up(posse: Call) -> None:
     out = " ".join(posse("simulate", "--horizon", "20", "--brief", "--no-save").out.split())
-    assert "caveats (without --brief, or in a report)." in out
+    assert "caveat (without --brief, or in a report)." in out
     assert "posse runs show" not in out
 
 

@@ -31,6 +31,11 @@ def own(files: dict[str, Path], **changes: Any) -> ContextSettings:
     return ContextSettings(**{"problem": "own", "features": features, "rewards": files["pays"], **changes})
 
 
+def test_parties_without_number_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="at most 1,000 parties"):
+        ContextSettings(parties=10**12)
+
+
 def test_the_default_needs_no_file() -> None:
     contexts = ContextSettings().contexts()
     assert contexts.name == "digits"
@@ -155,7 +160,7 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
         ({"columns": (15, 6)}, "add up to 20 features, got 15,6"),
         ({"parties": 21}, "add up to 20 features, got 1,.* for 21 parties"),
         ({"components": 65}, r"components must be in \[1, 64\]"),
-        ({"rows": 0}, r"rows must be in \[1, 1797\], .* got 0"),
+        ({"rows": 0}, "rows must be at least 1, got 0"),
         ({"rows": 1798}, r"rows must be in \[1, 1797\], .* got 1798"),
         ({"problem": "clusters", "arms": 1}, r"arms must be in \[2, 1797\], .* got 1"),
         ({"problem": "clusters", "rows": 50}, r"arms must be in \[2, 50\], .* got 100"),

@@ -109,13 +109,32 @@ def _print_list(rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapp
             *(str(facts[what]) for what in also), *(own.get(name, "") for name in names),
             row.problem if head is None else data_of(head), row.created[:16].replace("T", " "),
         ))  # fmt: skip
+    more = _told_apart({row.id: line[1:-1] for row, line in zip(rows, lines, strict=True)}, heads)
+    if more:
+        lines = [(*line[:-1], more.get(line[0], ""), line[-1]) for line in lines]
     shared = common(nouns.values())
     arms = words.plural(shared.arm)
     columns = ["id", *system, "policy", "level", arms, words.plural(shared.step), "runs", "earned", *further, *also]
     columns += [name.removeprefix("policy.") for name in names]
-    first = columns.index(arms)
-    table([*columns, "data", "made (UTC)"], lines, numeric=range(first, first + 4), optional=2 + len(names),
-          spare=(arms, "runs"))  # fmt: skip
+    columns += ["data", "more", "made (UTC)"] if more else ["data", "made (UTC)"]
+    first, optional = columns.index(arms), 2 + len(names) + bool(more)
+    table(columns, lines, numeric=range(first, first + 4), optional=optional, spare=(arms, "runs"))
+
+
+def _told_apart(shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record]) -> dict[str, str]:
+    """Say in what runs differ of which a list shows the same; empty where it shows of none the same."""
+    from posse.results import differences
+
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for id in heads:
+        alike.setdefault(shown[id], []).append(id)
+    several = [ids for ids in alike.values() if len(ids) > 1]
+    found = {
+        id: ", ".join(f"{name.removeprefix('policy.')} {value}" for name, value in own.items() if name not in LISTED)
+        for ids in several
+        for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True)
+    }
+    return {id: text for id, text in found.items() if text}
 
 
 def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:

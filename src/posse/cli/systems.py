@@ -378,8 +378,9 @@ def sweep_command(known: System) -> Any:
 
         heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
         tables.first(made.records)
-        say("")
-        tables.comparison(compare(made.records), brief)
+        if len(made.records) > 1:
+            say("")
+            tables.comparison(compare(made.records), brief)
 
     summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     return command_of(known.name, summary, settings_command(lambda: known.Settings, skip=known.skip), sweep)
@@ -397,5 +398,5 @@ def _varied(known: System, context: typer.Context, config: Path | None, grid: di
     from posse.core.settings import read_toml
     from posse.experiments.sweeps import grid_of
 
-    given = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {}), **flags_given(context)}
-    return list(grid_of(known.Settings, given, grid))
+    file = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {})}
+    return list(grid_of(known.Settings, known.Settings.merged(file, flags_given(context)), grid))

@@ -47,11 +47,12 @@ def first(records: Sequence[Record]) -> None:
 
 def folded(record: Record, stored: bool = True) -> None:
     """Print in a line what `protection` prints whole, and where that can be read."""
+    from posse.results import words
     from posse.results.naming import PLAIN
 
     level = "none" if record.level == PLAIN else record.protection
     off = f" OFF: {', '.join(record.off)}." if record.off else ""
-    many = f"{len(record.leaks)} caveats" if record.leaks else "it does not say what leaks"
+    many = words.count(len(record.leaks), "caveat") if record.leaks else "it does not say what leaks"
     where = f"posse runs show {record.id}, or a report" if stored else "without --brief, or in a report"
     say(f"\nProtection: {level}.{off} What is not protected: {many} ({where}).")
 

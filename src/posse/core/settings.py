@@ -56,22 +56,22 @@ class Settings(BaseModel):
     @classmethod
     def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
-        return cls(**cls._over(read_toml(file) if file is not None else {}, values or {}))
+        return cls(**cls.merged(read_toml(file) if file is not None else {}, values or {}))
 
     @classmethod
-    def _over(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    def merged(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
         """Put values over others, whatever words they are given by; of a table of named parts, part by part."""
-        over, merged = cls._named(second), dict(second)
+        over, made = cls._named(second), dict(second)
         in_parts = {word.partition(".")[0] for word in cls.aliases.values() if "." in word}
         for word, value in first.items():
             field, _, part = cls.aliases.get(word, word).partition(".")
             whole = over.get(field)
             if field not in over or (part and isinstance(whole, Mapping) and part not in whole):
-                merged[word] = value
+                made[word] = value
             elif field in in_parts and isinstance(value, Mapping) and isinstance(whole, Mapping):
                 rest = {name: each for name, each in value.items() if name not in whole}
-                merged[word] = {**rest, **merged.get(word, {})}
-        return merged
+                made[word] = {**rest, **made.get(word, {})}
+        return made
 
     @classmethod
     def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Settings(BaseModel):
     def but(self, **changes: Any) -> Self:
         """Return these settings with changes, checked like new ones."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**self._over(given, changes))
+        return type(self)(**self.merged(given, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return `but(**update)`: a copy is checked, and loads anew what follows from its settings."""

@@ -252,11 +252,11 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
 
     A parameter that a policy lacks is left out, where another policy of the sweep has it.
     """
-    if isinstance(grid, str) or not isinstance(grid, Iterable):
+    if not _several(grid):
         raise ConfigError(f"over is a table of lists or a list of tables, got {grid!r}. Write {{'policy': ['ucb']}}.")
     if isinstance(grid, Mapping):
         for values in grid.values():
-            if isinstance(values, str) or not isinstance(values, Iterable):
+            if not _several(values):
                 raise ConfigError(f"over gives a list of values for each setting, got {values!r}. Write [{values!r}].")
         cells = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     else:
@@ -265,7 +265,12 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
     beside = [_lacking(kind, {}, given)] if any(kind.aliases.get(name, name) == "policy" for name in given) else []
     never = set.intersection(*lacking, *beside) if cells else set()
     for cell, lacks in zip(cells, lacking, strict=True):
-        yield kind(**{name: value for name, value in {**given, **cell}.items() if name not in lacks - never})
+        yield kind(**{name: value for name, value in kind.merged(given, cell).items() if name not in lacks - never})
+
+
+def _several(given: Any) -> bool:
+    """Whether this is a list of values, and not one."""
+    return isinstance(given, Iterable) and not isinstance(given, RunSettings | str)
 
 
 def _lacking(kind: type[RunSettings], given: Mapping[str, Any], cell: Mapping[str, Any]) -> set[str]:
@@ -296,8 +301,7 @@ def _read(field: Any, value: Any) -> Any:
 def _varied(
     settings: RunSettings | Iterable[RunSettings], over: Over | None, runs: int | None
 ) -> Iterator[RunSettings]:
-    several = isinstance(settings, Iterable) and not isinstance(settings, RunSettings | str)
-    bases: list[Any] = list(settings) if several else [settings]  # type: ignore[arg-type]
+    bases: list[Any] = list(settings) if _several(settings) else [settings]
     for base in bases:
         if not isinstance(base, RunSettings):
             raise ConfigError(f"expected settings, such as posse.Samba(), or a list of them, got {base!r}.")

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,8 +56,10 @@ def added() -> tuple[str, ...]:
 
 
 def systems() -> Iterator[System]:
-    """All systems."""
-    return (system(name) for name in names())
+    """All systems; an installed one that cannot be imported is told when it is named, and breaks no other."""
+    for name in names():
+        with suppress(*((ConfigError, ImportError) if name not in BUILT_IN else ())):
+            yield system(name)
 
 
 def system(name: str) -> System:
@@ -64,7 +67,12 @@ def system(name: str) -> System:
     modules = BUILT_IN if name in BUILT_IN else _modules()
     if name not in modules:
         raise ConfigError(f"unknown system '{name}'.{nearest(name, tuple(modules))}")
-    return _load(modules[name])
+    made = _load(modules[name])
+    if made.name != name:
+        raise ConfigError(
+            f"the entry point '{name}' offers a system called '{made.name}'. Its package must give both one name."
+        )
+    return made
 
 
 def system_of(settings: RunSettings) -> System:
@@ -97,7 +105,9 @@ def _load(module: str) -> System:
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # something that the module itself needs
-        raise ConfigError(f"there is no module '{module}' with a system. Check {VARIABLE}.") from error
+        raise ConfigError(
+            f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that was installed for it."
+        ) from error
     except AttributeError as error:
         raise ConfigError(f"the module '{module}' has no SYSTEM.") from error
     return made

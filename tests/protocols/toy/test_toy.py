@@ -49,6 +49,16 @@ def test_it_runs_from_python(tmp_path: Path) -> None:
     assert posse.audit(record)["add-up"].counted == "2 of 2 runs"
 
 
+def test_a_broken_package_breaks_no_other_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(registry.VARIABLE)
+    monkeypatch.setattr(registry, "_installed", lambda _: (("broken", "nowhere.system"), ("other", MODULE)))
+    assert [one.name for one in registry.systems()] == list(registry.BUILT_IN)
+    with pytest.raises(ConfigError, match=r"no module 'nowhere\.system' with a system"):
+        registry.system("broken")
+    with pytest.raises(ConfigError, match="the entry point 'other' offers a system called 'toy'"):
+        registry.system("other")
+
+
 def test_it_runs_from_the_command_line() -> None:
     told = json.loads(command("run", "toy", "--budget", "25", "--json"))
     assert told["identical"] is True

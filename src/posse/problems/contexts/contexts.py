@@ -36,6 +36,10 @@ MOST_ARMS = 1 << 20
 _SWEEP = 1
 
 
+MOST_PARTIES = 1000
+"""Parties that features are split over, at most."""
+
+
 @dataclass(frozen=True)
 class Block:
     """Columns of the joint vector that a party holds, and the largest norm of its part of a row."""
@@ -123,6 +127,8 @@ def check_count(parties: int) -> None:
     """Refuse to split features over one party."""
     if parties < 2:
         raise ConfigError(f"features must be split over at least 2 parties, got a party count of {parties}. Add one.")
+    if parties > MOST_PARTIES:
+        raise ConfigError(f"features are split over at most {MOST_PARTIES:,} parties, got {parties:,}.")
 
 
 def check_bounds(bounds: Mapping[str, float]) -> None:
