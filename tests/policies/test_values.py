@@ -120,7 +120,7 @@ def test_an_own_policy_in_a_file(half: str, tmp_path: Path) -> None:
         ({"policy": "json:JSONDecoder"}, "must be a subclass of posse.policies.Policy, got type"),
         ({"policy": "json:Gone"}, "json has no 'Gone'. It has no policy."),
         ({"policy": "json.py:Mine"}, "there is no file json.py"),
-        ({"policy": 3}, "a policy is a name, module:Class, a table, or it must be a subclass of .*Policy, got int"),
+        ({"policy": 3}, "a policy is a name, module:Class, a table or a subclass of .*Policy, got int"),
         ({"policy": dict}, "a policy is a name"),
         ({"policy": {"tau": 0.1}}, "needs its name"),
         ({"policy": {"name": "softmax", "beta": 0.1}}, "policy 'softmax' has no parameter 'beta'; it takes tau"),

@@ -72,7 +72,7 @@ def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(syste
         (posse.Samba, {"means": (1.5, 0.2), "horizon": 8}, "means must be in"),
         (posse.Samba, {"means": (0.5, 0.6), "price": (1, 2, 3), "horizon": 8}, "got 3 for 2 owners"),
         (posse.Samba, {"paillier_bits": 512}, "must have 2048 to 16384 bits"),
-        (posse.MpcContextual, {"limit": -1.0}, "epsilon must be"),
+        (posse.MpcContextual, {"limit": -1.0}, "limit must be a finite number above 0"),
         (posse.DpCombinatorial, {"epsilon": -1}, "epsilon must be"),
         (posse.DpCombinatorial, {"delta": "abc"}, "delta must be a number, 1/n or 1/T"),
     ],

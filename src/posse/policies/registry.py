@@ -130,8 +130,12 @@ class Registry(Generic[T]):
             thing = own.load(named, self._example, self._suits)
         found = self._accepted(thing)
         if found is None:
-            what = named if isinstance(named, str) else f"a policy is a name, module:{self._example}, a table, or it"
-            raise PolicyError(f"{what} must be {self._rule}, got {type(thing).__name__}.")
+            what = (
+                f"{named} must be"
+                if isinstance(named, str)
+                else f"a policy is a name, module:{self._example}, a table or"
+            )
+            raise PolicyError(f"{what} {self._rule}, got {type(thing).__name__}.")
         return found
 
     def _accepted(self, value: Any) -> type[T] | T | None:

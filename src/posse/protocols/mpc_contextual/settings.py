@@ -191,7 +191,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         check.between(0, 64, width=self.width)
         check_pace(self.newton, self.slot, self.jitter)
         if self.limit is not None:
-            Budget(self.limit, self.delta)
+            check.positive(limit=self.limit)
         if "width" in self.unused and "width" in self.model_fields_set:
             raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
         if "newton" in self.unused and "newton" in self.model_fields_set:
