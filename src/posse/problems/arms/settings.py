@@ -109,8 +109,10 @@ class ProblemSettings(DataSettings):
     @property
     def count(self) -> int | None:
         """Number of arms, where that is known without reading data."""
-        given = self.owners or len(self.means or self.items or ())
-        return given or (USUAL if self._embedded or self._dataset else None)
+        given = self.owners or len(self.means or ())
+        if given or self.items:
+            return given or None  # one word may have been meant for several items
+        return USUAL if self._embedded or self._dataset else None
 
     def arms(self) -> Arms:
         """Make the arms, once.
