@@ -210,6 +210,40 @@ def test_a_party_says_what_it_knows(visit: Visits) -> None:
     card.get_by_role("button", name="Close").click()
 
 
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_what_is_said_of_a_party_stays_while_the_pointer_does(visit: Visits, size: str) -> None:
+    page = visit(size).enter(f"/stage?{FOUR}&horizon=60&level=paper&paillier_bits=2048&t=10")
+    at(page, 10, 60)
+    card = page.get_by_role("region", name="About a party")
+    page.evaluate("""() => {
+        window.flips = 0;
+        const card = document.querySelector('.knows');
+        new MutationObserver(() => window.flips++).observe(card, { attributeFilter: ['hidden'] });
+    }""")
+    for party in page.locator(".party").all():
+        party.hover()
+        expect(card).to_be_visible()
+        flips = page.evaluate("window.flips")
+        page.wait_for_timeout(150)
+        assert page.evaluate("window.flips") == flips, party.get_attribute("data-party")
+        page.mouse.move(1, 1)
+
+
+def test_the_keyboard_stays_at_a_party_when_the_stage_changes_its_size(visit: Visits) -> None:
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=10")
+    at(page, 10, 60)
+    party = page.locator('[data-party="owner-2"]')
+    party.focus()
+    before = party.bounding_box()
+    page.set_viewport_size({"width": 1100, "height": 800})
+    page.wait_for_function(
+        "was => document.querySelector('[data-party=owner-2]').getBoundingClientRect().x !== was", arg=before["x"]
+    )
+    expect(party).to_be_focused()
+    expect(party).to_have_attribute("tabindex", "0")
+    expect(page.get_by_role("region", name="About a party")).to_contain_text("knows")
+
+
 def test_found_out_and_cost_are_measured(visit: Visits) -> None:
     page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&paillier_bits=2048&t=50")
     at(page, 50, 60)

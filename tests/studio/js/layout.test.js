@@ -67,3 +67,14 @@ Deno.test("a card goes where it covers least", () => {
   const best = corner(made, 120, 100);
   assert.equal(best.covers, 0);
 });
+
+Deno.test("a card that must cover something does not cover the party that it is about", () => {
+  const made = layout(ROLES, parties(4), 584, 374, false);
+  const [w, h] = [216, 290];
+  for (const [name, spot] of made.spots) {
+    const { x, y } = corner(made, w, h, name);
+    const wide = Math.min(x + w, spot.x + spot.w / 2) - Math.max(x, spot.x - spot.w / 2);
+    const high = Math.min(y + h, spot.y + spot.h / 2) - Math.max(y, spot.y - spot.h / 2);
+    assert.ok(wide <= 0 || high <= 0, name);
+  }
+});

@@ -334,11 +334,11 @@ def _decrypt_modulo(c: int, p: int, h_p: int) -> int:
 def _random_prime(bits: int) -> int:
     """Draw odd candidates until one is prime; taking the next prime instead would favour primes after long gaps.
 
-    Nobody chose a candidate, so GMP's test does: Baillie-PSW, and four rounds of Miller-Rabin (FIPS 186-5, table B.1).
+    Nobody chose a candidate, so GMP's test does: Baillie-PSW, and five rounds of Miller-Rabin.
     """
     while True:
         candidate = secrets.randbits(bits) | (0b11 << (bits - 2)) | 1
-        if gmpy2.is_prime(candidate, 28):  # 24 rounds stand for Baillie-PSW
+        if gmpy2.is_prime(candidate, 29):  # 24 rounds stand for Baillie-PSW
             return candidate
 
 

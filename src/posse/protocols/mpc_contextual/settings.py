@@ -189,7 +189,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             raise ConfigError("a frozen run has the shares that it starts from. Leave keep_shares out.")
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
-        check_pace(self.newton, self.slot, self.jitter)
+        check_pace(self)
         if self.limit is not None:
             check.positive(limit=self.limit)
         if "width" in self.unused and "width" in self.model_fields_set:

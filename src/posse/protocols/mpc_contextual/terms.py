@@ -88,7 +88,7 @@ class Terms(msgspec.Struct, frozen=True):
         check.between(0, 64 << WIDTH_BITS, width=self.width)
         check_overlap(self.overlap, self.batch)
         RewardRange.of(self.reward_range)
-        check_pace(self.newton, self.slot, self.jitter)
+        check_pace(self)
         check_start(self.start, self.frozen, self.overlap)
         if self.steps % self.batch:
             raise ConfigError(
@@ -199,10 +199,8 @@ class Terms(msgspec.Struct, frozen=True):
 
     def digest(self) -> bytes:
         """What everyone must have the same of; the seeds of a run depend on it."""
-        said = msgspec.structs.asdict(self)
-        for name, usual in _ADDED.items():
-            if said[name] == usual:
-                del said[name]
+        given = msgspec.structs.asdict(self).items()
+        said = {name: value for name, value in given if name not in _ADDED or value != _ADDED[name]}
         return hashlib.sha256(b"posse mpc-contextual 1" + msgspec.msgpack.encode(said)).digest()
 
 
@@ -210,11 +208,10 @@ _ADDED = {"overlap": False, "reward_range": UNIT_RANGE, "start": "", "frozen": F
 """Terms that count only where they are not as usual: files of parties without them mean the same run."""
 
 
-def check_pace(newton: int, slot: float, jitter: float) -> None:
-    """Refuse steps of Newton's method, slots and random waits that no run has."""
-    check.between(0, 8, newton=newton)
-    check.between(0, 3600, slot=slot)
-    check.between(0, 3600, jitter=jitter)
+def check_pace(given: Any) -> None:
+    """Refuse, of settings or terms, steps of Newton's method, slots and random waits that no run has."""
+    for most, name in ((8, "newton"), (3600, "slot"), (3600, "jitter")):
+        check.between(0, most, **{name: getattr(given, name)})
 
 
 def check_overlap(overlap: bool, batch: int) -> None:
@@ -438,12 +435,11 @@ def leaks(terms: Terms) -> tuple[str, ...]:
 
 
 def _delays(terms: Terms) -> str:
-    if not terms.slot:
-        hidden = f", behind a random wait of up to {terms.jitter:g} s" if terms.jitter else ""
-        return f"a reward that takes longer for some arms tells something of the arm by its delay{hidden}."
-    return (
-        f"a pull or reward that takes longer than the slot of {terms.slot:g} s tells something of the arm by its delay."
-    )
+    tells = "tells something of the arm by its delay"
+    if terms.slot:
+        return f"a pull or reward that takes longer than the slot of {terms.slot:g} s {tells}."
+    hidden = f", behind a random wait of up to {terms.jitter:g} s" if terms.jitter else ""
+    return f"a reward that takes longer for some arms {tells}{hidden}."
 
 
 def terms_of(view: View) -> Terms:

@@ -272,17 +272,18 @@ export function drawn([a, b, c, d]) {
  * @param {Layout} where
  * @param {number} w
  * @param {number} h
+ * @param {string} [about] the party that is covered last
  */
-export function corner(where, w, h) {
+export function corner(where, w, h, about) {
   const gap = 12;
   let best = { x: where.width - w - gap, y: where.height - h - gap, covers: Infinity };
   for (const y of [where.height - h - gap, gap]) {
     for (const x of [where.width - w - gap, gap, (where.width - w) / 2]) {
       let covers = 0;
-      for (const spot of where.spots.values()) {
+      for (const [name, spot] of where.spots) {
         const wide = Math.min(x + w, spot.x + spot.w / 2) - Math.max(x, spot.x - spot.w / 2);
         const high = Math.min(y + h, spot.y + spot.h / 2) - Math.max(y, spot.y - spot.h / 2);
-        if (wide > 0 && high > 0) covers += wide * high;
+        if (wide > 0 && high > 0) covers += wide * high * (name === about ? 1000 : 1);
       }
       if (covers < best.covers) best = { x, y, covers };
     }

@@ -60,6 +60,7 @@ export function stage() {
   const rebuild = once((/** @type {unknown} */ _key) => {
     const scene = state.stage?.scene;
     const system = state.system;
+    const focused = nameAt(document.activeElement) ?? "";
     links.replaceChildren();
     parties.replaceChildren();
     flights.replaceChildren();
@@ -90,7 +91,16 @@ export function stage() {
       if (crowd.shape !== "cell") continue;
       parties.append(s("text", { class: "named", x: crowd.x, y: crowd.y + crowd.h - 6, "data-crowd": crowd.kind }));
     }
+    focus(focused);
   });
+
+  /** @param {string} name of the party that the keyboard is at */
+  function focus(name) {
+    const party = drawnParties.get(name);
+    if (!party) return;
+    for (const made of drawnParties.values()) attr(made.node, "tabindex", made === party ? "0" : "-1");
+    party.node.focus({ preventScroll: true });
+  }
 
   /**
    * @param {Party[]} all
@@ -344,9 +354,10 @@ export function stage() {
     const on = name !== "" && card.childElementCount > 0 && where !== null;
     show(card, on);
     if (!on || !where) return;
-    const spot = corner(where, wide, Math.min(card.offsetHeight, box.height - 24));
+    const spot = corner(where, wide, Math.min(card.offsetHeight, box.height - 24), name);
     const quiet = state.pinned === null && state.pointed === null && (spot.covers > 0 || state.narrow);
     show(card, !quiet);
+    flag(card, "passing", state.pinned === null && state.pointed !== null);
     card.style.left = `${spot.x}px`;
     card.style.top = `${spot.y}px`;
   }
@@ -369,9 +380,7 @@ export function stage() {
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[happened.key];
     if (step === undefined) return;
     const names = [...drawnParties.keys()];
-    const next = names[(names.indexOf(name) + step + names.length) % names.length] ?? "";
-    for (const [one, made] of drawnParties) attr(made.node, "tabindex", one === next ? "0" : "-1");
-    drawnParties.get(next)?.node.focus();
+    focus(names[(names.indexOf(name) + step + names.length) % names.length] ?? "");
     happened.preventDefault();
     happened.stopPropagation();
   });
