@@ -14,7 +14,7 @@ from posse.protocols.registry import run, system
 from posse.protocols.samba.levels import Switches, leaks
 from posse.protocols.samba.settings import Samba
 from posse.results import Store
-from tests.cli.conftest import SMALL, Call
+from tests.cli.conftest import SMALL, Call, one_line
 
 
 def strict(text: str) -> dict[str, Any]:
@@ -132,6 +132,22 @@ def test_a_sweep_of_one_setting_and_flags_over_a_files_other_word(posse: Call) -
     assert posse(*plain, "--horizon", "8", "--over", "policy=ucb").code == 0
     assert posse(*plain, "--over", "horizon=9,10").code == 0
     assert sorted(row.horizon for row in Store().list()) == [8, 9, 10]
+
+
+def test_a_sweep_over_lists_and_tables(posse: Call) -> None:
+    plain = ("sweep", "--path", "plain", "--workers", "1", "--runs", "2", "--horizon", "9")
+    made = posse(
+        *plain, "--over", "means=[0.1,0.9],[0.4, 0.5]", "--over", 'policy=ucb,{name="epsilon-greedy",epsilon=0.5}'
+    )
+    assert made.code == 0, made.err
+    heads = [Store().get(row.id) for row in Store().list()]
+    assert {(tuple(head.config["means"]), head.policy) for head in heads} == {
+        (means, policy) for means in ((0.1, 0.9), (0.4, 0.5)) for policy in ("ucb", "epsilon-greedy")
+    }
+    assert {row.problem for row in Store().list()} == {"means given"}
+    assert "movielens" not in posse("runs", "list").out
+    assert "expected a list or table of means" in one_line(posse(*plain, "--over", "means=[0.1,0.9"))
+    assert "tau is varied twice" in one_line(posse(*plain, "--over", "tau=1", "--over", "tau=2"))
 
 
 def test_a_list_tells_runs_apart_that_its_columns_do_not(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:

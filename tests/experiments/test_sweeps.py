@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,23 @@ def test_a_file_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> 
         digests |= {posse.FedContextual(model=f"{source}:made").digest(), posse.Samba(data=str(data)).digest()}
         digests |= {posse.FedContextual(schedule=f"{source}:made").digest()}
     assert len(digests) == 6
+
+
+def test_a_folder_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    (folder / "one").mkdir(parents=True)
+    settings = (
+        lambda: posse.FedContextual(data="femnist", file=folder), lambda: posse.MpcContextual(start_from=folder),
+    )  # fmt: skip
+    digests = set()
+    changes: list[Callable[[], object]] = [
+        lambda: (folder / "one" / "a").write_text("x"), lambda: (folder / "one" / "a").write_text("y"),
+        lambda: (folder / "one" / "a").rename(folder / "one" / "b"), lambda: (folder / "c").write_text("")
+    ]  # fmt: skip
+    for change in changes:
+        change()
+        digests |= {make().digest() for make in settings}
+    assert len(digests) == 2 * len(changes)
 
 
 def test_real_systems() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -150,3 +151,25 @@ def test_a_policy_that_the_version_before_wrote_is_called_the_same() -> None:
     nested = {"policy": {"name": "softmax", "parameters": {"width": 2.0}}, **rest, "seed": 3}
     now = Record(kind="clinics", level="standard", config=nested, problem={"name": "three clinics"}).settings()
     assert now == before == {"policy": "softmax", "policy.width": 2.0, "horizon": 100, "seed": 3}
+
+
+def test_long_values_that_differ_in_the_middle_are_told_apart_by_it() -> None:
+    paths = [f"/data/of/our/organisation/{part}/and/much/deeper/ratings.csv" for part in ("north", "south", "south-2")]
+    shown = [table["data"] for table in differences([small({"data": path}) for path in paths])]
+    assert len(set(shown)) == 3
+    for part, text in zip(("north", "south/", "south-2"), shown, strict=True):
+        assert part in text
+        assert len(text) <= 33
+    tables = [[0.5] * 30 + [last] + [0.5] * 30 for last in (0.25, 0.75)]
+    assert ["0.25" in text for text in labels([small({"means": table}) for table in tables])] == [True, False]
+
+
+def test_twins_of_several_levels_are_told_apart_by_the_level() -> None:
+    def twin(level: str) -> Record:
+        shown = {"protection": "plain"} if level != "paper" else {}
+        return replace(small({}), level="plain", summary={"twin_of": level}, show=shown)
+
+    assert labels([twin("standard"), twin("strict"), twin("paper")]) == [
+        "softmax (plain), twin of standard", "softmax (plain), twin of strict", "softmax (plain, twin of paper)",
+    ]  # fmt: skip
+    assert labels([twin("standard"), twin("paper")]) == ["softmax (plain)", "softmax (plain, twin of paper)"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -39,7 +40,12 @@ PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hid
 Policies = Annotated[list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")]
 Over = Annotated[
     list[str] | None,
-    typer.Option("--over", help="Vary a setting: NAME=VALUE,VALUE,... Repeat it for a grid.", metavar="NAME=VALUES"),
+    typer.Option(
+        "--over",
+        help="Vary a setting: NAME=VALUE,VALUE,... A list or table is a value in brackets, as in TOML. Repeat "
+        "it for a grid.",
+        metavar="NAME=VALUES",
+    ),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes; the machine's cores if not given.", metavar="INTEGER")]
 Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.", metavar="ADDRESS")]
@@ -344,7 +350,7 @@ def sweep_command(known: System) -> Any:
         from posse.experiments.sweeps import SweepInterrupted
         from posse.experiments.sweeps import sweep as run_sweep
 
-        grid = dict(_grid(one) for one in over or ())
+        grid = _grid(over or ())
         if not grid:
             raise ConfigError("a sweep varies something. Give --over, as in: --over policy=ucb,thompson")
         check_place(out)
@@ -386,14 +392,37 @@ def sweep_command(known: System) -> Any:
     return command_of(known.name, summary, settings_command(lambda: known.Settings, skip=known.skip), sweep)
 
 
-def _grid(text: str) -> tuple[str, list[str]]:
-    name, equals, values = text.partition("=")
-    if not equals or not values:
-        raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
-    return name.strip().replace("-", "_"), [value.strip() for value in values.split(",")]
+def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
+    """Read what --over says; commas within brackets do not separate values."""
+    grid: dict[str, list[Any]] = {}
+    for text in over:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
+        name = name.strip().replace("-", "_")
+        if name in grid:
+            raise ConfigError(f"{name} is varied twice. Give all its values in one --over, with commas.")
+        found, depth = [""], 0
+        for letter in values:
+            depth += (letter in "[{") - (letter in "]}")
+            found = [*found, ""] if letter == "," and depth == 0 else [*found[:-1], found[-1] + letter]
+        grid[name] = [_value(name, value.strip()) for value in found]
+    return grid
 
 
-def _varied(known: System, context: typer.Context, config: Path | None, grid: dict[str, list[str]]) -> list[Any]:
+def _value(name: str, text: str) -> Any:
+    """Read a list or table as TOML has it; anything else is read as a flag is."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(
+            f"expected a list or table of {name} as TOML has it, such as [0.2, 0.8], got {text}"
+        ) from None
+
+
+def _varied(known: System, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]) -> list[Any]:
     """Build the settings of a grid; a parameter that a policy lacks is left out where another one has it."""
     from posse.core.settings import read_toml
     from posse.experiments.sweeps import grid_of

@@ -102,10 +102,10 @@ class DataSettings(Settings):
         return _plain(value)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files of a user's own that `data` names."""
+        """Files or folders of a user's own that `data` names."""
         if isinstance(self.data, str):
             path = Path(self.data)
-            return (path,) if path.is_file() else ()
+            return (path,) if self.data and path.exists() else ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
 
     @property

@@ -80,12 +80,15 @@ class RunSettings(Settings):
         """Digest of the files the data come from; empty where they come from the package or from the seed."""
         digest, found = hashlib.sha256(), False
         for path in self.files():
-            digest.update(path.read_bytes())
+            for file in sorted(path.rglob("*")) if path.is_dir() else (path,):
+                if file.is_file():
+                    digest.update(b"" if file == path else bytes(file.relative_to(path)) + b"\0")
+                    digest.update(file.read_bytes())
             found = True
         return digest.hexdigest() if found else ""
 
     def files(self) -> Sequence[Path]:
-        """Files that the settings name and a run reads."""
+        """Files, and folders of files, that the settings name and a run reads."""
         return ()
 
 

@@ -153,7 +153,9 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
         notes.append("The world seeds are the same: differences are paired, run by run.")
     elif any(row.paired for row in rows):
         paired = ", ".join(row.id for row in rows if row.paired)
-        notes.append(f"Paired by world seed with the first: {paired}. The others ran on other seeds.")
+        other = any(row.difference is not None and not row.paired for row in rows)
+        said = " The others ran on other seeds." if other else ""
+        notes.append(f"Paired by world seed with the first: {paired}.{said}")
     if any(row.seconds < SHORTEST for row in rows):
         notes.append(f"A time under {SHORTEST * 1000:.0f} ms is too short to compare: no ratio is made of it.")
     versions = list(dict.fromkeys(record.version for record in records))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
@@ -28,7 +29,10 @@ MOST = 8
 """Settings that a label names at most; of more that differ it names those that separate records."""
 
 LONG = 32
-"""Letters of one value in a label; a longer one is cut in the middle."""
+"""Letters of one value in a label; a longer one is cut where it does not differ."""
+
+TWIN = "twin of"
+"""Whose plain twin a record is, where the twins of several levels are one."""
 
 
 def remark(protection: str) -> str:
@@ -214,7 +218,8 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
     facts = [_facts(record, implied) for record in chosen]
     names = dict.fromkeys(name for one in facts for name in one)
     differing = [name for name in names if _differs(name, chosen, facts)]
-    return [{name: one[name] for name in differing if name in one} for one in facts]
+    short = {name: _short({one[name] for one in facts if name in one}) for name in differing}
+    return [{name: short[name][one[name]] for name in differing if name in one} for one in facts]
 
 
 def labels(records: Iterable[Named]) -> list[str]:
@@ -249,7 +254,8 @@ def _facts(record: Named, implied: Collection[str]) -> dict[str, str]:
     """All that may set a record apart, in words; first what a label always says."""
     facts = {"system": record.title, "policy": record.policy, "level": record.protection}
     status = "" if record.status == "finished" else record.status
-    last = {"party": record.party, "version": record.version, "status": status}
+    twin = "" if record.twin_of in record.protection else record.twin_of
+    last = {"party": record.party, TWIN: twin, "version": record.version, "status": status}
     for name, value in record.settings().items():
         text = _text(value)
         # The policy stands there already, and the level is a part of the protection.
@@ -267,6 +273,7 @@ def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, s
     for record, one in zip(records, facts, strict=True):
         group: tuple[str, ...] = () if name in ("system", "policy", "level") else (record.title,)
         group += (record.policy,) if name.startswith("policy.") else ()
+        group += (record.protection,) if name == TWIN else ()
         groups.setdefault(group, set()).add(one.get(name))
     return any(len(values) > 1 for values in groups.values())
 
@@ -306,5 +313,20 @@ def _label(record: Named, table: Mapping[str, str], named: Sequence[str]) -> str
 def _text(value: JSON) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    text = words.words_of(value)
-    return text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}"
+    return words.words_of(value)
+
+
+def _short(texts: Collection[str]) -> dict[str, str]:
+    """Cut long texts in the middle; of those that then look the same, what they have in common at first is left out."""
+    made = {text: text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}" for text in texts}
+    for _ in range(LONG):  # what is still alike then, ids keep apart
+        groups: dict[str, list[str]] = {}
+        for text, short in made.items():
+            groups.setdefault(short, []).append(text)
+        if len(groups) == len(made):
+            break
+        for group in (group for group in groups.values() if len(group) > 1):
+            alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*group, strict=False))
+            at = max(0, sum(1 for _ in alike) - LONG // 4)
+            made |= {text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}" for text in group}
+    return made

@@ -210,8 +210,8 @@ class PopulationSettings(DataSettings):
         return whole if self.clients is None else some_clients(whole, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files of a user's own that `data` or `file` names."""
-        given = () if self.file is None or not self.file.is_file() else (self.file,)
+        """Files or folders of a user's own that `data` or `file` names."""
+        given = () if self.file is None or not self.file.exists() else (self.file,)
         return (*super().data_files(), *given)
 
     def world(self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None) -> Scenario:

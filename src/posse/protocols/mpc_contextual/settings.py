@@ -203,8 +203,8 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         return self
 
     def files(self) -> Sequence[Path]:
-        """The user's own files of features and rewards."""
-        return self.data_files()
+        """The user's own files of features and rewards, and shares of an earlier run."""
+        return (*self.data_files(), *(() if self.start_from is None else (self.start_from,)))
 
     @property
     def unused(self) -> tuple[str, ...]:

@@ -147,6 +147,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
         setup = self.load()
         unused = [name for name in ("walk", "price") if getattr(self, name) is None]
         unused += [] if self.level == "paper" and setup.policy.explores else ["shortcut"]
+        unused += [] if self.means is None else ["data"]
         given = {name: value for name, value in self.resolved().items() if name not in (*PARAMETERS, *unused)}
         return {**given, **self.used(setup.arms), "policy": described(setup.policy)}
 
