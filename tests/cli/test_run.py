@@ -146,7 +146,11 @@ def test_a_sweep_over_lists_and_tables(posse: Call) -> None:
     }
     assert {row.problem for row in Store().list()} == {"means given"}
     assert "movielens" not in posse("runs", "list").out
-    assert "expected a list or table of means" in one_line(posse(*plain, "--over", "means=[0.1,0.9"))
+    assert "means" in one_line(posse(*plain, "--over", "means=[0.1,0.9"))
+    names = posse(*plain, "--means", "0.1,0.9", "--over", 'names=["a]","b"],["c","d"]')
+    assert names.code == 0, names.err
+    assert {tuple(Store().get(row.id).config["names"] or ()) for row in Store().list()} >= {("a]", "b"), ("c", "d")}
+    assert "[old] r.csv" in one_line(posse(*plain, "--over", "data=[old] r.csv,b].csv"))
     assert "tau is varied twice" in one_line(posse(*plain, "--over", "tau=1", "--over", "tau=2"))
 
 

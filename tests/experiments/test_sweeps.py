@@ -22,7 +22,7 @@ from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
-from tests.experiments.toy import Mine, Narrow, Toy, run
+from tests.experiments.toy import Far, Mine, Narrow, Toy, run
 
 GRID = {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}
 
@@ -166,7 +166,38 @@ def test_parameters_of_a_policy_of_ones_own_are_columns() -> None:
     assert [(row["policy"], row["width"]) for row in made.rows()] == [("narrow", 0.1), ("narrow", 0.2), ("ucb", None)]
 
 
-@pytest.mark.parametrize("over", [{"slope": 1.0}, {"policy": "ucb"}, "policy", 3])
+def test_a_parameter_that_is_called_as_a_setting_is_has_a_column_of_its_own() -> None:
+    made = quick(Toy(policy=Far()), {"horizon": [20, 30]})
+    assert [row["horizon"] for row in made.rows()] == [20, 30]
+    made = quick(Toy(), {"policy": [Far(100, 1), Far(200, 2)]})
+    assert [(row["policy.horizon"], row["policy.total"]) for row in made.rows()] == [(100, 1), (200, 2)]
+
+
+def test_a_sweep_in_which_nothing_varies_is_a_table() -> None:
+    made = quick([Toy()])
+    assert "<table" in made._repr_html_()
+    with pytest.raises(DataError, match="needs a setting that varies"):
+        made.figure()
+    with pytest.raises(SweepError, match="with what was given: thirteen"):
+        quick(Toy(horizon=13))
+
+
+def test_what_a_run_writes_is_refused(tmp_path: Path) -> None:
+    for settings in (
+        posse.FedContextual(model_out=tmp_path / "m.npz"), posse.MpcContextual(keep_shares=tmp_path / "shares")
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match="is written by one run, got a sweep"):
+            sweep(settings, {"seed": [1, 2]}, workers=1)
+
+
+def test_a_base_that_could_not_run_alone_is_varied() -> None:
+    made = sweep(posse.Samba(horizon=5, path="plain"), {"owners": [2, 3]}, workers=1)
+    assert [record.config["owners"] for record in made.records] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "over", [{"slope": 1.0}, {"policy": "ucb"}, {"policy": {"name": "softmax"}}, "policy", 3, ["policy"], [None]]
+)
 def test_what_is_no_list_of_values_is_said(over: Any) -> None:
     with pytest.raises(ConfigError, match=r"over (is a table of lists|gives a list of values)"):
         quick(Toy(), over)
@@ -188,6 +219,41 @@ def test_a_file_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> 
         digests |= {posse.FedContextual(model=f"{source}:made").digest(), posse.Samba(data=str(data)).digest()}
         digests |= {posse.FedContextual(schedule=f"{source}:made").digest()}
     assert len(digests) == 6
+
+
+def test_a_data_set_that_is_found_in_a_folder_is_a_part_of_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {"google-local/review-Vermont.json.gz": posse.Samba(data="google-local"),
+              "ml-latest-small/ratings.csv": posse.Samba(data="movielens"),
+              "femnist/emnist_all.sqlite": posse.FedContextual(data="femnist")}  # fmt: skip
+    for name, settings in places.items():
+        digests = set()
+        for folder, text in (("a", "1"), ("a", "2"), ("b", "3")):
+            file = tmp_path / folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            monkeypatch.setenv("POSSE_DATA", folder)
+            digests.add(settings.digest())
+        assert len(digests) == 3, name
+
+
+def test_what_only_looks_like_a_file_is_no_part_of_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("POSSE_DATA", raising=False)
+    settings = (
+        posse.MpcContextual(data="digits"), posse.MpcContextual(data="clusters"), posse.DpCombinatorial(data="uniform"),
+        posse.FedContextual(data="digits"), posse.FedContextual(data="emnist"), posse.Samba(data="movielens"),
+        posse.FedContextual(data="stackoverflow", file="prepared", model="bag-of-words"),
+        posse.FedContextual(schedule=",".join(["0.125"] * 100)), posse.FedContextual(model="badly.made:model"),
+    )  # fmt: skip
+    before = [one.digest() for one in settings]
+    for name in ("digits", "clusters", "uniform", "emnist", "movielens", "prepared", "badly"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    (tmp_path / "badly" / "__init__.py").write_text("raise RuntimeError('boom')")
+    assert [one.digest() for one in settings] == before
 
 
 def test_a_folder_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> None:

@@ -43,6 +43,15 @@ class Narrow(Policy):
     width: float = 0.5
 
 
+@dataclass(frozen=True)
+class Far(Policy):
+    """One whose parameters are called as a setting and a measure are."""
+
+    name: ClassVar[str] = "far"
+    horizon: int = 100
+    total: int = 0
+
+
 class Untold(Exception):
     """An error that does not survive a journey between processes."""
 

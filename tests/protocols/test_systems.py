@@ -72,6 +72,7 @@ def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(syste
         (posse.Samba, {"means": (1.5, 0.2), "horizon": 8}, "means must be in"),
         (posse.Samba, {"means": (0.5, 0.6), "price": (1, 2, 3), "horizon": 8}, "got 3 for 2 owners"),
         (posse.Samba, {"paillier_bits": 512}, "must have 2048 to 16384 bits"),
+        (posse.Samba, {"paillier_bits": 2049}, "bits must be even"),
         (posse.MpcContextual, {"limit": -1.0}, "limit must be a finite number above 0"),
         (posse.DpCombinatorial, {"epsilon": -1}, "epsilon must be"),
         (posse.DpCombinatorial, {"delta": "abc"}, "delta must be a number, 1/n or 1/T"),
@@ -80,6 +81,14 @@ def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(syste
 def test_what_needs_no_data_is_checked_when_settings_are_made(settings: Any, values: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(**values)
+
+
+def test_what_has_no_effect_or_is_not_whole_yet_is_taken() -> None:
+    assert posse.Samba(horizon=5).but(owners=3).load()
+    assert posse.Samba(paillier_bits=1024, path="plain", means=(0.2, 0.8), horizon=9).load()
+    assert posse.Samba(concentration=0.0).load()
+    assert posse.DpCombinatorial(delta=0.01) == posse.DpCombinatorial(delta="0.01")
+    assert posse.DpCombinatorial(delta=1e-5, agents=3).delta == "1e-05"
 
 
 def test_it_declares_itself(system: System) -> None:

@@ -164,6 +164,12 @@ def test_long_values_that_differ_in_the_middle_are_told_apart_by_it() -> None:
     assert ["0.25" in text for text in labels([small({"means": table}) for table in tables])] == [True, False]
 
 
+def test_many_long_values_that_differ_by_a_place_alone_are_told_apart() -> None:
+    tables = [[0.5] * at + [0.7] + [0.5] * (200 - at) for at in range(0, 200, 7)]
+    shown = [table["means"] for table in differences([small({"means": table}) for table in tables])]
+    assert len(set(shown)) == len(tables)
+
+
 def test_twins_of_several_levels_are_told_apart_by_the_level() -> None:
     def twin(level: str) -> Record:
         shown = {"protection": "plain"} if level != "paper" else {}

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def words() -> dict[str, str]:
     """First words of all actions with what they are about; built-in systems are not imported for it."""
-    from posse.protocols.registry import ACTIONS, added, system
+    from posse.protocols.registry import ACTIONS, BUILT_IN, systems
 
     found = dict(ACTIONS)
-    for action in (action for name in added() for action in system(name).actions):
+    for action in (action for each in systems(skip=BUILT_IN) for action in each.actions):
         if len(action.path) == 1 or action.path[0] not in found:
             found[action.path[0]] = action.summary
     return found

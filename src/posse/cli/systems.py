@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -62,9 +63,9 @@ def system_group(
 
     class Group(TyperGroup):
         def list_commands(self, ctx: Any) -> list[str]:
-            from posse.protocols.registry import names
+            from posse.protocols.registry import systems
 
-            return list(names())
+            return [known.name for known in systems()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             from posse.protocols.registry import names, system
@@ -389,7 +390,8 @@ def sweep_command(known: System) -> Any:
             tables.comparison(compare(made.records), brief)
 
     summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."
-    return command_of(known.name, summary, settings_command(lambda: known.Settings, skip=known.skip), sweep)
+    command = settings_command(lambda: known.Settings, skip=known.skip, runs=SIMULATED_RUNS)
+    return command_of(known.name, summary, command, sweep)
 
 
 def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
@@ -402,24 +404,25 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
         name = name.strip().replace("-", "_")
         if name in grid:
             raise ConfigError(f"{name} is varied twice. Give all its values in one --over, with commas.")
-        found, depth = [""], 0
-        for letter in values:
-            depth += (letter in "[{") - (letter in "]}")
-            found = [*found, ""] if letter == "," and depth == 0 else [*found[:-1], found[-1] + letter]
-        grid[name] = [_value(name, value.strip()) for value in found]
+        grid[name] = list(_values(values))
     return grid
 
 
-def _value(name: str, text: str) -> Any:
-    """Read a list or table as TOML has it; anything else is read as a flag is."""
-    if not text.startswith(("[", "{")):
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        raise ConfigError(
-            f"expected a list or table of {name} as TOML has it, such as [0.2, 0.8], got {text}"
-        ) from None
+def _values(text: str) -> Iterator[Any]:
+    """Take values apart at commas; a list or table, as TOML writes it, is one value."""
+    parts, at = text.split(","), 0
+    while at < len(parts):
+        ends = range(at + 1, len(parts) + 1) if parts[at].lstrip().startswith(("[", "{")) else ()
+        for end in ends:
+            with suppress(tomllib.TOMLDecodeError):
+                read = tomllib.loads(f"value = {','.join(parts[at:end]).strip()}")
+                if list(read) == ["value"]:
+                    yield read["value"]
+                    at = end
+                    break
+        else:
+            yield parts[at].strip()
+            at += 1
 
 
 def _varied(known: System, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]) -> list[Any]:

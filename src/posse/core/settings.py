@@ -21,6 +21,15 @@ from posse.core.errors import ConfigError, DataError
 T = TypeVar("T")
 
 
+def as_written(given: Any) -> Any:
+    """Take a number for a setting that is text as it was written, so that 0.1 is one tenth.
+
+    >>> as_written(0.1), as_written("1/3"), as_written(True)
+    ('0.1', '1/3', True)
+    """
+    return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+
 class Settings(BaseModel):
     """Base of every configuration: frozen, strict about unknown keys, errors in one line."""
 

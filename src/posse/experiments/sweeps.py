@@ -90,6 +90,8 @@ def sweep(
     varied = {one.digest(): one for one in _varied(settings, over, runs)}
     if not varied:
         raise ConfigError("a sweep needs at least one setting, got none.")
+    for name in (name for one in varied.values() for name in one.writes if getattr(one, name) is not None):
+        raise ConfigError(f"{name} is written by one run, got a sweep. Leave it out, and run again what you choose.")
     result = Sweep(varied, _parameters(list(varied.values()), over))
     keeper = store if store is None or isinstance(store, Store) else Store(store)
     if keeper is not None:
@@ -149,7 +151,8 @@ class Sweep:
     def complaint(self) -> str:
         """What failed, in one line."""
         first, error = self.errors[0]
-        said = ", ".join(f"{name} {value}" for name, value in self.values(first).items() if value is not None)
+        varied = {name: value for name, value in self.values(first).items() if value is not None}
+        said = ", ".join(f"{name} {value}" for name, value in varied.items()) or "what was given"
         why = error.text if isinstance(error, PosseError) else f"{type(error).__name__}: {error}"
         count = f"{len(self.errors)} of {words.count(len(self.settings), 'setting')} failed"
         return f"{count}, {'first' if len(self.errors) > 1 else 'with'} {said}: {' '.join(why.split())}"
@@ -204,6 +207,8 @@ class Sweep:
         Settings on which the parameter has no effect are drawn level across the figure.
         """
         check.one_of(MEASURED[1:], y=y)
+        if not self.parameters:
+            raise DataError("a figure of a sweep needs a setting that varies, and none does. Give over.")
         rows = [row for row in self.rows() if row[y] is not None]
         if not rows:
             raise DataError(f"a figure needs at least one run with a {y}, and no setting was run that has one.")
@@ -252,11 +257,11 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
 
     A parameter that a policy lacks is left out, where another policy of the sweep has it.
     """
-    if not _several(grid):
+    if not _several(grid) or not (isinstance(grid, Mapping) or all(isinstance(one, Mapping) for one in grid)):
         raise ConfigError(f"over is a table of lists or a list of tables, got {grid!r}. Write {{'policy': ['ucb']}}.")
     if isinstance(grid, Mapping):
         for values in grid.values():
-            if not _several(values):
+            if isinstance(values, Mapping) or not _several(values):
                 raise ConfigError(f"over gives a list of values for each setting, got {values!r}. Write [{values!r}].")
         cells = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     else:
@@ -314,7 +319,8 @@ def _flat(settings: RunSettings) -> dict[str, Any]:
     found = {"system": settings.system, **settings.resolved()}
     policy = found.get("policy")
     own = policy.get("parameters", {}) if isinstance(policy, Mapping) else {}
-    return {**found, **own, "policy": _scalar(policy)}
+    named = {f"policy.{name}" if name in (*found, *MEASURED) else name: value for name, value in own.items()}
+    return {**found, **named, "policy": _scalar(policy)}
 
 
 def _parameters(settings: Sequence[RunSettings], over: Over | None) -> tuple[str, ...]:

@@ -59,12 +59,15 @@ def load(where: str, example: str = "Class", suits: Any = None) -> object:
 
 
 def source_of(where: str) -> Path | None:
-    """Return the file that `module:name` or `file.py:name` is imported from, without importing it; None without one."""
+    """Return the file that `module:name` or `file.py:name` is imported from; None without one.
+
+    The module is not imported, but the packages that it is in are.
+    """
     module = where.rpartition(":")[0]
     if module.endswith(".py"):
         return Path(module)
     _look_here()
-    with suppress(ImportError, ValueError):
+    with suppress(Exception):  # of a package of the user's, which whoever imports the module tells
         found = importlib.util.find_spec(module)
         return None if found is None or found.origin is None else Path(found.origin)
     return None

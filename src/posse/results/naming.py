@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise
 
 from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
@@ -317,16 +317,21 @@ def _text(value: JSON) -> str:
 
 
 def _short(texts: Collection[str]) -> dict[str, str]:
-    """Cut long texts in the middle; of those that then look the same, what they have in common at first is left out."""
+    """Cut long texts in the middle; of those that then look the same, what they share with the next one is left out.
+
+    >>> sorted(_short({"a" * 40 + "1" + "b" * 40, "a" * 40 + "2" + "b" * 40}).values())
+    ['…aaaaaaaa1bbbbbbbbbbbbbbbbbbbbbb…', '…aaaaaaaa2bbbbbbbbbbbbbbbbbbbbbb…']
+    """
     made = {text: text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}" for text in texts}
-    for _ in range(LONG):  # what is still alike then, ids keep apart
-        groups: dict[str, list[str]] = {}
-        for text, short in made.items():
-            groups.setdefault(short, []).append(text)
-        if len(groups) == len(made):
-            break
-        for group in (group for group in groups.values() if len(group) > 1):
-            alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*group, strict=False))
-            at = max(0, sum(1 for _ in alike) - LONG // 4)
-            made |= {text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}" for text in group}
-    return made
+    times = Counter(made.values())
+    alike = sorted(text for text, short in made.items() if times[short] > 1)
+    shared = [0, *(_shared(*pair) for pair in pairwise(alike)), 0]
+    starts = {text: max(0, max(both) - LONG // 4) for text, both in zip(alike, pairwise(shared), strict=False)}
+    cut = {text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}" for text, at in starts.items()}
+    times = Counter(cut.values())
+    return made | {text: f"{one} at {starts[text]}" if times[one] > 1 else one for text, one in cut.items()}
+
+
+def _shared(one: str, other: str) -> int:
+    """Letters that two texts have in common at first."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -59,6 +59,27 @@ def test_a_broken_package_breaks_no_other_system(monkeypatch: pytest.MonkeyPatch
         registry.system("other")
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [("import nowhere_at_all", "No module named"), ("raise RuntimeError('no GPU')", "no GPU"), ("x = (", "SyntaxError"),
+     ("import os\nos.nothing", "has no attribute"), ("", "has no SYSTEM")],
+)  # fmt: skip
+def test_an_installed_package_that_fails_is_told_where_it_is_named(tmp_path: Path, body: str, why: str) -> None:
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[posse.systems]\nbroken = broken_system\n")
+    (tmp_path / "broken_system.py").write_text(body)
+    beside = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+    for words, code in ((("--help",), 0), (("run", "--help"), 0), (("policies",), 0), (("run", "broken"), 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "posse", *words], capture_output=True, text=True, check=False, env=beside
+        )
+        assert done.returncode == code, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_it_runs_from_the_command_line() -> None:
     told = json.loads(command("run", "toy", "--budget", "25", "--json"))
     assert told["identical"] is True

@@ -285,9 +285,7 @@ def generate_key(bits: int = DEFAULT_BITS, *, insecure_small_keys: bool = False)
     posse.core.errors.ConfigError: [P100] a Paillier key must have 2048 to 16384 bits, got 1024. Use 3072; for tests
     alone, say insecure_small_keys=True.
     """
-    check_bits(bits, insecure_small_keys=insecure_small_keys)
-    if bits % 2 or bits < 16:
-        raise ConfigError(f"bits must be even and at least 16, got {bits}. Use {DEFAULT_BITS}.")
+    check_new(bits, insecure_small_keys=insecure_small_keys)
     while True:
         p, q = _random_prime(bits // 2), _random_prime(bits // 2)
         if _well_chosen(p, q):
@@ -363,6 +361,13 @@ def check_bits(bits: int, *, insecure_small_keys: bool = False) -> None:
             f"a Paillier key must have {MINIMUM_BITS} to {MAXIMUM_BITS} bits, got {bits}. Use {DEFAULT_BITS}; "
             "for tests alone, say insecure_small_keys=True."
         )
+
+
+def check_new(bits: int, *, insecure_small_keys: bool = False) -> None:
+    """Refuse a size that no key is drawn of."""
+    check_bits(bits, insecure_small_keys=insecure_small_keys)
+    if bits % 2 or bits < 16:
+        raise ConfigError(f"bits must be even and at least 16, got {bits}. Use {DEFAULT_BITS}.")
 
 
 def _in_range(value: int, n: int, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -86,7 +87,8 @@ class ProblemSettings(DataSettings):
             if self._embedded not in EMBEDDED:
                 raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
             self._no_ratings("embedded means")
-        check.positive(concentration=self.concentration)
+        if self.reward == "beta":
+            check.positive(concentration=self.concentration)
         if self.means is not None:
             self.arms()
         check_renamed(self.data)
@@ -108,11 +110,8 @@ class ProblemSettings(DataSettings):
 
     @property
     def count(self) -> int | None:
-        """Number of arms, where that is known without reading data."""
-        given = self.owners or len(self.means or ())
-        if given or self.items:
-            return given or None  # one word may have been meant for several items
-        return USUAL if self._embedded or self._dataset else None
+        """Number of arms, where it was given."""
+        return self.owners or len(self.means or ()) or None
 
     def arms(self) -> Arms:
         """Make the arms, once.
@@ -154,6 +153,11 @@ class ProblemSettings(DataSettings):
         if self.minimum is not None or self._threshold is None:
             return self.minimum
         return 1 if self._dataset is None else DATASETS[self._dataset].minimum
+
+    def _found(self) -> Iterable[Path]:
+        if self._dataset is not None:
+            return (DATASETS[self._dataset].finder(self.data_dir),)
+        return () if self.data == INVENTED or self._embedded is not None else (Path(self.data),)
 
     def _plain_arms(self) -> Arms:
         if self.means is not None:

@@ -54,7 +54,9 @@ def read_ratings(
     table = read_columns(document, [*words, *extra], [rating], maybe, delimiter, rules=rules)
     value = table.numbers[rating]
     if scale is None and value.min() == value.max():
-        raise DataError(f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give scale=(low, high).")
+        raise DataError(
+            f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give ratings that differ."
+        )
     people = table.words.get("user" if user is None else user)
     kept = asked.kept(table)
     return Ratings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -29,6 +29,7 @@ from posse.problems.contexts.images import (
 )
 from posse.problems.data import DataSettings, pairs_of
 from posse.problems.datasets.files import data_folder
+from posse.problems.datasets.mnist import find_mnist
 
 PROBLEMS = {
     "digits": "1,797 images of digits that come with scikit-learn; ten arms, one a digit; no download",
@@ -121,6 +122,10 @@ class ContextSettings(DataSettings):
     def own_data(self) -> bool:
         """Whether the features are a user's own."""
         return isinstance(self.data, dict) or self.data == "own"
+
+    def _found(self) -> Iterable[Path]:
+        base = self.base if self.data == "clusters" else self.data
+        return find_mnist(self.data_dir) if base == "mnist" else ()
 
     def contexts(self) -> Contexts:
         """Make the contexts, once.

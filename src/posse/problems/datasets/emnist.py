@@ -57,7 +57,12 @@ class Characters:
 
 def load_emnist(data_dir: FilePath | None = None, verify: bool = True) -> Characters:
     """Find the folder of mosaics and read it; 91 MB."""
-    return read_mosaics(find((f"{FOLDER}/test.json", "test.json"), HOME, data_dir), verify)
+    return read_mosaics(find_emnist(data_dir), verify)
+
+
+def find_emnist(data_dir: FilePath | None = None) -> Path:
+    """Find the table of the mosaics, which lie beside it."""
+    return find((f"{FOLDER}/test.json", "test.json"), HOME, data_dir)
 
 
 def emnist_population(
@@ -127,7 +132,12 @@ FEMNIST_FILES = ("femnist/emnist_all.sqlite", "emnist_all.sqlite", "femnist", "f
 
 def femnist_population(data_dir: FilePath | None = None, split: str = "all_train") -> Population:
     """Find the database or the parquet files and read them whole: 0.5 GB for the training split."""
-    return read_femnist(find(FEMNIST_FILES, FEMNIST_HOME, data_dir), split)
+    return read_femnist(find_femnist(data_dir), split)
+
+
+def find_femnist(data_dir: FilePath | None = None) -> Path:
+    """Find the database, or the folder of parquet files."""
+    return find(FEMNIST_FILES, FEMNIST_HOME, data_dir)
 
 
 def read_femnist(path: FilePath, split: str = "all_train") -> Population:

@@ -184,6 +184,27 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
     )
 
 
+def content(path: Path) -> bytes:
+    """Digest of a file, or of all files of a folder with their names; no file, no digest."""
+    if path.is_dir():
+        below = [(bytes(one.relative_to(path)), content(one)) for one in sorted(path.rglob("*")) if one.is_file()]
+        return hashlib.sha256(repr(below).encode()).digest()
+    if not path.is_file():
+        return b""
+    state = path.stat()
+    return (_digest if state.st_size > LARGE else _digest.__wrapped__)(path, state.st_size, state.st_mtime_ns)
+
+
+LARGE = 1 << 20
+"""Bytes of a file that is not read again where its size and time are as they were."""
+
+
+@cache
+def _digest(path: Path, size: int, changed: int) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
 def read_known(path: FilePath, home: str, verify: bool = True) -> bytes:
     """Read a file, decompressed where it is gzip, and check that it is the same where it is a known one."""
     file = Path(path)
@@ -206,12 +227,12 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     Traceback (most recent call last):
     ...
     posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256 000000000000..., found
-    3 bytes with 7692c3ad3540.... Download it again from example.org, or pass verify=False to use it as it is.
+    3 bytes with 7692c3ad3540.... Download it again from example.org; a setting verify, where there is one, takes it so.
     """
     found = hashlib.sha256(data).hexdigest()
     if pin.size not in (None, len(data)) or found != pin.sha256:
         wanted, got = ("", "") if pin.size is None else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
         raise DataError(
             f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found {got}{found[:12]}.... "
-            f"Download it again from {home}, or pass verify=False to use it as it is."
+            f"Download it again from {home}; a setting verify, where there is one, takes it so."
         )

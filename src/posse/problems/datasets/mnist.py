@@ -50,9 +50,14 @@ class Images:
 
 def load_mnist(data_dir: FilePath | None = None, part: Part = "train", verify: bool = True) -> Images:
     """Find the two files of a part and read them: 60,000 images to train on, 10,000 to test with."""
+    return read_mnist(*find_mnist(data_dir, part), verify)
+
+
+def find_mnist(data_dir: FilePath | None = None, part: Part = "train") -> tuple[Path, Path]:
+    """Find the images and the labels of a part."""
     check.one_of(tuple(_PREFIX), part=part)
     images, labels = (f"{_PREFIX[part]}-{what}-ubyte" for what in ("images-idx3", "labels-idx1"))
-    return read_mnist(_find(images, data_dir), _find(labels, data_dir), verify)
+    return _find(images, data_dir), _find(labels, data_dir)
 
 
 def read_mnist(images: FilePath, labels: FilePath, verify: bool = True) -> Images:
@@ -96,12 +101,18 @@ COLUMNS = 8
 DIGIT, WRITER = 0, 2
 
 
+def find_writers(data_dir: FilePath | None = None, part: Part = "train") -> Path:
+    """Find who wrote the images of a part."""
+    name = f"qmnist-{part}-labels-idx2-int"
+    places = tuple(f"{folder}{name}{end}" for folder in ("qmnist-writers/", "", "qmnist/") for end in (".gz", ""))
+    return find(places, QMNIST_HOME, data_dir)
+
+
 def mnist_writers(data_dir: FilePath | None = None, part: Part = "train", verify: bool = True) -> Population:
     """MNIST with its real writers as clients; images are those of MNIST, (n, 28, 28)."""
     images = load_mnist(data_dir, part, verify)
-    name = f"qmnist-{part}-labels-idx2-int"
-    places = tuple(f"{folder}{name}{end}" for folder in ("qmnist-writers/", "", "qmnist/") for end in (".gz", ""))
-    table = read_labels(find(places, QMNIST_HOME, data_dir), verify)
+    file = find_writers(data_dir, part)
+    table, name = read_labels(file, verify), file.name.removesuffix(".gz")
     if len(table) < len(images):
         raise DataError(
             f"{name} must have a row for each of {len(images)} images, got {len(table)}. Download it again."

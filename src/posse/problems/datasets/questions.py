@@ -102,9 +102,14 @@ def stackexchange_population(
     data_dir: FilePath | None = None, words: int = VOCABULARY, tags: int = TAGS, verify: bool = True
 ) -> Population:
     """Pool the sites with bodies and make users clients."""
-    files = [find((f"stackexchange/{site}.gz", f"stackexchange/{site}", f"{site}.gz", site), HOME, data_dir)
-             for site in SITES]  # fmt: skip
-    return questions_population([question for file in files for question in read_posts(file, verify)], words, tags)
+    found = [question for file in find_sites(data_dir) for question in read_posts(file, verify)]
+    return questions_population(found, words, tags)
+
+
+def find_sites(data_dir: FilePath | None = None) -> list[Path]:
+    """Find the posts of each site."""
+    return [find((f"stackexchange/{site}.gz", f"stackexchange/{site}", f"{site}.gz", site), HOME, data_dir)
+            for site in SITES]  # fmt: skip
 
 
 def read_posts(path: FilePath, verify: bool = True) -> list[Question]:

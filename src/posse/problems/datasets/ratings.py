@@ -48,8 +48,13 @@ ML_100K = "u.data"
 
 def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
     """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users; else ml-100k."""
+    return read_movielens(find_movielens(data_dir).parent, verify)
+
+
+def find_movielens(data_dir: FilePath | None = None) -> Path:
+    """Find the ratings of an edition."""
     candidates = ("ml-latest-small/ratings.csv", "ratings.csv", f"ml-100k/{ML_100K}", ML_100K)
-    return read_movielens(find(candidates, MOVIELENS_HOME, data_dir).parent, verify)
+    return find(candidates, MOVIELENS_HOME, data_dir)
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
@@ -100,9 +105,12 @@ _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 def load_jester(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
     """Find jester-data-1 (zip or csv) and read it: 1,810,455 ratings."""
-    return read_jester(
-        find((*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir), verify
-    )
+    return read_jester(find_jester(data_dir), verify)
+
+
+def find_jester(data_dir: FilePath | None = None) -> Path:
+    """Find its file."""
+    return find((*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir)
 
 
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
@@ -163,8 +171,13 @@ _STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat
 
 def load_steam(data_dir: FilePath | None = None, verify: bool = True, table: Table = "plays") -> Ratings:
     """Find the data in either layout and read them: 70,489 plays of 3,600 games, or 129,511 purchases of 5,155."""
-    found = find((*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir)
+    found = find_steam(data_dir)
     return read_steam(found.parent if found.suffix == ".dat" else found, table, verify)
+
+
+def find_steam(data_dir: FilePath | None = None) -> Path:
+    """Find its file, or the plays where each table has one."""
+    return find((*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir)
 
 
 def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
@@ -236,12 +249,14 @@ class Dataset:
     threshold: float
     minimum: int
     source: str
-    finder: Callable[[FilePath | None], Path] | None = None
-    """Finds its file without reading it, where that takes long."""
+    finder: Callable[[FilePath | None], Path]
+    """Finds its file without reading it."""
+    long: bool = False
+    """Whether reading it takes long."""
 
     def check(self, data_dir: FilePath | None) -> None:
         """Raise unless its files are there, and are sound where that is soon known."""
-        (self.finder or self.loader)(data_dir)
+        (self.finder if self.long else self.loader)(data_dir)
 
 
 RENAMED = {"steam": "steam-hours"}
@@ -253,24 +268,27 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             "movielens",
             "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars or more",
-            load_movielens, threshold=3.5, minimum=50, source=MOVIELENS_HOME,
+            load_movielens, threshold=3.5, minimum=50, source=MOVIELENS_HOME, finder=find_movielens,
         ),
         Dataset(
             "jester", "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than 4.5",
             load_jester, threshold=4.5, minimum=1, source=JESTER_HOME,  # gives the Samba authors' own counts
+            finder=find_jester,
         ),
         Dataset(
             "steam-hours", "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
-            load_steam, threshold=5.0, minimum=50, source=STEAM_HOME,
+            load_steam, threshold=5.0, minimum=50, source=STEAM_HOME, finder=find_steam,
         ),
         Dataset(
             "steam-reviews", "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
             load_steam_reviews, threshold=5.0, minimum=50, source=STEAM_REVIEWS_HOME, finder=find_steam_reviews,
+            long=True,
         ),
         Dataset(
             "google-local", "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or more",
             load_google_local, threshold=3.5, minimum=50, source=GOOGLE_HOME, finder=find_google_local,
+            long=True,
         ),
     )
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -12,10 +12,22 @@ from pydantic import BeforeValidator, field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.problems.data import DataSettings
-from posse.problems.datasets.emnist import emnist_population, femnist_population, read_femnist
+from posse.problems.datasets.emnist import (
+    emnist_population,
+    femnist_population,
+    find_emnist,
+    find_femnist,
+    read_femnist,
+)
 from posse.problems.datasets.frames import Frame
-from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, mnist_writers
-from posse.problems.datasets.questions import TAGS, VOCABULARY, prepare_stackoverflow, stackexchange_population
+from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, find_mnist, find_writers, mnist_writers
+from posse.problems.datasets.questions import (
+    TAGS,
+    VOCABULARY,
+    find_sites,
+    prepare_stackoverflow,
+    stackexchange_population,
+)
 from posse.problems.populations.pictures import holds_images, read_pictures
 from posse.problems.populations.population import Population, standardised
 from posse.problems.populations.prepared import load
@@ -210,9 +222,20 @@ class PopulationSettings(DataSettings):
         return whole if self.clients is None else some_clients(whole, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files or folders of a user's own that `data` or `file` names."""
-        given = () if self.file is None or not self.file.exists() else (self.file,)
+        """Files or folders that `data` or `file` names, or that a data set of this name is found in."""
+        given = () if self.file is None or self.data == "stackoverflow" or not self.file.exists() else (self.file,)
         return (*super().data_files(), *given)
+
+    def _found(self) -> Iterable[Path]:
+        if self.data == "emnist":
+            return (find_emnist(self.data_dir).parent,)
+        if self.data == "mnist-writers":
+            return (*find_mnist(self.data_dir, self.part), find_writers(self.data_dir, self.part))
+        if self.data == "stackexchange":
+            return find_sites(self.data_dir)
+        if self.data == "femnist":
+            return (find_femnist(self.data_dir),) if self.file is None else ()
+        return () if self.data in POPULATIONS else (Path(self.data),)
 
     def world(self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None) -> Scenario:
         """Make the scenario; `own` where rewards before deployment are a function, `first` says who is drawn for it."""

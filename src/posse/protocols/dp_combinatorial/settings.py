@@ -8,10 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.settings import as_written
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.rounds import every_round
@@ -99,6 +100,8 @@ class DpCombinatorial(RunSettings, MarketSettings):
     """How an agent chooses: greedy in closed form, or exact by HiGHS, which is thousands of times slower."""
     path: Literal["agents", "compiled"] = "agents"
     """agents: real agents that exchange messages; compiled: the same run simulated in one place, fifty times faster."""
+
+    _text = field_validator("delta", mode="before")(as_written)
 
     @model_validator(mode="before")
     @classmethod

@@ -115,6 +115,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     """
 
     system: ClassVar[str] = "fed-contextual"
+    writes: ClassVar[tuple[str, ...]] = ("model_out",)
     counts: ClassVar[bool] = True
     aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
 
@@ -230,7 +231,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         """Files of a user's own: what the population comes from, and functions that settings name."""
         named = [str(getattr(self, name) or "") for name in ("model", "schedule", "before", "first")]
         found = [source_of(one) if is_own(one) else Path(one) for one in named]
-        return (*self.data_files(), *(path for path in found if path is not None and path.is_file()))
+        return (*self.data_files(), *(path for path in found if path is not None and os.path.isfile(path)))
 
     def check(self, own: Own | None = None, population: Population | None = None) -> Setup:
         """Do what `load` does, each time anew.

@@ -15,7 +15,7 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
-from posse.core.settings import Settings
+from posse.core.settings import Settings, as_written
 from posse.privacy.dp.arms import ArmChoice, Arms
 from posse.privacy.dp.guarantee import Budget, check_delta
 from posse.privacy.dp.ledger import Ledger
@@ -45,11 +45,6 @@ from posse.results.values import JSON, plain_dict
 BONUS = {"epsilon-greedy": "", "linucb": "ucb", "thompson": "thompson"}
 """What each policy adds to a score."""
 PROTECTION, CHOICE = "Who may learn what", "How to choose"
-
-
-def _as_written(given: Any) -> Any:
-    """Take a number as it was written, so that 0.1 is one tenth."""
-    return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +144,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     """
 
     system: ClassVar[str] = "mpc-contextual"
+    writes: ClassVar[tuple[str, ...]] = ("keep_shares",)
     aliases: ClassVar[Mapping[str, str]] = {"steps": "horizon", "budget": "horizon"}
     panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": CHOICE}
 
@@ -169,7 +165,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     bandwidth: float = 100.0
     """Megabits a second of each role, for the same estimate."""
 
-    _text = field_validator("epsilon", mode="before")(_as_written)
+    _text = field_validator("epsilon", mode="before")(as_written)
 
     @model_validator(mode="after")
     def _check_numbers(self) -> MpcContextual:
@@ -291,7 +287,7 @@ class ArmSettings(Settings):
     limit: float | None = None
     """Largest privacy epsilon (with delta) that one context may cost: tells how many steps that allows."""
 
-    _text = field_validator("epsilon", mode="before")(_as_written)
+    _text = field_validator("epsilon", mode="before")(as_written)
 
     def ledger(self) -> Ledger[Arms]:
         """Return a ledger with the steps paid for."""

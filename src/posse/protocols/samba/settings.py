@@ -13,9 +13,9 @@ from pydantic.config import JsonDict
 from posse.core.errors import ConfigError
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, described
-from posse.privacy.crypto.paillier import DEFAULT_BITS, check_bits
+from posse.privacy.crypto.paillier import DEFAULT_BITS, check_new
 from posse.problems.arms.rewards import Arms
-from posse.problems.arms.settings import ProblemSettings
+from posse.problems.arms.settings import USUAL, ProblemSettings
 from posse.protocols.base import RunSettings
 from posse.protocols.samba.levels import (
     ONE_PROCESS,
@@ -88,9 +88,10 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     @model_validator(mode="after")
     def _check_samba(self) -> Samba:
         check_level(self.level, self.switches, self.make_policy())
-        check_bits(self.paillier_bits)
+        if self.path != "plain":
+            check_new(self.paillier_bits)
         check_price(self.price or (), self.count)
-        check_budget(self.count or 2, self.horizon)
+        check_budget(self.count or (2 if self.horizon >= 2 else USUAL), self.horizon)
         if self.walk is not None:
             self._check_walk(self.walk)
         return self
