@@ -61,6 +61,12 @@ def test_the_live_bandit_of_the_guide_runs(tmp_path: Path) -> None:
     assert (tmp_path / "bandit.json").is_file()
 
 
+def test_the_sweep_of_the_guide_runs(tmp_path: Path) -> None:
+    (code,) = (code for code in blocks(ROOT / "docs/guide.md") if "posse.sweep" in code)
+    run_script(f"{code}    assert len(made.records) == 5\n", tmp_path)
+    assert (tmp_path / "sweep.svg").is_file()
+
+
 def test_the_examples_of_the_systems_pages_run(tmp_path: Path) -> None:
     """All in one process, one behind the other: starting one takes longer than most of them."""
     codes = [code for path in PAGES for code in blocks(path)]
