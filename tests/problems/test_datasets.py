@@ -123,7 +123,7 @@ def test_pins_are_those_of_the_checksum_file(data_dir: Path) -> None:
         assert known_files()[name].size == (data_dir / file).stat().st_size
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in DATASETS.items() if one.finder is None))
+@pytest.mark.parametrize("name", sorted(name for name, one in DATASETS.items() if not one.long))
 def test_defaults_of_every_data_set_make_ten_arms(name: str, data_dir: Path, jester: Ratings) -> None:
     ratings = jester if name == "jester" else load(name, data_dir)
     arms = ratings.arms(DATASETS[name].threshold, DATASETS[name].minimum, top=10)

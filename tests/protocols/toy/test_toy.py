@@ -70,7 +70,7 @@ def test_an_installed_package_that_fails_is_told_where_it_is_named(tmp_path: Pat
     (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[posse.systems]\nbroken = broken_system\n")
     (tmp_path / "broken_system.py").write_text(body)
     beside = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
-    for words, code in ((("--help",), 0), (("run", "--help"), 0), (("policies",), 0), (("run", "broken"), 2)):
+    for words, code in ((("--help",), 0), (("run", "--help"), 0), (("run", "broken"), 2)):
         done = subprocess.run(
             [sys.executable, "-m", "posse", *words], capture_output=True, text=True, check=False, env=beside
         )
