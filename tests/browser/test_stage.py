@@ -224,7 +224,11 @@ def test_what_is_said_of_a_party_stays_while_the_pointer_does(visit: Visits, siz
         party.hover()
         expect(card).to_be_visible()
         flips = page.evaluate("window.flips")
-        page.wait_for_timeout(150)
+        page.evaluate("""() => new Promise(done => {
+            let pictures = 12;
+            const next = () => pictures-- > 0 ? requestAnimationFrame(next) : done();
+            next();
+        })""")
         assert page.evaluate("window.flips") == flips, party.get_attribute("data-party")
         page.mouse.move(1, 1)
 

@@ -227,12 +227,13 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     Traceback (most recent call last):
     ...
     posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256 000000000000..., found
-    3 bytes with 7692c3ad3540.... Download it again from example.org; a setting verify, where there is one, takes it so.
+    3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
+    setting.
     """
     found = hashlib.sha256(data).hexdigest()
     if pin.size not in (None, len(data)) or found != pin.sha256:
         wanted, got = ("", "") if pin.size is None else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
         raise DataError(
             f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found {got}{found[:12]}.... "
-            f"Download it again from {home}; a setting verify, where there is one, takes it so."
+            f"Download it again from {home}, or switch verify off where there is such a setting."
         )
