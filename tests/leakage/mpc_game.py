@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -73,10 +73,15 @@ def dealer_keys(terms: Terms, seed: int = SEED) -> DealerKeys:
     return DealerKeys(terms, seeded(seed, DEALER))
 
 
-def turns_of(terms: Terms, seed: int = SEED) -> NDArray[np.int64]:
+def parts_of(terms: Terms, seed: int = SEED) -> dict[str, bytes]:
+    """Return the parts of the parties' common key in a run."""
+    return {party: part_of(seeded(seed, party), terms) for party in terms.parties}
+
+
+def turns_of(terms: Terms, seed: int = SEED, parts: Mapping[str, bytes] | None = None) -> NDArray[np.int64]:
     """Return where the parties read the coins in a run: known to all parties."""
-    parts = {party: part_of(seeded(seed, party), terms) for party in terms.parties}
-    return PartyCoins(terms, common_key(terms, parts)).at(0, terms.passes * terms.batch)
+    key = common_key(terms, parts_of(terms, seed) if parts is None else parts)
+    return PartyCoins(terms, key).at(0, terms.passes * terms.batch)
 
 
 def coins_from(terms: Terms, key: bytes) -> Dealt:
@@ -87,16 +92,30 @@ def coins_from(terms: Terms, key: bytes) -> Dealt:
 class Played:
     """One run in memory, to its end."""
 
-    def __init__(self, terms: Terms, data: Data, seed: int = SEED, coins: bytes | None = None) -> None:
-        """Run it; `coins` is another key of the dealer's coins, everything else following from the seed."""
+    def __init__(
+        self,
+        terms: Terms,
+        data: Data,
+        seed: int = SEED,
+        coins: bytes | None = None,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Run it; everything follows from the seed but `coins` and `parts`.
+
+        `coins` is another key of the dealer's coins, `parts` are other parts of the parties' common key.
+        """
         keys = dealer_keys(terms, seed)
-        self.terms, self.data, self.seed = terms, data, seed
+        self.terms, self.data, self.seed, self.parts = terms, data, seed, parts
         self.coins_key = keys.coins if coins is None else coins
         roles = federation(terms, data.words(terms), seed)
         if coins is not None:
             dealer = roles[-1]
             assert isinstance(dealer, DealerRole)
             dealer._dealer = dealer_of(terms, dealer._plan, keys.tapes, keys.inputs, DealerCoins(terms, coins))
+        for role in roles if parts is not None else ():
+            if isinstance(role, Party):
+                role._part = parts[role.name]
+                role._parts = {role.name: role._part}
         self.run = MemoryRun(roles, SimulatedWorld(data.pay), transcript=1 << 20)
         self.run.finish()
         assert all(role.finished for role in roles)
@@ -104,7 +123,7 @@ class Played:
     @property
     def coins(self) -> Coins:
         """What the coins came to, which nobody in the run knows."""
-        return together(coins_from(self.terms, self.coins_key), turns_of(self.terms, self.seed))
+        return together(coins_from(self.terms, self.coins_key), turns_of(self.terms, self.seed, self.parts))
 
     @property
     def arms(self) -> list[int]:

@@ -19,10 +19,13 @@ from scipy import stats
 
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import WORLD, Action, Message
+from posse.privacy.crypto import streams as secret_streams
+from posse.privacy.crypto.keys import hkdf
 from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.values import Masked, Shared
+from posse.protocols.mpc_contextual.coins import common_key
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.roles.messages import (
     Acted,
@@ -172,6 +175,61 @@ def test_with_puller_or_payee_they_see_arms_or_rewards_and_nothing_else(
     assert (found.first.arms == found.second.arms) == (PULLER in outside)
     assert (found.first.rewards == found.second.rewards) == (PAYEE in outside)
     assert np.abs(decoded(found.first) - decoded(found.second)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("parties", "how"), [(2, {}), (3, {}), (2, {"batch": 3}), (2, {"overlap": True}), (2, {"bonus": "thompson"})]
+)
+def test_dealer_and_puller_see_the_arms_and_nothing_else(
+    parties: int, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a run with other features and rewards, and coins read elsewhere, that pulls the same arms.
+
+    The dealer knows the tables that shares of the arm come from, so the parties' pads alone hide how the arms ranked.
+    """
+    terms = terms_of(parties, 3, 3, explore=(1, 2), **how)
+    first = Played(terms, drawn(terms, 1))
+    for number in range(1000):
+        parts = {party: hkdf(party.encode(), b"part %d" % number) for party in terms.parties}
+        other = Played(terms, drawn(terms, 2 + number), parts=parts)
+        if other.arms == first.arms and (other.coins.explore != first.coins.explore).any():
+            break
+    assert other.arms == first.arms
+    assert first.view([DEALER, PULLER]) != other.view([DEALER, PULLER])
+
+    streams = pads_that_reveal(first, other, common_key(terms, parts))
+    expand, read = secret_streams.keystream, set()
+
+    def keystream(key: bytes, counter: int, length: int) -> bytes:
+        if key not in streams:
+            return expand(key, counter, length)
+        read.add(key)
+        return streams[key][16 * counter : 16 * counter + length]
+
+    monkeypatch.setattr(secret_streams, "keystream", keystream)
+    second = Played(terms, other.data, parts=parts)
+    assert read == set(streams)
+    assert first.view([DEALER, PULLER]) == second.view([DEALER, PULLER])
+    np.testing.assert_array_equal(second.model, other.model)
+    assert np.abs(decoded(first) - decoded(second)).max() > 0.01
+
+
+def pads_that_reveal(first: Played, other: Played, key: bytes) -> dict[bytes, bytes]:
+    """Return streams of pads for a run like `other`, with which its parties reveal the shares of `first`."""
+    terms, made = first.terms, {}
+    for number, party in enumerate(terms.parties[:-1]):  # the last party's pads follow from the others'
+        change = np.bitwise_xor(*(revealed(run, party) for run in (first, other)))
+        stream = hkdf(key, b"posse mpc pad %d" % number)
+        pads = np.frombuffer(secret_streams.keystream(stream, 0, 16 * 64), np.uint8).reshape(64, 16).copy()
+        pads[: terms.steps] ^= np.packbits(np.pad(change, ((0, 0), (0, 128 - terms.arms))), axis=1)
+        made[stream] = pads.tobytes()
+    return made
+
+
+def revealed(run: Played, party: str) -> NDArray[np.uint8]:
+    """Return a party's shares of the arms, as the puller gets them: (steps, arms)."""
+    said = b"".join(message.data for who, message in run.heard(PULLER) if who == party and isinstance(message, Reveal))
+    return np.frombuffer(said, np.uint8).reshape(run.terms.steps, run.terms.arms)
 
 
 @pytest.mark.usefixtures("turns")
