@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,30 @@ def test_a_run_that_is_not_proposed(values: dict[str, Any], words: str) -> None:
 
     with pytest.raises(PosseError, match=words):
         propose()
+
+
+ROWS = {"parties": ["bank", "shop"], "columns": [2, 3], "arms": 3, "steps": 50, "rows": "ab" * 32, "delta": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("system", "values", "least", "most", "delta"),
+    [
+        ("samba", {"owners": ["a", "b"], "budget": 50, "level": "strict"}, math.inf, math.inf, 0),
+        ("dp-combinatorial", {**MARKET, "epsilon": 0.5, "delta": "0.003"}, 0.4999, 0.5, 0.003),
+        ("dp-combinatorial", {**MARKET, "noise": "none"}, math.inf, math.inf, 0),
+        ("dp-combinatorial", {**MARKET, "policy": "placebo"}, 0, 0, 0),
+        ("mpc-contextual", {**ROWS, "epsilon": "1/3"}, math.log(7), 50 * math.log(7), 0.001),
+        ("mpc-contextual", {**ROWS, "epsilon": "1"}, 0, 0, 0.001),
+        ("mpc-contextual", {**ROWS, "epsilon": "0", "without_guarantee": True}, math.inf, math.inf, 0),
+    ],
+)
+def test_a_member_counts_what_the_settings_of_a_proposal_prove(
+    system: str, values: dict[str, Any], least: float, most: float, delta: float
+) -> None:
+    """Its ledger adds these figures up, whatever a proposer says of them."""
+    demand = invite(system, values).demand()
+    assert least <= demand.epsilon <= most
+    assert demand.delta == delta
 
 
 def test_what_a_contextual_run_asks_of_everyone() -> None:

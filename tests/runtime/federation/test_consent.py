@@ -93,6 +93,39 @@ TestProposals = Proposals.TestCase
 TestProposals.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
+FITS = Demand("samba", "strict", "ucb", 10, 0.1, 0.01, 0.5)
+LIMITS: dict[str, tuple[object, int]] = {
+    "customers": (("bank",), 0),
+    "systems": (("market",), 0),
+    "levels": (("paper",), 0),
+    "policies": (("thompson",), 0),
+    "budget": (9, 0),
+    "budget_in_all": (29, 2),
+    "epsilon": (0.09, 0),
+    "epsilon_in_all": (0.25, 2),
+    "delta_in_all": (0.025, 2),
+    "price": (0.6, 0),
+    "runs": (2, 2),
+}
+"""Of every limit: a value, and how many runs like that fit within it."""
+
+
+@pytest.mark.parametrize("name", Consent.model_fields)
+def test_every_limit_alone_refuses_the_run_that_passes_it(name: str, tmp_path: Path) -> None:
+    """Also where the member was restarted in between; without the limit the same runs are all taken."""
+    value, fitting = LIMITS[name]
+    limited = Consent.make({name: value})
+    for number in range(fitting):
+        Ledger(tmp_path).reserve(str(number), FITS, limited, "customer", "customer")
+    with pytest.raises(BudgetError):
+        Ledger(tmp_path).reserve("more", FITS, limited, "customer", "customer")
+    assert Ledger(tmp_path).spent.runs == fitting
+    Ledger(tmp_path).reserve("more", FITS, Consent(), "customer", "customer")
+    spent = Ledger(tmp_path).spent
+    assert (spent.runs, spent.decisions) == (fitting + 1, 10 * (fitting + 1))
+    assert (spent.epsilon, spent.delta) == pytest.approx((0.1 * (fitting + 1), 0.01 * (fitting + 1)))
+
+
 def test_one_run_more_fits_exactly(tmp_path: Path) -> None:
     ledger, consent = Ledger(tmp_path), Consent(budget_in_all=100)
     ledger.reserve("a", Demand("s", "l", "p", 60), consent, "customer", "customer")
