@@ -14,6 +14,7 @@ from posse.core.random import REWARD, uniform
 from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit, Thompson
 from posse.privacy.sharing import shuffle
 from posse.privacy.sharing.shuffle import First, Second
+from posse.protocols.samba.kernels import tossed
 from posse.protocols.samba.strict import controller as strict_controller
 from posse.protocols.samba.strict import owner as strict_owner
 from posse.protocols.samba.strict.comp import Comp
@@ -86,6 +87,35 @@ def pair(game: Game, worlds: tuple[World, World], server: str, honest: range) ->
 def test_a_server_sees_the_same_bytes_whatever_the_scores(policy: str, owners: int, budget: int, server: str) -> None:
     game = Game(POLICIES[policy], owners, budget)
     first, second = pair(game, (graded(1), graded(2)), server, range(owners))
+    assert first.view(server) == second.view(server)
+
+
+@pytest.mark.parametrize("server", ["controller", "comp", "dealer"])
+def test_nor_whichever_steps_explore_and_ties_win(server: str) -> None:
+    """The owners toss other coins, and draw other tie orders and scores of their own."""
+    game = Game(EpsilonGreedy(0.4), 5, 25, seed=5)
+    first, make = game.play(graded(1)), game.make
+
+    def roles_with_other_draws() -> list[Any]:
+        roles: list[Any] = make()
+        for owner in roles[-5:]:
+            owner._world_seed = 6
+        return roles
+
+    game.make = roles_with_other_draws
+    other = game.play(graded(1))
+    made = Programme(first, other.numbers())
+    streams: dict[bytes, bytes] = {}
+    if server == "controller":
+        made.for_controller()
+        made.sums(other, first.names)
+        streams = made.streams
+    elif server == "comp":
+        streams = made.for_comp()
+    second = game.play(graded(1), streams)
+    explored = [[tossed(np.uint64(seed), step, 0.4) for step in range(5, 25)] for seed in (5, 6)]
+    assert explored[0] != explored[1]
+    assert second.arms == other.arms != first.arms
     assert first.view(server) == second.view(server)
 
 
