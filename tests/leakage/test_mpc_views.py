@@ -25,7 +25,7 @@ from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.values import Masked, Shared
-from posse.protocols.mpc_contextual.coins import common_key, part_of
+from posse.protocols.mpc_contextual.coins import common_key, part_of, together
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole
@@ -54,10 +54,12 @@ from tests.leakage.mpc_game import (
     Played,
     block_of,
     check_plain,
+    coins_from,
     dealer_keys,
     decoded,
     drawn,
     terms_of,
+    turns_of,
 )  # fmt: skip
 from tests.leakage.mpc_meter import Meter, check_once
 from tests.leakage.programmed_dealer import Programme, programme, programmed_streams
@@ -368,6 +370,30 @@ def test_one_root_of_secrets_has_no_key_for_two_terms() -> None:
         keys.append({*dealt.tapes.values(), *dealt.inputs.values(), dealt.coins, part_of(secrets, terms)})
     assert [len(each) for each in keys] == [2 + 4 + 1 + 1] * 2
     assert not keys[0] & keys[1]
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_what_coins_come_to_is_independent_of_what_the_dealer_drew(turned: bool) -> None:
+    """Whether a step explores, which arm if so, and which arm wins ties or has the largest normal number.
+
+    Control: without the parties' turns each follows from the dealer's draw. The twin, which pulls the same arms as the
+    roles, puts both parts together in the same way.
+    """
+    terms = terms_of(2, 5, 4000, explore=(1, 4), bonus="thompson")
+    dealt = coins_from(terms, dealer_keys(terms).coins)
+    coins = together(dealt, turns_of(terms) if turned else np.zeros((4000, 4), np.int64))
+    assert coins.normals is not None
+    explored, its_arm = coins.explore, np.take_along_axis(dealt.arms, dealt.explore.argmax(axis=1)[:, None], axis=1)
+    told = [
+        (dealt.explore.argmax(axis=1), explored.astype(np.int64)),
+        (its_arm[explored, 0], coins.arms[explored]),
+        (dealt.ties.argmax(axis=1), coins.ties.argmax(axis=1)),
+        (dealt.normals.argmax(axis=1), coins.normals.argmax(axis=1)),
+    ]
+    for known, hidden in told:
+        table = np.zeros((known.max() + 1, hidden.max() + 1))
+        np.add.at(table, (known, hidden), 1)
+        assert (stats.chi2_contingency(table).pvalue > LEVEL) == turned
 
 
 @pytest.mark.parametrize("changed", ["party-1", "party-2", "party-3", DEALER])
