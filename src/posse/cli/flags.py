@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from posse.core.errors import ConfigError
 from posse.core.interrupts import held, soon
@@ -69,7 +69,6 @@ def _flagged(
                     model: type[Settings] = load()
                     self._flags = tuple(name for name in (*model.model_fields, *model.part_help) if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))
-                    self.params.extend(_by_name(name) for name in positional)
             return super().get_params(ctx)
 
         def format_arguments(self, ctx: Any, formatter: Any) -> None:
@@ -115,23 +114,23 @@ def _options(
     def stand_in(**_: object) -> None: ...
 
     parameters = [_parameter(model, name, name in positional, defaults) for name in names]
+    parameters.extend(_by_name(name) for name in positional)
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
     scratch.command()(stand_in)
-    made = [option for option in typer.main.get_command(scratch).params if option.name in names]
-    for option in made:
+    options = typer.main.get_command(scratch).params
+    for option in options:
         if option.name in positional:  # made without help: click's own constructor forgets what typer gives it
             option.help = _told(model, option.name, defaults)
-    return made
+    return options
 
 
-def _by_name(name: str) -> TyperOption:
+def _by_name(name: str) -> inspect.Parameter:
     """Take what stands in a place by its name too, as other commands do."""
     flag = f"--{name.replace('_', '-')}"
-    return TyperOption(
-        param_decls=[f"{name}_by_name", flag], help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False
-    )
+    option = typer.Option(None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False)
+    return inspect.Parameter(f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
 
 
 def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
