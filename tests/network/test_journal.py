@@ -125,6 +125,26 @@ def test_a_damaged_snapshot_is_told(tmp_path):
         Journal(tmp_path)
 
 
+def test_records_reach_the_disk_where_there_is_no_fdatasync(tmp_path, monkeypatch):
+    """As on macOS."""
+    fsync = os.fsync
+    synced = []
+
+    def note(descriptor):
+        fsync(descriptor)
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.delattr(os, "fdatasync", raising=False)
+    monkeypatch.setattr(os, "fsync", note)
+    journal = Journal(tmp_path)
+    journal.append(b"one")
+    journal.write()
+    journal.sync()
+    assert synced == [journal.size]
+    journal.close()
+    assert held(tmp_path) == (None, [b"one"])
+
+
 def test_one_process_at_a_time(tmp_path):
     journal = Journal(tmp_path)
     with pytest.raises(JournalError, match="in use by another process"):

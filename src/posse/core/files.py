@@ -98,6 +98,12 @@ def write_whole(
         file.write(data)
 
 
+def sync_data(descriptor: int) -> None:
+    """Return when everything written to a file is on the disk."""
+    # macOS has no fdatasync. Looked up here, not on import, so that a test can take it away.
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a crash; file systems that cannot do this are left as they are."""
     with suppress(OSError):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posse.core.errors import JournalError
+from posse.core.files import sync_data
 
 _HEAD = struct.Struct("<II")
 _SNAPSHOT = re.compile(r"snapshot-(\d{8})")
@@ -66,7 +67,7 @@ class Disk:
 
     def sync(self, file: int) -> None:
         """Return when everything written is on the disk."""
-        os.fdatasync(file)
+        sync_data(file)
 
     def rename(self, old: Path, new: Path) -> None:
         """Put a file in the place of another at once, and wait until the folder is on the disk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     path.write_text("run,step,arm\nspring,0,3\nspri")
     pull(ArmLog(path, "spring"), (1, 2))
     assert path.read_text() == "run,step,arm\nspring,0,3\nspring,1,2\n"
+
+
+def test_arms_reach_the_disk_where_there_is_no_fdatasync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS."""
+    path = tmp_path / "arms.csv"
+    fsync = os.fsync
+    synced: list[int] = []
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.delattr(os, "fdatasync", raising=False)
+    monkeypatch.setattr(os, "fsync", note)
+    pull(ArmLog(path, "spring"), (0, 3))
+    assert synced == [path.stat().st_size]
+    assert path.read_text() == "run,step,arm\nspring,0,3\n"
 
 
 def test_another_run_and_another_arm_are_refused(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class ArmLog:
             self._file = None  # the line is torn: it is cut off when the file is opened again
             os.close(file)
             raise DataError(f"{self._path} cannot be written to its end: the disk is full. Make room.")
-        os.fdatasync(file)
+        files.sync_data(file)
         self._next, self._last = step + 1, arm
 
     def _open(self) -> int:
