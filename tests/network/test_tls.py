@@ -8,7 +8,9 @@ import ssl
 
 import pytest
 
+from posse.runtime.door import Door
 from posse.runtime.network import tls
+from posse.runtime.network.calling import call
 from posse.runtime.network.connection import why_no_tls
 from tests.network.test_strangers import until
 
@@ -103,6 +105,30 @@ def test_a_paused_end_takes_nothing_until_it_goes_on():
         return held, client.lost, server.lost
 
     assert asyncio.run(go()) == (0, [None], [None])
+
+
+def test_small_messages_do_not_wait_at_either_end_of_a_link():
+    """Nagle's algorithm is off where a party calls, and on the connections that its listener accepts."""
+
+    async def go():
+        served = asyncio.get_running_loop().create_future()
+
+        async def serve(opened, address):
+            served.set_result(await tls.accept(End, opened, context(ssl.PROTOCOL_TLS_SERVER), within=5.0, shutting=1.0))
+
+        door = Door(serve, lambda address, why: None)
+        host, port = await door.open("127.0.0.1", 0)
+        client = await call(End, host, port, context(ssl.PROTOCOL_TLS_CLIENT))
+        ends = (client, await served)
+        sockets = [end.transport.get_extra_info("socket") for end in ends]
+        options = [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets]
+        for end in ends:
+            end.transport.close()
+        await until(lambda: all(end.lost for end in ends))
+        await door.closed()
+        return options
+
+    assert all(asyncio.run(go()))
 
 
 def test_an_end_at_once():

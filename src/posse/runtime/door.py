@@ -241,6 +241,10 @@ class Door:
                     return
                 continue  # gone before it was accepted
             one.setblocking(False)
+            # Without it a small message waits up to 40 ms for the answer to the one before. asyncio sets it where a
+            # party calls, and not on what is accepted here. A peer that has hung up is noticed when it is read.
+            with contextlib.suppress(OSError):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             calm = self._calm.take(now) and calm
             self._take_in(one, str(peer[0]), now)
         if not calm:
