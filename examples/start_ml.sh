@@ -2,5 +2,5 @@
 # An ML engineer: what would other policies have earned, and one model on many devices.
 set -eu
 
-posse evaluate examples/logs.csv --figure intervals.svg
-posse run fed-contextual --rounds 40 --model-out model.npz
+posse evaluate examples/logs.csv --figure intervals.svg  # extra plot
+posse run fed-contextual --rounds 40 --model-out model.npz  # extras contextual, data
