@@ -34,6 +34,7 @@ def main() -> None:
     samba.costs(key)
     samba.levels(key)
     samba.simulator()
+    samba.in_use()
     samba.scaling(key)
     samba.memory(key)
     paillier()

@@ -13,7 +13,9 @@ from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
 from posse.problems import BernoulliArms
 from posse.problems.datasets.published import embedded_arms
+from posse.protocols.live import Bandit, live
 from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
+from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
 
@@ -133,6 +135,27 @@ def simulator() -> None:
             theirs = AUTHORS_PLAIN[name] * 1e3
             text += f"; authors' code {theirs:.0f} (not in this run): {theirs * 1e-9 / ours:.0f} times"
         print(text)
+
+
+def in_use(decisions: int = 10_000) -> None:
+    """Decisions of `posse.live` on the plain twin, each with its reward, against a plain Python loop in this run."""
+    means = [float(mean) for mean in np.linspace(0.1, 0.9, 10)]
+    print(f"\nposse.live on the plain twin at K={len(means)}, decisions per CPU second (all threads count)")
+    for name, loop in LOOPS.items():
+        bandit = live(Samba(policy=name, path="plain"), arms=[f"arm-{number}" for number in range(len(means))])
+        decide_and_reward(bandit, means, 200)  # compiling is not deciding
+        started = time.process_time()
+        decide_and_reward(bandit, means, decisions)
+        ours = decisions / (time.process_time() - started)
+        python = decisions / cpu(lambda loop=loop: run(means, decisions, loop))  # type: ignore[misc]
+        print(f"  {name:<16} ours {ours:>8,.0f}   Python loop {python:>8,.0f}   {ours / python:>5.2f} times")
+
+
+def decide_and_reward(bandit: Bandit, means: list[float], decisions: int) -> None:
+    """Make decisions, and give each its arm's mean as the reward."""
+    for _ in range(decisions):
+        decision = bandit.decide()
+        bandit.reward(decision.id, means[decision.arm])
 
 
 def scaling(key: PrivateKey) -> None:

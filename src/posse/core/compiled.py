@@ -344,6 +344,10 @@ def side_by_side(play: Callable[[slice], None], runs: int) -> None:
     import numba
 
     parts = min(runs, numba.get_num_threads())
+    if parts == 1:  # a thread for one slice would take longer than a short slice itself
+        with held():
+            play(slice(0, runs))
+        return
     cuts = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
     with held(), ThreadPoolExecutor(parts) as pool:
         for played in [pool.submit(play, cut) for cut in cuts]:

@@ -112,6 +112,7 @@ class Bandit:
     ) -> None:
         self.settings, self.rewards, self.horizon = serving.settings, rewards, horizon
         self._serving = serving
+        self._names = serving.names  # a system may look them up in its settings, and every decision has one
         self._made = 0
         self._open: dict[int, tuple[int, ...]] = {}
         self._finished = False
@@ -121,7 +122,7 @@ class Bandit:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the arms."""
-        return self._serving.names
+        return self._names
 
     @property
     def decisions(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -246,6 +247,44 @@ def test_arms_have_the_names_that_they_are_given() -> None:
     assert record.problem["names"] == ["tea", "coffee"]
     assert "means" not in record.config
     assert record.status == "running"
+
+
+@pytest.mark.parametrize("level", ["paper", "strict"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_twin_in_use_chooses_bit_for_bit_as_a_seed_among_others(policy: str, level: str) -> None:
+    given = make(level, "plain", policy=policy)
+    setup = given.load()
+    among = simulate(setup.arms, setup.policy, 60, [7, given.seed, 9], level=level, keep_arms=True)
+    alone = simulate(setup.arms, setup.policy, 60, [given.seed], level=level, keep_arms=True)
+    assert among.arms is not None
+    assert alone.arms is not None
+    assert play(serve(given, horizon=60), 60) == among.arms[1].tolist() == alone.arms[0].tolist()
+    assert alone.units[0].tolist() == among.units[1].tolist()
+    assert alone.regret[0].tolist() == among.regret[1].tolist()
+
+
+def test_decisions_of_the_twin_start_no_thread_and_load_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    bandit = serve(make(path="plain"))
+    play(bandit, 4)  # what is compiled is compiled
+    threads, loads = [], []
+    start, load, here = threading.Thread.start, Samba.load, threading.get_ident()
+
+    def count_start(thread: threading.Thread) -> None:
+        if threading.get_ident() == here:
+            threads.append(thread.name)
+        start(thread)
+
+    def count_load(given: Samba) -> Any:
+        loads.append(given)
+        return load(given)
+
+    monkeypatch.setattr(threading.Thread, "start", count_start)
+    monkeypatch.setattr(Samba, "load", count_load)
+    for _ in range(20):
+        bandit.reward(bandit.decide().id, 0.5)
+    assert bandit.decisions == 24
+    assert threads == []
+    assert loads == []
 
 
 def test_the_curve_of_a_long_use_stays_short() -> None:
