@@ -154,6 +154,40 @@ def test_hosts_are_those_of_the_token(authority: Authority) -> None:
     assert certificate.not_valid_after_utc == START + timedelta(days=7)
 
 
+OLD_TOKENS = """
+ALTER TABLE tokens RENAME TO later;
+CREATE TABLE tokens (
+    id BLOB PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, hosts TEXT NOT NULL,
+    made INTEGER NOT NULL, expires INTEGER NOT NULL, days INTEGER NOT NULL, state TEXT NOT NULL,
+    request_key BLOB, answer_key BLOB, refusal_key BLOB NOT NULL,
+    request BLOB, answer BLOB, serial TEXT, refusals INTEGER NOT NULL DEFAULT 0, last_refusal TEXT
+) STRICT;
+INSERT INTO tokens SELECT * FROM later;
+DROP TABLE later;
+"""
+"""Makes the table of tokens as release 0.1.0 made it."""
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_certificate_may_count_for_a_part_of_a_day(authority: Authority, old: bool) -> None:
+    issue(authority, "owner", "clinic-a")
+    token = authority.token("owner", "clinic-b", days=7)
+    if old:
+        with sqlite3.connect(authority.register.path) as connection:
+            connection.executescript(OLD_TOKENS)
+        connection.close()
+    before, _ = authority.list()
+    for name, days in (("clinic-c", 0.5), ("clinic-d", 1.25), ("clinic-e", making.LEAST_DAYS)):
+        certificate = issue(authority, "owner", name, days=days)
+        assert certificate.not_valid_after_utc == START + timedelta(days=days)
+    assert authority.list()[0][:2] == before
+    # A token that was open before the table changed is good for the days that it was made for.
+    request = request_for(token)
+    opened = read_answer(token, request, Desk(authority).answer(request).data)
+    certificate = x509.load_der_x509_certificate(opened.certificate)
+    assert certificate.not_valid_after_utc == START + timedelta(days=7)
+
+
 def test_a_name_has_one_role(authority: Authority) -> None:
     authority.token("owner", "clinic-b")
     authority.token("owner", "clinic-b")

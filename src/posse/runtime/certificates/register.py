@@ -39,7 +39,7 @@ PRAGMA user_version = {_FORMAT};
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE tokens (
     id BLOB PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, hosts TEXT NOT NULL,
-    made INTEGER NOT NULL, expires INTEGER NOT NULL, days INTEGER NOT NULL, state TEXT NOT NULL,
+    made INTEGER NOT NULL, expires INTEGER NOT NULL, days REAL NOT NULL, state TEXT NOT NULL,
     request_key BLOB, answer_key BLOB, refusal_key BLOB NOT NULL,
     request BLOB, answer BLOB, serial TEXT, refusals INTEGER NOT NULL DEFAULT 0, last_refusal TEXT
 ) STRICT;
@@ -48,6 +48,14 @@ CREATE TABLE certificates (
     issued INTEGER NOT NULL, expires INTEGER NOT NULL, revoked INTEGER, certificate BLOB NOT NULL
 ) STRICT;
 """
+
+_PARTS_OF_DAYS = (
+    "ALTER TABLE tokens RENAME COLUMN days TO whole_days",
+    "ALTER TABLE tokens ADD COLUMN days REAL NOT NULL DEFAULT 0",
+    "UPDATE tokens SET days = whole_days",
+    "ALTER TABLE tokens DROP COLUMN whole_days",
+)
+"""Changes a register that release 0.1.0 made, which took whole days only; that release reads the result too."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +194,10 @@ class Writing:
 
     def add_token(self, token: Token, hosts: tuple[str, ...], days: float, now: datetime) -> None:
         """Remember a token by its keys."""
+        query = "SELECT type FROM pragma_table_info('tokens') WHERE name = 'days'"
+        if self._connection.execute(query).fetchone()[0] == "INTEGER":
+            for statement in _PARTS_OF_DAYS:
+                self._connection.execute(statement)
         peer, keys = token.peer, (token.key("request"), token.key("answer"), token.key("refusal"))
         self._connection.execute(
             "INSERT INTO tokens (id, role, name, hosts, made, expires, days, state, request_key, answer_key, "
