@@ -88,7 +88,9 @@ def commands_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 9), ("docs/tutorial.md", 34), ("docs/guide.md", 2)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("README.md", 9), ("docs/tutorial.md", 34), ("docs/guide.md", 2), ("docs/operations.md", 10)]
+)
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
     assert len(commands) == count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -102,7 +103,53 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
             each.communicate()
 
 
-FOUNDED = re.findall(r"posse found [^`#\n]+", (Path(__file__).parents[2] / "docs" / "operations.md").read_text())
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+FOUNDED = re.findall(r"posse found [^`#\n]+", OPERATIONS)
+
+
+def is_connected(posse: Call, file: str) -> bool:
+    """Whether a service is connected to the founder; the founder's own is."""
+    return bool(json.loads(posse("queue", file, "--json").out).get("home", "connected") == "connected")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_documented_commands_run_as_printed(posse: Call, process: Callable[..., subprocess.Popen[str]]) -> None:
+    """Those that found a federation and enrol a member, and those of its backup; the ports alone are free ones."""
+    listen, enrol = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    text = OPERATIONS.replace("127.0.0.1:7400", listen).replace("127.0.0.1:7710", enrol)
+    chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
+    for name, content in zip(("clinic-b", "march"), re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL), strict=True):
+        Path(f"{name}.toml").write_text(content)
+    (joining,) = re.findall(r"```sh\n(posse found .*?)```", text, re.DOTALL)
+    (backup,) = re.findall(r"```sh\n(posse backup .*?)```", text, re.DOTALL)
+    lines = [shlex.split(line, comments=True)[1:] for line in (joining + backup).splitlines()]
+    assert {line[0] for line in lines} == {"found", "serve", "ca", "enrol", "submit", "queue", "backup", "restore"}
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for words in lines:
+            if words[0] == "serve":
+                running.append(process(*words))
+                file = words[1]
+                until(lambda file=file: posse("queue", file).code == 0)  # type: ignore[misc]
+                until(lambda file=file: is_connected(posse, file))  # type: ignore[misc]
+                continue
+            if words[0] == "found":
+                words += ["--listen", listen, "--enrol", enrol]
+            if words[0] == "restore":
+                assert posse("stop", "clinic-b.toml").code == 0
+            outcome = posse(*words)
+            if words[0] == "submit":  # clinic-b is the only member so far
+                assert "the run needs controller 'controller', which is no member" in outcome.err
+            else:
+                assert outcome.code == 0, (words, outcome.err)
+        members = json.loads(posse("status", "hospitals/customer.toml", "--json").out)["members"]
+        assert list(members) == ["clinic-b", "customer"]
+        assert posse("stop", "hospitals/customer.toml").code == 0
+        assert [each.wait(PATIENCE) for each in running] == [0, 0]
+    finally:
+        for each in running:
+            each.terminate()
+            each.communicate()
 
 
 @pytest.mark.parametrize("line", FOUNDED)
