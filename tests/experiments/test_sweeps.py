@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ import pytest
 
 import posse.experiments.executors
 from posse.core.errors import ConfigError, DataError
+from posse.experiments.executors import LostError, finished
 from posse.experiments.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
 from posse.policies.arms.shipped import Softmax
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
@@ -293,6 +299,8 @@ def test_a_dask_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert address.startswith("tcp://")
         over = {"slope": [1.0, 2.0, 3.0, 4.0], "horizon": [10, 13]}
         made = quick(Toy(log=str(tmp_path)), over, executor=address, workers=None, errors="keep")
+        nowhere = quick(Toy(log=str(tmp_path / "none")), executor=address, workers=None, errors="keep")
+    assert [type(error) for _, error in nowhere.errors] == [FileNotFoundError]  # not taken for a lost connection
     assert [record.total for record in made.records] == [(1.0,), (2.0,), (3.0,), (4.0,)]
     assert len(made.errors) == 4
     assert isinstance(made.errors[0][1], DataError)
@@ -302,7 +310,194 @@ def test_a_dask_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         quick(Toy(), over, executor="tcp://127.0.0.1:1", workers=None)
 
 
+PATIENCE = 120.0
+
+
+class Dask:
+    """A scheduler and workers as processes; what the sweep reports is kept, and answered by the next action."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reports: list[str] = []
+        self.actions: list[Callable[[], object]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.address = ""
+        self.scheduler = self.start_scheduler(0)
+
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        root = Path(__file__).parents[2]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+        with (self.folder / f"log-{len(self.processes)}").open("wb") as log:
+            command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *arguments]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.processes.append(process)
+        return process
+
+    def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
+        file = self.folder / f"scheduler-{len(self.processes)}.json"
+        process = self.start(
+            "dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--scheduler-file", str(file)
+        )  # fmt: skip
+        until(lambda: file.is_file() and file.read_text().endswith("}"))
+        self.address = json.loads(file.read_text())["address"]
+        return process
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        return self.start(
+            "dask_worker", self.address, "--nworkers", "1", "--nthreads", "2", "--no-nanny",
+            "--local-directory", str(self.folder),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for process in self.processes:
+            end(process)
+
+    def report(self, record: logging.LogRecord) -> bool:
+        self.reports.append(record.getMessage())
+        assert self.actions, self.reports
+        self.actions.pop(0)()
+        return False
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not wanted():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dask]:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(posse.experiments.executors, "IDLE_SECONDS", 0.2)
+    cluster = Dask(tmp_path)
+    logger = logging.getLogger("posse")
+    logger.addFilter(cluster.report)
+    late = threading.Timer(PATIENCE, cluster.close)  # a sweep that waits for ever then ends, without what is expected
+    late.start()
+    try:
+        yield cluster
+    finally:
+        late.cancel()
+        logger.removeFilter(cluster.report)
+        cluster.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_that_loses_its_workers_and_its_scheduler(
+    dask: Dask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers: list[subprocess.Popen[bytes]] = []
+    folder = tmp_path / "began"
+    folder.mkdir()
+
+    def work() -> None:
+        workers.append(dask.start_worker())
+        until(lambda: seen(folder) == 3)
+
+    # Nobody works: a worker comes. It dies: the scheduler dies too.
+    dask.actions = [work, lambda: end(dask.scheduler)]
+
+    def watch(done: int, whole: int) -> None:
+        if done == 2:
+            end(workers[0])
+
+    over = {"horizon": [10, 11, 17]}
+    base = Toy(log=str(folder))
+    made = quick(base, over, executor=dask.address, workers=None, watch=watch, errors="keep")
+    assert [dask.address in report for report in dask.reports] == [True, True]
+    assert [row["horizon"] for row in made.rows()] == [10, 11]
+    assert [settings.horizon for settings in made.missing] == [17]  # type: ignore[attr-defined]
+    ((settings, error),) = made.errors
+    assert (settings, type(error)) == (made.missing[0], LostError)
+    assert [record for record in caplog.records if record.exc_info] == []  # no traceback at a terminal
+    again = quick(made, run=lambda settings: run(settings.but(horizon=12)))
+    assert (again.run, again.kept, len(again.records), again.missing) == (1, 2, 3, ())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ctrl_c_ends_a_sweep_that_waits_for_a_dask_cluster(dask: Dask, monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    def freeze() -> None:
+        monkeypatch.setattr(posse.experiments.executors, "CLUSTER_SECONDS", 0.5)
+        dask.scheduler.send_signal(signal.SIGSTOP)
+
+    def interrupt() -> None:
+        dask.scheduler.send_signal(signal.SIGCONT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    dask.actions = [freeze, interrupt]
+    with pytest.raises(SweepInterrupted) as stopped:
+        quick(Toy(), {"horizon": [10, 11]}, executor=dask.address, workers=None)
+    assert ["No worker" in report for report in dask.reports] == [True, False]
+    assert len(stopped.value.sweep.missing) == 2
+    with distributed.Client(dask.address, set_as_default=False) as client:  # nothing is left for workers that come
+        until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_sent_while_no_dask_scheduler_is_connected_is_not_waited_for(dask: Dask) -> None:
+    with posse.experiments.executors._cluster(dask.address) as pool:
+        client: Any = pool._client  # type: ignore[attr-defined]
+
+        def items() -> Iterator[int]:
+            yield -1
+            end(dask.scheduler)
+            until(lambda: client.status == "connecting" and not client.futures)
+            yield -2
+            dask.start_scheduler(int(dask.address.rpartition(":")[2]))
+            until(lambda: client.status == "running")
+
+        with closing(finished(pool, abs, items())) as ended:
+            assert {number: type(future.exception()) for number, future in ended} == {0: LostError, 1: LostError}
+        assert dask.processes[-1].poll() is None  # the new scheduler is there, and was not asked for them
+
+
 # What goes wrong.
+
+
+def test_an_executor_that_is_closed_keeps_what_was_done(tmp_path: Path) -> None:
+    begun, closed = threading.Event(), threading.Event()
+
+    def run_before_and_after(settings: Toy) -> Any:
+        if settings.horizon == 11:
+            begun.set()
+            closed.wait(PATIENCE)
+        return run(settings)
+
+    def close(done: int, whole: int) -> None:
+        if done == 1:
+            begun.wait(PATIENCE)
+            threads.shutdown(wait=False, cancel_futures=True)
+            closed.set()
+
+    threads = ThreadPoolExecutor(1)
+    over = {"horizon": [10, 11, 12, 20]}
+    with pytest.raises(SweepError) as told:
+        quick(Toy(), over, executor=threads, workers=None, watch=close, run=run_before_and_after)
+    made = told.value.sweep
+    assert [record.config["horizon"] for record in made.records] == [10, 11]
+    assert [(settings.horizon, type(error)) for settings, error in made.errors] == [  # type: ignore[attr-defined]
+        (12, LostError), (20, LostError)
+    ]  # fmt: skip
+    # What is missing is run, and a store then holds the whole.
+    store = Store(tmp_path / "runs.sqlite")
+    again = quick(made, store=store)
+    assert (again.run, again.kept, again.parameters) == (2, 2, made.parameters)
+    assert [record.config["horizon"] for record in again.records] == over["horizon"]
+    assert again.records[:2] == made.records
+    assert quick(Toy(), over, store=store).kept == len(store) == 4
+    with pytest.raises(ConfigError, match="got over or runs too"):
+        quick(made, over)
+    # One that takes nothing any more fails the settings, and the sweep is returned.
+    kept = quick(Toy(), over, executor=threads, workers=None, errors="keep")
+    assert (len(kept.errors), kept.records) == (4, ())
 
 
 @pytest.mark.parametrize("workers", [1, 2])

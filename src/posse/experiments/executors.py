@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import pickle
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
 from posse.core import check
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, PosseError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,8 +26,19 @@ Done = Generator[tuple[int, Future[Result]], None, None]
 
 CLUSTER_SECONDS = 10
 """How long to wait for the scheduler of a cluster."""
+IDLE_SECONDS = 10.0
+"""How long a cluster may finish nothing before it is asked whether it has workers."""
+MISSING = "Run what is missing: the same sweep where a store keeps its records, or posse.sweep with this sweep."
 MANAGER_SECONDS = 10
 """How long to wait for the thread of a pool whose processes were ended."""
+
+log = logging.getLogger("posse")
+
+
+class LostError(PosseError):
+    """Work was given to an executor, and will not be done there: its cluster is gone, or it was cancelled."""
+
+    code = "P121"
 
 
 def each_done(
@@ -80,13 +94,43 @@ def finished(executor: Executor | None, work: Callable[[Item], Result], items: I
                 here.set_exception(error)
             yield number, here
         return
-    futures = {executor.submit(work, item): number for number, item in enumerate(items)}
+    futures: dict[Future[Result], int] = {}
+    ended: SimpleQueue[Future[Result]] = SimpleQueue()
+    idle_seconds = IDLE_SECONDS if isinstance(executor, _DaskPool) else None
     try:
-        for future in as_completed(futures):
-            yield futures[future], future
+        for number, item in enumerate(items):
+            future = _submitted(executor, work, item)
+            futures[future] = number
+            future.add_done_callback(ended.put)
+        waiting = len(futures)
+        while waiting:
+            try:
+                future = ended.get(timeout=idle_seconds)
+            except Empty:
+                _look_after(executor, futures)
+                continue
+            waiting -= 1
+            yield futures[future], _failed(_cancelled()) if future.cancelled() else future
     finally:
         for future in futures:
             future.cancel()
+
+
+def _look_after(executor: Executor, futures: Iterable[Future[Any]]) -> None:
+    """Report a cluster that finishes nothing; where the connection was lost, end what was never sent."""
+    assert isinstance(executor, _DaskPool)
+    executor.report_idle()
+    if executor.lost:
+        for future in futures:
+            future.cancel()
+
+
+def _submitted(executor: Executor, work: Callable[[Item], Result], item: Item) -> Future[Result]:
+    """Give one item to an executor; one that takes no more fails the item, and what was done before is not lost."""
+    try:
+        return executor.submit(work, item)
+    except Exception as error:
+        return _failed(error)
 
 
 def _packed(work: Callable[[Item], Result], item: Item) -> bytes:
@@ -118,6 +162,10 @@ def _lost() -> ConfigError:
         "its process ended before the work was done. Memory may be short; and a script must do this under "
         "'if __name__ == \"__main__\":'."
     )
+
+
+def _cancelled() -> LostError:
+    return LostError(f"its executor was closed, or lost its connection, before the work was done. {MISSING}")
 
 
 def _failed(error: Exception) -> Future[Any]:
@@ -191,11 +239,65 @@ def _cluster(address: str) -> Iterator[Executor]:
             f"no Dask scheduler answers at {address}. Start one with 'dask scheduler', and workers with "
             f"'dask worker {address}'."
         ) from error
-    with client:
-        pool: Executor = client.get_executor()
-        try:
+    dask_log = logging.getLogger("distributed.client")
+    level = dask_log.level
+    try:
+        with client:
+            pool = _DaskPool(client, address)
             yield pool
-        except BaseException:
-            pool.shutdown(wait=False)
-            raise
-        pool.shutdown()
+            if pool.lost:  # Dask logs a traceback of its attempt to connect again, which closing the client ends
+                dask_log.setLevel(logging.CRITICAL)
+    finally:
+        dask_log.setLevel(level)
+
+
+class _DaskPool(Executor):
+    """A Dask cluster as an executor whose futures all end.
+
+    Those of Dask's own executor stay open for ever where the connection is lost while a result is on its way.
+    """
+
+    def __init__(self, client: Any, address: str) -> None:
+        self.lost = False
+        """Whether the connection was lost; Dask then drops in silence what it is given until it is connected again."""
+        self._client, self._address = client, address
+        self._trouble = ""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Send work to the cluster, where it is dropped when the client is closed."""
+        remote = self._client.submit(work, *arguments, **options)
+        return asyncio.run_coroutine_threadsafe(self._result(remote), self._client.loop.asyncio_loop)
+
+    async def _result(self, remote: Any) -> Any:
+        try:
+            result = await remote
+        except (OSError, CancelledError) as error:
+            if remote.status == "error":  # the work itself raised it
+                raise
+            self.lost = self.lost or self._client.status != "running"
+            raise LostError(
+                f"the Dask scheduler at {self._address} was lost, or cancelled the work, before it was done. Start the "
+                f"cluster again. {MISSING}"
+            ) from error
+        self._trouble = ""
+        return result
+
+    def report_idle(self) -> None:
+        """Log what keeps the cluster from working, once until it works again."""
+        trouble = "" if self.lost else self._find_trouble()
+        is_new = trouble != self._trouble
+        self._trouble = trouble
+        if trouble and is_new:
+            log.warning("%s Ctrl-C ends the sweep and keeps what is done.", trouble)
+
+    def _find_trouble(self) -> str:
+        try:
+            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=CLUSTER_SECONDS)
+        except OSError:
+            return f"The Dask scheduler at {self._address} does not answer; the sweep waits for it."
+        if workers:
+            return ""
+        return (
+            f"No worker is connected to the Dask scheduler at {self._address}; the sweep waits for one. Start one with "
+            f"'dask worker {self._address}'."
+        )

@@ -66,7 +66,7 @@ class SweepInterrupted(KeyboardInterrupt):
 
 
 def sweep(
-    settings: RunSettings | Iterable[RunSettings], over: Over | None = None, runs: int | None = None, *,
+    settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None = None, runs: int | None = None, *,
     executor: Executor | str | None = None, store: Store | str | Path | None = None, workers: int | None = None,
     watch: Watch | None = None, errors: Literal["raise", "keep"] = "raise", run: Run = run_settings,
 ) -> Sweep:  # fmt: skip
@@ -80,23 +80,29 @@ def sweep(
     With a `store` every record is saved as soon as it is there, and settings of which it holds a finished record (same
     settings, data, seeds and version of Posse) are not run again. Ctrl-C raises `SweepInterrupted`, which holds what
     was done. A setting that fails does not end the others; at the end it raises `SweepError`, or with `errors="keep"`
-    stands in `Sweep.errors`. A script that uses processes calls this under `if __name__ == "__main__":`.
+    stands in `Sweep.errors`; so do settings that a cluster or an executor lost. Given a `Sweep` instead of settings,
+    such as that of an error, it runs what is missing there and returns the whole. A script that uses processes calls
+    this under `if __name__ == "__main__":`.
     """
     check.one_of(("raise", "keep"), errors=errors)
     if executor is not None and workers is not None:
         raise ConfigError("workers are the processes that a sweep starts itself, got an executor too. Give one.")
     if workers is not None:
         check.at_least(1, workers=workers)
-    varied = {one.digest(): one for one in _varied(settings, over, runs)}
+    result = _begin(settings, over, runs)
+    varied = result.settings
     if not varied:
         raise ConfigError("a sweep needs at least one setting, got none.")
     for name in (name for one in varied.values() for name in one.writes if getattr(one, name) is not None):
         raise ConfigError(f"{name} is written by one run, got a sweep. Leave it out, and run again what you choose.")
-    result = Sweep(varied, _parameters(list(varied.values()), over))
     keeper = store if store is None or isinstance(store, Store) else Store(store)
     if keeper is not None:
-        result.done = _stored(keeper, varied)
-        result.kept = len(result.done)
+        stored = _stored(keeper, varied)
+        for digest, record in result.done.items():
+            if digest not in stored:
+                keeper.save(record, replace=True)
+        result.done |= stored
+    result.kept = len(result.done)
     tell = watch or (lambda done, whole: None)
     tell(result.kept, len(varied))
     todo = [(digest, one, run) for digest, one in varied.items() if digest not in result.done]
@@ -135,12 +141,17 @@ class Sweep:
     run: int = 0
     """Settings that were run now."""
     kept: int = 0
-    """Settings whose record was in the store."""
+    """Settings whose record was in the store, or in the sweep that goes on."""
 
     @property
     def records(self) -> tuple[Record, ...]:
         """Records in the order of the settings, without those that failed or were not begun."""
         return tuple(self.done[digest] for digest in self.settings if digest in self.done)
+
+    @property
+    def missing(self) -> tuple[RunSettings, ...]:
+        """Settings without a record: those that failed, were lost, or were not begun."""
+        return tuple(one for digest, one in self.settings.items() if digest not in self.done)
 
     @property
     def errors(self) -> tuple[tuple[RunSettings, Exception], ...]:
@@ -312,6 +323,16 @@ def _varied(
             raise ConfigError(f"expected settings, such as posse.Samba(), or a list of them, got {base!r}.")
         given = {name: getattr(base, name) for name in base.model_fields_set}
         yield from grid_of(type(base), given | ({} if runs is None else {"runs": runs}), [{}] if over is None else over)
+
+
+def _begin(settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None, runs: int | None) -> Sweep:
+    """Return a sweep of which nothing is run, or what was done of one that goes on."""
+    if not isinstance(settings, Sweep):
+        varied = {one.digest(): one for one in _varied(settings, over, runs)}
+        return Sweep(varied, _parameters(list(varied.values()), over) if varied else ())
+    if over is not None or runs is not None:
+        raise ConfigError("a sweep that goes on has its settings, got over or runs too. Leave them out.")
+    return Sweep(settings.settings, settings.parameters, dict(settings.done))
 
 
 def _flat(settings: RunSettings) -> dict[str, Any]:
