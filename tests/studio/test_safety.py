@@ -115,11 +115,15 @@ def test_a_request_names_no_path_and_no_module(visitor: Visitor, tmp_path: Path)
         {"data": "file:../key"}, {"data_dir": str(tmp_path)}, {"policy": "os:system"}, {"policy": "mine.py:Mine"},
         {"policy": {"name": "os:system"}}, {"policy": {"class": "os:system", "name": "ucb"}},
         {"policy": "{name = 'os:system'}"}, {"policy": {"name": {"name": "os:system"}}}, {"horizon": 10**12},
-        {"owners": 10**6}, {"means": [0.5] * 5000}, {"policy": ["ucb"]}, {"data": ["embedded:jester"]},
+        {"owners": 10**6}, {"means": [0.5] * 5000}, {"data": ["embedded:jester"]},
+        {"policy": ["os:system"]},
     ]  # fmt: skip
     for settings in wrong:
-        said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 200)
-        assert not said["ok"], settings
+        said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 400)
+        assert said["field"] == next(iter(settings)), settings
+    mistake = {"policy": ["ucb"]}
+    assert not visitor.post("/api/check", {"system": "samba", "settings": mistake}, 200)["ok"]
+    for settings in [*wrong, mistake]:
         assert visitor.client.post("/api/stages", json={"system": "samba", "settings": settings}).status_code == 400, (
             settings
         )
@@ -135,7 +139,7 @@ def test_a_request_names_no_path_and_no_module(visitor: Visitor, tmp_path: Path)
 def test_a_policy_of_ones_own_is_one_named_at_the_start(start: Callable[..., Server], tmp_path: Path) -> None:
     file, named = tmp_path / "mine.py", "tests.policies.users:Tuned"
     file.write_text("raise SystemExit")
-    visitor = start(policies=(named,)).visitor()
+    visitor = start(allowed=(named,)).visitor()
     systems = {one["name"]: one for one in visitor.get("/api/systems")}
     mine = next(policy for policy in systems["samba"]["policies"] if policy["name"] == named)
     assert mine["parameters"] == {"width": 0.5}
@@ -145,7 +149,7 @@ def test_a_policy_of_ones_own_is_one_named_at_the_start(start: Callable[..., Ser
     )
     assert said["ok"], said
     other = {"system": "samba", "settings": {"policy": f"{file}:Other"}}
-    assert not visitor.post("/api/check", other, 200)["ok"]
+    assert visitor.post("/api/check", other, 400)["field"] == "policy"
 
 
 def test_uploads_are_tables_by_digest(visitor: Visitor) -> None:

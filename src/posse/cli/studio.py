@@ -23,9 +23,14 @@ Proxy = Annotated[
     typer.Option("--behind-proxy", help="Address that a TLS proxy gives it: https://NAME.", metavar="ADDRESS"),
 ]
 Token = Annotated[bool, typer.Option("--token", help="Print an address for one more browser, and leave.")]
-Policies = Annotated[
+Allowed = Annotated[
     list[str] | None,
-    typer.Option("--policy", help="A policy of yours that the page may use; repeat it.", metavar="MODULE:CLASS"),
+    typer.Option(
+        "--allow",
+        "--policy",
+        help="Code (module:name, file.py:name) or a file that the page may name; repeat it.",
+        metavar="NAME",
+    ),
 ]
 
 
@@ -38,7 +43,7 @@ def studio(
     key: Key = None,
     behind_proxy: Proxy = None,
     token: Token = False,
-    policy: Policies = None,
+    allow: Allowed = None,
 ) -> None:
     """Open the studio: watch runs, compare them, choose a policy and its protection."""
     require("fastapi", extra="studio")
@@ -50,18 +55,19 @@ def studio(
         place = serve.place_of(host, port or serve.running(), None, False, None)
         typer.echo(serve.launch_address(place, Keys(serve.folder())))
         return
-    for one in policy or ():
-        _check(one)
+    for name in allow or ():
+        _check(name)
     serve.serve(
         host=host, port=port, browser=not no_browser, password_file=password_file, certificate=certificate, key=key,
-        proxy=behind_proxy, policies=tuple(policy or ()),
+        proxy=behind_proxy, allowed=tuple(allow or ()),
     )  # fmt: skip
 
 
-def _check(where: str) -> None:
-    """Import a policy now: a mistake is one line before the page is there."""
+def _check(name: str) -> None:
+    """Import code now, and look for a file: a mistake is one line before the page is there."""
     from posse.policies import own
 
-    if not own.is_own(where):
-        raise ConfigError(f"--policy takes one of yours, module:Class or file.py:Class, got '{where}'.")
-    own.load(where)
+    if own.is_own(name):
+        own.load(name, "name")
+    elif not Path(name).is_file():
+        raise ConfigError(f"--allow takes module:name, file.py:name or a file that exists, got '{name}'. Check it.")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -19,6 +21,34 @@ from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
 
 T = TypeVar("T")
+NOTHING = "(?!)"
+"""Pattern that no text matches."""
+
+
+@dataclass(frozen=True)
+class External:
+    """Marks a setting whose value can import code or open a file, such as `Annotated[str, External("linear|cnn")]`.
+
+    A server that takes settings from requests checks these values before it makes the settings.
+    """
+
+    built_in: str = NOTHING
+    """Pattern of the texts that name nothing outside Posse; by default there are none."""
+    path: bool = False
+    """Whether the type of the setting holds a path."""
+
+    @classmethod
+    def named(cls, names: Iterable[str]) -> External:
+        """Return the mark of a setting whose built-in values have these names.
+
+        >>> External.named(["uniform", "embedded:jester"]).built_in
+        'uniform|embedded:jester'
+        """
+        return cls("|".join(re.escape(name) for name in names))
+
+
+IMPORTS = External(r"[^:{]*")
+"""Marks a setting that imports what `module:name` or `file.py:name` names: text without a colon or a brace does not."""
 
 
 def as_written(given: Any) -> Any:
@@ -101,6 +131,21 @@ class Settings(BaseModel):
         return named
 
     @classmethod
+    def external(cls, name: str) -> External | None:
+        """Return the mark of a setting that can import code or open a file; None for any other.
+
+        A type that holds a path, or takes anything, marks its setting.
+        """
+        field = cls.model_fields[name]
+        parts = [*field.metadata, *_parts_of(field.annotation)]
+        if Path in parts:
+            return External(path=True)
+        marks = [part for part in parts if isinstance(part, External)]
+        if marks:
+            return marks[0]
+        return External() if Any in parts or object in parts else None
+
+    @classmethod
     def heading(cls, name: str) -> str:
         """Return the heading under which a setting is listed: what it is about."""
         # The last class that declares it: one that says more about a setting of another keeps its heading.
@@ -134,6 +179,13 @@ class Settings(BaseModel):
     def resolved(self) -> dict[str, Any]:
         """Every setting with its value, as a record keeps it."""
         return self.model_dump(mode="json")
+
+
+def _parts_of(annotation: Any) -> Iterator[Any]:
+    """Give a type and everything it is made of: the members of a union, of a list or of `Annotated`."""
+    yield annotation
+    for part in typing.get_args(annotation):
+        yield from _parts_of(part)
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:

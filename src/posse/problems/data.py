@@ -8,22 +8,27 @@ Its form is checked when settings are made, and files must be there; they are re
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from encodings.aliases import aliases
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import field_serializer, field_validator
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
-from posse.core.settings import Settings
+from posse.core.settings import External, Settings
 from posse.problems.datasets.frames import Frame, as_frame
 from posse.problems.datasets.reading import check_encoding, reading
 
 T = TypeVar("T")
 Source = Path | Frame
 """Where a table comes from."""
+_CODECS = "|".join(re.escape(name).replace("_", "[-_ ]?") for name in {*aliases, *aliases.values(), "utf_8_sig"})
+ENCODING = External(f"(?i:{_CODECS})?")
+"""Marks the name of an encoding, because Python imports a module for a name that it does not know."""
 
 
 class DataSettings(Settings):
@@ -37,7 +42,7 @@ class DataSettings(Settings):
     own_words: ClassVar[str] = "a CSV file"
     """What a user's own data are, for the error that a name is not known."""
 
-    encoding: str = ""
+    encoding: Annotated[str, ENCODING] = ""
     """Encoding of your files where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
     decimal: Literal[".", ","] = "."
     """Decimal mark of your files."""

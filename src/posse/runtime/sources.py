@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, Settings
 
 RewardSource = Callable[[str, int], Awaitable[float]]
 """Gives the reward of pull `number` (from 0) of a run; the same one when asked again."""
@@ -40,7 +40,7 @@ class SourceSettings(Settings):
     """Where an owner's rewards come from."""
 
     kind: Literal["python", "csv", "ratings", "bernoulli", "http"]
-    function: str = ""
+    function: Annotated[str, IMPORTS] = ""
     """python: module:function, called with (run, number); it may be async."""
     file: Path | None = None
     """csv: one reward a line, or a column of a table; replayed in order, and again from the start after the last.
@@ -222,7 +222,7 @@ class FeatureSettings(Settings):
     """Where a party's features come from, context by context."""
 
     kind: Literal["python", "csv", "http"]
-    function: str = ""
+    function: Annotated[str, IMPORTS] = ""
     """python: module:function, called with (run, step); returns numbers, or (row, numbers), or None at the end."""
     file: Path | None = None
     """csv: a file with a header, a column row and a column a feature, to which a line a context is appended; a line

@@ -39,10 +39,10 @@ REPORT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 class Studio:
     """What a studio consists of."""
 
-    def __init__(self, folder: Path, place: Place, policies: tuple[str, ...], live: int) -> None:
+    def __init__(self, folder: Path, place: Place, allowed: tuple[str, ...], live: int) -> None:
         self.keys = Keys(folder)
         self.door = Door(place, self.keys)
-        self.catalogue = Catalogue(folder / "files", policies)
+        self.catalogue = Catalogue(folder / "files", allowed)
         self.hub = Hub()
         self.stages = Stages(self.hub, limit=live, say=self.catalogue.uploads.said)
         self.runs = Runs(self.catalogue)
@@ -78,9 +78,9 @@ class Studio:
                     self.note("runs")
 
 
-def make_app(folder: Path, place: Place, policies: tuple[str, ...] = (), *, live: int = LIVE) -> Entrance:
-    """Make the application of a studio whose key and files lie in a folder."""
-    studio = Studio(folder, place, policies, live)
+def make_app(folder: Path, place: Place, allowed: tuple[str, ...] = (), *, live: int = LIVE) -> Entrance:
+    """Make the application of a studio whose key and files lie in a folder; requests may name what is `allowed`."""
+    studio = Studio(folder, place, allowed, live)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -1,8 +1,8 @@
 """What can be set up: systems, policies, data and a user's own files; settings from a request, read as flags are.
 
-A request names policies that ship with Posse or were named when the studio was started, data that ship or lie in the
-folder of data sets, and files that were sent to the studio (`file:` and their digest). It never names a path or a
-module of this machine.
+A request names what ships with Posse, data that lie in the folder of data sets, files that were sent to the studio
+(`file:` and their digest), and code or files that were allowed when the studio was started. It names no other path or
+module of this machine: settings that could are marked in their class (`posse.core.settings.External`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import hashlib
 import json
 import re
 import threading
-import types
-import typing
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
@@ -21,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from posse.core import files
 from posse.core.errors import DataError, PosseError
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, NOTHING, External, Settings
 from posse.problems.datasets.files import data_folder
 from posse.protocols import registry
+from posse.protocols.audit import settings_of
 from posse.studio.guard import UPLOAD, Refused
 
 if TYPE_CHECKING:
     from posse.protocols.base import Action, RunSettings, System
+    from posse.results.record import Record
 
 FILE = "file:"
 STORED = 512 << 20
@@ -38,7 +38,8 @@ MOST = {"owners": 200, "parties": 16, "agents": 100, "producers": 500, "arms": 1
 """The same of settings that say how many there are of something that is drawn."""
 REMEMBERED = 16
 """Settings whose data stay loaded."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_-]{0,79}")
+UNMARKED = {"policy": IMPORTS, "data": External()}
+"""How settings of these names are checked where a system of somebody else does not mark them."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -103,9 +104,10 @@ class Uploads:
 class Catalogue:
     """The systems as a page needs them, and settings from what a page sends."""
 
-    def __init__(self, folder: Path, policies: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, allowed: Sequence[str] = ()) -> None:
+        """`allowed` are names of code and files, beside those that ship, which settings of a request may have."""
         self.uploads = Uploads(folder)
-        self._own = tuple(policies)
+        self._allowed = tuple(allowed)
         self._made: OrderedDict[str, RunSettings] = OrderedDict()
         self._looked: dict[str, tuple[Any, list[Any]]] = {}
         self._reading, self._looking = threading.Lock(), threading.Lock()
@@ -134,7 +136,7 @@ class Catalogue:
     def _system(self, one: System) -> dict[str, Any]:
         policies = one.policies()
         known = [dict(policy) for policy in (policies.data or {}).get("policies", ())] if policies else []
-        known += [made for name in self._own if (made := _own_policy(one.Settings, name)) is not None]
+        known += [made for name in self._allowed if (made := _own_policy(one.Settings, name)) is not None]
         return {
             "name": one.name, "title": one.title, "summary": one.summary, "reference": one.reference,
             "protects": one.protects, "words": dict(one.words), "exact": one.exact,
@@ -177,32 +179,54 @@ class Catalogue:
             known = model.model_fields.get(field)
             if value is None and known is not None and known.default is None:
                 continue
-            if known is not None and Path in _types(known.annotation):
-                raise Refused(400, f"{name} is a path, which a page may not name.", field=name)
             _bounded(name, value)
-            if field == "policy":
-                value = self._policy(name, value)
-            elif field == "data":
-                value = self._data(name, value, name != field and "." in model.aliases.get(name, ""))
-            values[name] = value
+            values[name] = value if known is None else self._inside(model, name, field, value)
         return values
 
-    def _policy(self, name: str, value: Any) -> Any:
-        named = value
-        while isinstance(named, Mapping):
-            named = named.get("class") or named.get("name")
-        if not isinstance(named, str) or (named not in self._own and not re.fullmatch(r"[A-Za-z0-9 _-]{1,60}", named)):
-            raise Refused(400, f"{name} must be a policy that ships, or one the studio was started with.", field=name)
+    def _inside(self, model: type[Settings], name: str, field: str, value: Any) -> Any:
+        """Refuse a value that names code or a file outside Posse, unless it is allowed or was sent to the studio."""
+        mark = model.external(field) or UNMARKED.get(field)
+        if mark is None:
+            return value
+        if mark.path:
+            raise Refused(400, f"{name} is a path, which a page may not name.", field=name)
+        if field == "data":
+            part = "." in model.aliases.get(name, "")
+            return self._data(name, value, NOTHING if part else mark.built_in)
+        self._check_names(name, value, mark.built_in)
         return value
 
-    def _data(self, name: str, value: Any, part: bool) -> Any:
+    def _data(self, name: str, value: Any, built_in: str) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._data(name, one, True) for key, one in value.items()}
+            return {key: self._data(name, part, NOTHING) for key, part in value.items()}
         if isinstance(value, str) and value.startswith(FILE):
             return str(self.uploads.path(value))
-        if not isinstance(value, str) or part or not _NAME.fullmatch(value) or Path(value).is_file():
-            raise Refused(400, f"{name} must be the name of a data set, or a file sent to the studio.", field=name)
+        if not isinstance(value, str) or not self._may_name(value, built_in):
+            raise Refused(
+                400,
+                f"{name} must be a data set that ships, a file sent to the studio, or a file allowed when the studio "
+                f"starts, got {str(value)[:40]!r}. Send the file, or start the studio with --allow FILE.",
+                field=name,
+            )
         return value
+
+    def _check_names(self, name: str, value: Any, built_in: str) -> None:
+        """Refuse text that names code or a file outside Posse, at any depth; keys may become text too."""
+        if isinstance(value, Mapping):
+            self._check_names(name, [*value, *value.values()], built_in)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                self._check_names(name, part, built_in)
+        elif isinstance(value, str) and not self._may_name(value, built_in):
+            raise Refused(
+                400,
+                f"{name} must be built in, or allowed when the studio starts, got {value[:40]!r}. Choose another, or "
+                "start the studio with --allow NAME.",
+                field=name,
+            )
+
+    def _may_name(self, text: str, built_in: str) -> bool:
+        return text in self._allowed or re.fullmatch(built_in, text) is not None
 
     def over(self, system: System, given: Any) -> dict[str, list[Any]]:
         """Check a grid: settings with the values that each takes."""
@@ -230,10 +254,12 @@ class Catalogue:
                 "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
                 "preview": self._preview(system, settings),
             }  # fmt: skip
+        except Refused:  # what the studio does not allow is no mistake in the settings
+            raise
         except PosseError as error:
             message = self.uploads.said(error.text)
             about = "data" if message != error.text else None
-            named = getattr(error, "more", {}).get("field") or field_of(system.Settings, error.text, given, about)
+            named = field_of(system.Settings, error.text, given, about)
             return {"ok": False, "errors": [{"field": named, "message": message}]}
         return {"ok": True, "settings": self.shown(settings), "errors": [], **said}
 
@@ -245,6 +271,18 @@ class Catalogue:
         """Write settings as a page gives them: files by digest."""
         resolved = settings.resolved()
         return {**resolved, "data": self.uploads.word(resolved["data"])} if "data" in resolved else resolved
+
+    def again(self, record: Record) -> dict[str, Any] | None:
+        """Return the settings that start a run of the store again; None where a page may not give them."""
+        try:
+            model = self.system(record.kind).Settings
+            for name, value in record.config.items():
+                field = model.model_fields.get(name)
+                if field is not None and value != field.default:
+                    self._inside(model, name, name, self.uploads.word(value))
+            return self.shown(settings_of(record))
+        except PosseError:
+            return None
 
     # Budgets --------------------------------------------------------------------------------------------------------
 
@@ -311,8 +349,8 @@ def _files() -> list[tuple[str, int, int]]:
 def schema_of(model: type[Settings], skip: Sequence[str]) -> dict[str, Any]:
     """Return the JSON schema of settings, without those that are not offered or name a path."""
     made = model.model_json_schema()
-    for name, field in model.model_fields.items():
-        if name in skip or Path in _types(field.annotation):
+    for name in model.model_fields:
+        if name in skip or _is_path(model, name):
             made["properties"].pop(name, None)
     made["aliases"] = dict(model.aliases)
     return made
@@ -321,8 +359,8 @@ def schema_of(model: type[Settings], skip: Sequence[str]) -> dict[str, Any]:
 def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]]:
     """Return the settings under the headings that help has."""
     groups: dict[str, list[str]] = {}
-    for name, field in model.model_fields.items():
-        if name not in skip and Path not in _types(field.annotation):
+    for name in model.model_fields:
+        if name not in skip and not _is_path(model, name):
             groups.setdefault(model.heading(name), []).append(name)
     return [{"title": heading, "fields": names} for heading, names in groups.items()]
 
@@ -372,10 +410,9 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _types(annotation: Any) -> set[Any]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple):
-        return {one for part in typing.get_args(annotation) for one in _types(part)}
-    return {annotation}
+def _is_path(model: type[Settings], name: str) -> bool:
+    mark = model.external(name)
+    return mark is not None and mark.path
 
 
 def _bounded(name: str, value: Any) -> None:

@@ -195,21 +195,25 @@ def cells_of(
         except PosseError as error:  # one that does not go with the other settings
             refused = error
             continue
-        made += [Cell(policy, name, one, attacked=system.level(one) is not None) for name, one in columns]
+        word = _name_of(policy)
+        made += [Cell(word, name, one, attacked=system.level(one) is not None) for name, one in columns]
     if refused is not None and not made:
         raise refused
     return made
 
 
 def _cell(system: System, settings: RunSettings) -> Cell:
-    name = getattr(settings, "policy", "")
-    return Cell(str(name.get("name", name) if isinstance(name, Mapping) else name), system.level_of(settings), settings)
+    return Cell(_name_of(getattr(settings, "policy", "")), system.level_of(settings), settings)
 
 
-def policies_of(system: System, over: Mapping[str, Sequence[Any]]) -> list[str]:
+def _name_of(policy: Any) -> str:
+    return str(policy.get("name", policy) if isinstance(policy, Mapping) else policy)
+
+
+def policies_of(system: System, over: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Return the policies of a choice: those that are asked for, else all that the system ships."""
     if "policy" in over:
-        return [str(one) for one in over["policy"]]
+        return list(over["policy"])  # as they were checked: the text of a table would be read as another policy
     section = system.policies()
     return [str(one["name"]) for one in (section.data or {}).get("policies", ())] if section else []
 

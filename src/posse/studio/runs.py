@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.core import check
-from posse.core.errors import PosseError, StoreError
-from posse.protocols import registry
-from posse.protocols.audit import settings_of
+from posse.core.errors import StoreError
 from posse.results import compare, words
 from posse.results.export import export
 from posse.results.naming import labels
@@ -99,9 +97,7 @@ class Runs:
     def shown(self, id: str) -> dict[str, Any]:
         """Return one run with its curves, and the settings that start it again."""
         record = self.get(id)
-        again = None
-        with suppress(PosseError):
-            again = self._catalogue.shown(settings_of(record)) if record.kind in registry.names() else None
+        again = self._catalogue.again(record)
         return {**plain(record.metadata()), **self.compared([record]), "again": again}
 
     def compared(self, records: Sequence[Record]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 def serve(
     *, host: str = "127.0.0.1", port: int | None = None, browser: bool = True, password_file: Path | None = None,
-    certificate: Path | None = None, key: Path | None = None, proxy: str | None = None, policies: tuple[str, ...] = (),
+    certificate: Path | None = None, key: Path | None = None, proxy: str | None = None, allowed: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
     """Serve until Ctrl-C."""
     password = None if password_file is None else read_password(password_file)
@@ -123,7 +123,7 @@ def serve(
     place_of(host, port or PORT, password, certificate is not None, proxy)  # refused before anybody can connect
     listening = bind(host, port)
     place = place_of(host, listening.getsockname()[1], password, certificate is not None, proxy)
-    app = make_app(folder(), place, policies)
+    app = make_app(folder(), place, allowed)
     threading.Thread(target=app.studio.catalogue.systems, daemon=True).start()  # a page asks for it first of all
     config = uvicorn.Config(
         app, http="h11", loop="asyncio", ws="none", lifespan="on", log_level="warning", access_log=False,

@@ -14,8 +14,9 @@ posse.core.errors.ConfigError: [P100] unknown policy 'sotfmax'. Did you mean 'so
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from posse.core.settings import IMPORTS
 from posse.policies.arms.base import Policy
 from posse.policies.arms.shipped import UCB, EpsilonDecreasing, EpsilonGreedy, Pursuit, Softmax, Thompson
 from posse.policies.registry import Choice, Registry, with_parameters
@@ -51,7 +52,7 @@ class PolicySettings(Choice):
     panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Policy]] = _REGISTRY
 
-    policy: Any = "ucb"
+    policy: Annotated[Any, IMPORTS] = "ucb"
     """How to choose: a name (see 'posse policies'), module:Class or file.py:Class of your own, or a table of one of
     these with parameters, {name = "mine.py:Mine", width = 0.3}."""
 

@@ -10,11 +10,12 @@ that gives chances, `module:function`, or a table of it and parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import field_validator, model_validator
 
 from posse.core.errors import ConfigError
+from posse.core.settings import IMPORTS
 from posse.policies.contextual.explorations import EXPLORATIONS, Exploration, adopt
 from posse.policies.contextual.schedules import CONSTANT, check_schedule
 from posse.policies.registry import Choice, Registry, with_parameters
@@ -48,7 +49,7 @@ class ExplorationSettings(Choice):
     panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Exploration]] = _REGISTRY
 
-    policy: Any = "softmax"
+    policy: Annotated[Any, IMPORTS] = "softmax"
     """How to choose from predicted rewards: greedy, epsilon-greedy, softmax, falcon; module:function or
     file.py:function of your own; or a table of one of these with parameters."""
 
@@ -63,7 +64,7 @@ class ScheduledSettings(ExplorationSettings):
 
     panel = ExplorationSettings.panel
 
-    schedule: str = CONSTANT
+    schedule: Annotated[str, IMPORTS] = CONSTANT
     """How epsilon, beta or gamma changes from deployment to deployment: constant; inverse-sqrt or inverse (less and
     less exploration); values in turn, such as 0.2,0.1,0.05; falcon, FALCON's own gamma, where a given gamma is its
     factor c, else 1/30; or file.py:function of the deployment's number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from posse.core import check
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError
+from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
 from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
@@ -27,6 +28,8 @@ from posse.problems.datasets.reviews import holds_records, read_reviews
 INVENTED = "invented:stores"
 USUAL = 10
 """Arms that are taken of the embedded means or of a data set where nobody says how many."""
+KNOWN = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
+"""Names that `data` may have."""
 
 
 class ProblemSettings(DataSettings):
@@ -40,7 +43,9 @@ class ProblemSettings(DataSettings):
 
     panel: ClassVar[str] = "What is learnt"
 
-    data: Any = Field(default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]})
+    data: Annotated[Any, External.named(KNOWN)] = Field(
+        default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]}
+    )
     """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with columns name,mean or
     item,rating."""
     data_dir: Path | None = None
@@ -250,7 +255,6 @@ class ProblemSettings(DataSettings):
 
 
 def _no_file(path: Path) -> str:
-    known = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
     if path.is_dir():
         return (
             f"data must be a file, got the folder '{path}'. Give a CSV file, or give the folder as data_dir "
@@ -258,8 +262,8 @@ def _no_file(path: Path) -> str:
         )
     # Who writes a suffix or a folder means a file, and is helped by no name of a data set.
     if path.suffix or path.name != str(path):
-        return f"there is no data file '{path}'. Give a CSV file, or one of: {', '.join(known)}."
-    return f"there is no data file '{path}'.{nearest(str(path), known)} Or give a CSV file."
+        return f"there is no data file '{path}'. Give a CSV file, or one of: {', '.join(KNOWN)}."
+    return f"there is no data file '{path}'.{nearest(str(path), KNOWN)} Or give a CSV file."
 
 
 def _header(source: Path | Frame) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
+from posse.core.settings import External
 from posse.problems.contexts.contexts import Bounds, Contexts, party_names
 from posse.problems.contexts.features import read_features
 from posse.problems.contexts.images import (
@@ -63,7 +64,7 @@ class ContextSettings(DataSettings):
     }
     own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"
 
-    data: Any = "digits"
+    data: Annotated[Any, External.named(PROBLEMS)] = "digits"
     """Which problem: digits, mnist, clusters; or your own, a table of features and rewards."""
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from posse.core.errors import ConfigError
+from posse.core.settings import External
 from posse.problems.data import DataSettings
 from posse.problems.datasets.frames import name_of_source
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
@@ -36,7 +37,7 @@ class MarketSettings(DataSettings):
     }
     own_words: ClassVar[str] = "a table of offers, with qualities or records"
 
-    data: Any = "uniform"
+    data: Annotated[Any, External.named((*INSTANCES, "own"))] = "uniform"
     """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around alpha; or your own, a
     table of offers with qualities or records."""
     agents: int = 10

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
+from posse.core.settings import IMPORTS, External
 from posse.problems.data import DataSettings
 from posse.problems.datasets.emnist import (
     emnist_population,
@@ -86,7 +87,7 @@ class PopulationSettings(DataSettings):
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
-    data: Any = "digits"
+    data: Annotated[Any, External.named(POPULATIONS)] = "digits"
     """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or your own, a CSV file,
     images (a folder, an idx, .npz or Parquet file), or a prepared folder or .npz file."""
     data_dir: Path | None = None
@@ -121,10 +122,10 @@ class PopulationSettings(DataSettings):
     """What is known before the bandit begins: nothing, rewards of some clients, or other rewards of some clients."""
     pretrained: int = INITIAL_CLIENTS
     """Clients of pre-training."""
-    before: str | None = None
+    before: Annotated[str | None, External()] = None
     """Of init-shift: what arms paid before deployment. A CSV file, a row a label and a column an arm (arms without one
     are not seen), or module:function or file.py:function of (contexts, labels, arms) that gives rewards."""
-    first: str | None = None
+    first: Annotated[str | None, IMPORTS] = None
     """Clients that pre-training may draw: patterns of their names such as 'clinic-*,lab-1', or module:function or
     file.py:function of a name."""
     missing: float = 0.0

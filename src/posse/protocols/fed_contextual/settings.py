@@ -18,6 +18,7 @@ from posse.core import check
 from posse.core.check import require
 from posse.core.errors import ConfigError
 from posse.core.interrupts import held
+from posse.core.settings import External
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Greedy
 from posse.policies.contextual.registry import PARAMETERS, ScheduledSettings, exploration, parameters_of
 from posse.policies.contextual.schedules import OWN_FALCON, C
@@ -122,7 +123,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     horizon: Count = 200
     """Federated rounds."""
 
-    model: str = "auto"
+    model: Annotated[str, External.named(NAMED)] = "auto"
     """Reward model: linear, bag-of-words or cnn; auto: bag-of-words for texts, cnn for images of 16 pixels a side or
     more, else linear; or your own, module:function or file.py:function of (shape, arms) that returns a model."""
     hidden: Count = 128

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, External, Settings
 from posse.policies.contextual.explorations import Exploration
 from posse.policies.contextual.registry import exploration, parameters_of
 from posse.policies.own import is_own
@@ -153,7 +153,7 @@ class DeviceSettings(LearningSettings):
             )
         return values
 
-    model: str = "linear"
+    model: Annotated[str, IMPORTS] = "linear"
     """Reward model: linear, cnn, bag (of words); or your own, module:function of (shape, arms), which every device that
     takes part names in its own configuration too (own-model)."""
     hidden: Count = 128
@@ -196,7 +196,7 @@ class DeviceSettings(LearningSettings):
     """Under noise, the devices of the fleet: a round draws each that is connected with the chance cohort / devices."""
     limit: Annotated[float, Field(ge=0)] = 0.0
     """Largest epsilon (with delta) that may be spent on a device: training stops before it is more; 0 for none."""
-    data: str = "digits"
+    data: Annotated[str, External("digits")] = "digits"
     """Where a device's samples are if its own configuration does not say: digits, a prepared population, or images."""
     timeout: Positive = 600.0
     """Seconds that a round, or a stage of a secure one, waits for devices."""
@@ -229,9 +229,9 @@ class DeviceSettings(LearningSettings):
     contexts: Literal["", "numbers", "bytes"] = ""
     """What contexts are, as declared; written into deployed models: devices divide bytes (uint8) by 255. A device that
     has others refuses; empty: not said."""
-    start: str = ""
+    start: Annotated[str, External()] = ""
     """First model: model.npz of an earlier run, or a state that 'posse run fed-contextual --keep' wrote; else drawn."""
-    out: str = "posse-run"
+    out: Annotated[str, External()] = "posse-run"
     """Folder of the state, the model and the progress, where the server runs; a run goes on from what is there."""
 
     @classmethod
