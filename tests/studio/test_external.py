@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pytest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from typer.testing import CliRunner
 
 import posse
@@ -94,7 +94,7 @@ def canaries(tmp_path: Path) -> list[str]:
     np.savez(arrays, images=np.zeros((2, 4, 4), np.uint8), labels=np.zeros(2, np.int64))
     folder.mkdir()
     (folder / "population.json").write_text("{}")
-    return [f"{CANARY}:function", f"{code}:function", CANARY, *map(str, (code, table, arrays, folder))]
+    return [f"{CANARY}:function", str(table), f"{code}:function", CANARY, *map(str, (code, arrays, folder))]
 
 
 def shapes(model: type[Settings], field: str, text: str) -> Iterator[Any]:
@@ -222,7 +222,7 @@ def _reaches(catalogue: Catalogue, name: str, field: str, texts: list[str], begi
         values = [value for value in shapes(model, field, text) if accepts(model, field, value)]
         for base, (number, value) in product(beginnings, enumerate(values)):
             with watched() as events:
-                use(catalogue, name, {**base, field: value}, begin=number == 0)
+                use(catalogue, name, {**base, field: value}, begin=number == 0 and text in texts[:2])
             if events:
                 return True
     return False
@@ -283,6 +283,8 @@ class Grown(Toy):
     """Neither imported nor opened."""
     safe_hook: Annotated[str, IMPORTS] = ""
     """Imported, and marked."""
+    other_name: str = Field("", alias="by_alias")
+    """A field that its class alone knows by this name."""
 
     def load(self) -> Any:
         for hook in (self.hook if self.path == "plain" else "", self.safe_hook):
@@ -300,6 +302,10 @@ def test_the_walk_finds_new_settings_without_a_mark(
 ) -> None:
     monkeypatch.setattr(type(registry.system("toy")), "Settings", Grown)
     assert reaching("toy", canaries, tmp_path) == {"hook", "steps", "notes"}
+
+
+def test_a_name_that_the_gate_does_not_know_has_no_value(tmp_path: Path) -> None:
+    assert Catalogue(tmp_path / "files").safe(Grown, {"by_alias": "os:system"}) == {"by_alias": None}
 
 
 class Marks(Settings):
@@ -385,7 +391,7 @@ def test_no_request_runs_a_program_or_opens_a_file(
         "scenario": "init-shift" if field == "before" else "init",
     }  # fmt: skip
     assert visitor.post("/api/check", {"system": "fed-contextual", "settings": settings}, 200)["ok"]
-    shell, module, file, table = "os:system", canaries[0], canaries[1], canaries[4]
+    shell, module, file, table = "os:system", canaries[0], canaries[2], canaries[1]
     path = field in ("data", "data_dir", "before")
     for text in (shell, module, file, *((table, "/etc/passwd") if path else ())):
         for address, body in requests("fed-contextual", {**settings, field: text}, field):
@@ -436,6 +442,8 @@ def test_what_was_allowed_at_the_start_passes_and_nothing_like_it(
     table.write_text("\n".join([f"label,{','.join(digits)}", *(f"{digit}{',0.5' * 10}" for digit in digits)]))
     where = {name: f"{code}:{name}" for name in ("rate", "one", "model")}
     visitor = start(allowed=(*where.values(), str(table))).visitor()
+    systems = {one["name"]: one for one in visitor.get("/api/systems")}
+    assert not any(policy.get("own") for policy in systems["fed-contextual"]["policies"])
     base = {"cohort": 2, "clients": 5, "horizon": 3}
     allowed: list[dict[str, Any]] = [
         {"schedule": where["rate"]}, {"model": where["model"]}, {"first": where["one"], "scenario": "init"},
@@ -479,7 +487,7 @@ def test_a_run_of_the_store_imports_nothing_when_it_is_looked_at(
     )
     assert visitor.get(f"/api/runs/{Store().save(record)}")["again"]["policy"] == "softmax"
     shell = {"policy": {"name": "x", "class": canaries[0]}}
-    for number, change in enumerate([shell, *({field: canaries[1]} for field in FOUR), {"data": canaries[4]}]):
+    for number, change in enumerate([shell, *({field: canaries[2]} for field in FOUR), {"data": canaries[1]}]):
         id = Store().save(replace(record, id=f"run-{number}", config={**record.config, **change}))
         with watched() as events:
             shown = visitor.get(f"/api/runs/{id}")
@@ -498,6 +506,19 @@ def test_a_choice_takes_the_table_of_a_policy_as_it_is(visitor: Visitor, canarie
     job = next(one for one in visitor.get("/api/jobs") if one["id"] == id)
     assert {cell["policy"] for cell in job["cells"]} == {"softmax"}
     visitor.client.delete(f"/api/jobs/{id}")
+
+
+def test_names_and_tables_that_no_page_sends_are_refused(visitor: Visitor) -> None:
+    for name in ("self", "FIRST", "first ", "_kept", "once", "pοlicy"):
+        said = visitor.post("/api/check", {"system": "fed-contextual", "settings": {name: "os:system"}}, 200)
+        assert not said["ok"]
+    for deep in ('{"name":', "["):
+        value = deep * 800 + '"ucb"' + ("}" if deep == '{"name":' else "]") * 800
+        answer = visitor.client.post(
+            "/api/check", content=f'{{"system": "samba", "settings": {{"policy": {value}}}}}',
+            headers={"content-type": "application/json"},
+        )  # fmt: skip
+        assert (answer.status_code, answer.json()["field"]) == (400, "policy")
 
 
 def test_a_folder_or_a_file_here_is_no_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ class Settings(BaseModel):
             declared = [vars(base).get(name) or {} for base in reversed(cls.__mro__)]
             setattr(cls, name, {word: meaning for words in declared for word, meaning in words.items()})
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         """Build from keywords; a mistake is one `ConfigError` of one line."""
         try:
             super().__init__(**self._named(values))

@@ -36,6 +36,8 @@ LARGEST = 1_000_000
 """The largest whole number that a setting of the studio may be, seeds apart."""
 MOST = {"owners": 200, "parties": 16, "agents": 100, "producers": 500, "arms": 1000}
 """The same of settings that say how many there are of something that is drawn."""
+DEEPEST = 20
+"""Tables and lists inside one another in a setting, at most."""
 REMEMBERED = 16
 """Settings whose data stay loaded."""
 UNMARKED = {"policy": IMPORTS, "data": External()}
@@ -180,7 +182,8 @@ class Catalogue:
             if value is None and known is not None and known.default is None:
                 continue
             _bounded(name, value)
-            values[name] = value if known is None else self._inside(model, name, field, value)
+            # The settings refuse an unknown name; without its value nothing depends on how they do it.
+            values[name] = None if known is None else self._inside(model, name, field, value)
         return values
 
     def _inside(self, model: type[Settings], name: str, field: str, value: Any) -> Any:
@@ -415,16 +418,18 @@ def _is_path(model: type[Settings], name: str) -> bool:
     return mark is not None and mark.path
 
 
-def _bounded(name: str, value: Any) -> None:
-    """Refuse numbers that would fill the machine, and texts that nobody types."""
+def _bounded(name: str, value: Any, depth: int = 0) -> None:
+    """Refuse numbers that would fill the machine, and texts and tables that nobody types."""
+    if depth > DEEPEST:
+        raise Refused(400, f"{name} may have {DEEPEST} tables inside one another, got more.", field=name)
     if isinstance(value, Mapping):
         for one in value.values():
-            _bounded(name, one)
+            _bounded(name, one, depth + 1)
     elif isinstance(value, list | tuple):
         if len(value) > MOST["arms"]:
             raise Refused(400, f"{name} may have {MOST['arms']:,} values here, got {len(value):,}.", field=name)
         for one in value:
-            _bounded(name, one)
+            _bounded(name, one, depth + 1)
     elif isinstance(value, str):
         if len(value) > 200:
             raise Refused(400, f"{name} may have 200 characters here, got {len(value):,}.", field=name)
