@@ -327,6 +327,31 @@ def test_types_that_hold_a_path_or_anything_are_marks() -> None:
     assert (marks["anything"], marks["inner"], marks["plain"]) == (External(), IMPORTS, None)
 
 
+class Unmarked(Settings):
+    """What an installed system may have whose author marks nothing."""
+
+    policy: str = "greedy"
+    data: str = "own"
+
+
+class AnyUnmarked(Settings):
+    """The same, with settings that take anything."""
+
+    policy: Any = "greedy"
+    data: Any = "own"
+
+
+@pytest.mark.parametrize("model", [Unmarked, AnyUnmarked])
+def test_policy_and_data_are_checked_where_nobody_marks_them(model: type[Settings], tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path / "files", ("mine:rate", "mine.csv"))
+    for values in ({"policy": "greedy"}, {"policy": "mine:rate"}, {"data": "mine.csv"}):
+        assert catalogue.safe(model, values) == values
+    for values in ({"policy": "os:system"}, {"policy": {"class": "os:system"}}, {"data": "/etc/passwd"}):
+        refused = refusal(catalogue, model, values)
+        assert refused is not None
+        assert (refused.status, refused.more["field"]) == (400, next(iter(values)))
+
+
 def test_no_system_and_no_budget_is_left_out() -> None:
     assert set(registry.names()) == set(SYSTEMS)
     assert {f"{BUDGET}{name}" for name, _ in budgets()} == set(BUDGETS)

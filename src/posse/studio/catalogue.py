@@ -188,7 +188,9 @@ class Catalogue:
 
     def _inside(self, model: type[Settings], name: str, field: str, value: Any) -> Any:
         """Refuse a value that names code or a file outside Posse, unless it is allowed or was sent to the studio."""
-        mark = model.external(field) or UNMARKED.get(field)
+        mark = model.external(field)
+        if mark in (None, External()):
+            mark = UNMARKED.get(field, mark)
         if mark is None:
             return value
         if mark.path:
