@@ -5,7 +5,7 @@
 | 0 | done |
 | 1 | a check or an experiment ran and did not pass |
 | 2 | the user's mistake, or the machine's: one line on stderr says what to do |
-| 3 | a party's own part is over, and a peer has not confirmed what it needs of it |
+| 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
 | 141 | whoever read the output closed it |
 

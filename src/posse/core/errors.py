@@ -104,6 +104,13 @@ class UnfinishedError(LinkError):
     exit_code = 3
 
 
+class StalledError(LinkError):
+    """A party that is needed has been missing or refused for too long; the run stays open, and the journal with it."""
+
+    code = "P830"
+    exit_code = 3
+
+
 class CertificateError(PosseError):
     """A certificate, its key or its authority does not prove what it should; `reason` says why, for programs."""
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from posse.core import files
-from posse.core.errors import ConfigError, DataError, JournalError, ProtocolError, StoreError
+from posse.core.errors import ConfigError, DataError, JournalError, ProtocolError, StalledError, StoreError
 from posse.core.settings import read_toml
 from posse.protocols.base import Parties, System
 from posse.protocols.registry import names, system, systems
@@ -239,7 +239,7 @@ class Keeper:
             self._beating.cancel()
             with suppress(asyncio.CancelledError):
                 await self._beating
-        failed = error is not None and not isinstance(error, asyncio.CancelledError)
+        failed = error is not None and not isinstance(error, asyncio.CancelledError | StalledError)
         record = self._record("finished" if finished else "failed" if failed else "interrupted")
         if finished:
             files.write_whole(self._place.journal / RESULT, json.dumps(self.result()).encode(), mode=files.PRIVATE)

@@ -72,6 +72,8 @@ class PartyFile(Settings):
     """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
     give_up: float | None = None
     """Stop when a peer that is needed has been missing for so many seconds; without, wait for ever."""
+    stalled_after: float = 3600.0
+    """Stop when a party that is needed has been missing or refused for so many seconds; 0 for never."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The table of the system, such as [options] with policy and level."""
     source: dict[str, Any] | None = None

@@ -20,7 +20,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.core.agreement import difference, written
-from posse.core.errors import ConfigError, DataError, LinkError, PosseError, UnfinishedError
+from posse.core.errors import ConfigError, DataError, LinkError, PosseError, StalledError, UnfinishedError
 from posse.core.interrupts import noted
 
 if TYPE_CHECKING:
@@ -222,7 +222,9 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
         with suppress(OSError):
             lines = failed[0].log.read_text(errors="replace").strip().splitlines()
         last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
-        raise PosseError(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
+        stalled = failed[0].handle.returncode == StalledError.exit_code
+        error = StalledError if stalled else PosseError
+        raise error(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
     if not (outcome := _outcome(federation, place)):
         raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
     return outcome

@@ -179,11 +179,14 @@ class Watch:
         from posse.runtime.network.health import progress
 
         step, unit = lead.get("step"), lead.get("unit", "step")
+        missing = lead.get("waiting")
+        absent = ""
+        if missing and not lead.get("finished"):
+            absent = ", without " + ", ".join(f"{peer} ({why})" for peer, why in missing.items())
         if not step:
+            self.line = f"starting{absent}"
             return
         pace = self._pace.at(time.monotonic(), step)
-        missing = lead.get("waiting")
-        absent = f", without {', '.join(missing)}" if missing and not lead.get("finished") else ""
         self.reached = progress(lead)
         self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"
         # While somebody is missing nobody knows how long it takes.

@@ -39,6 +39,7 @@ from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
 from posse.runtime.network.doctor import Finding
 from posse.runtime.network.health import OF_SERVICE, not_answering
+from posse.runtime.network.leaving import waited_for
 from posse.runtime.network.vouching import RESTORED, backup_time
 from posse.version import __version__
 
@@ -207,9 +208,11 @@ def _health(living: Living) -> dict[str, Any]:
     member, home = living.member, living.founder is not None or living.member.file.founder in living.control.connections
     runs = {part.run: part.state for part in member.parts.values()}
     halted = [part.run for part in member.parts.values() if part.state == STARTED and part.text]
+    waiting = {run: waits for run, party in member.parties.items() if (waits := waited_for(party))}
     return {
         "service": member.name, "federation": member.identity.run, "version": __version__,
-        "healthy": home and not member.ledger.restored and not halted, "founder": home, "runs": runs, "halted": halted,
+        "healthy": home and not member.ledger.restored and not halted and not waiting, "founder": home, "runs": runs,
+        "halted": halted, "waiting": waiting,
     }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import printable
 from posse.runtime.network.health import SHOWN
 from posse.runtime.network.health import status as status_of
-from posse.runtime.network.operate import source_trouble
+from posse.runtime.network.operate import source_trouble, waits
 from posse.runtime.place import address
 from posse.version import __version__
 
@@ -396,7 +396,7 @@ class Living:
             "version": __version__, "until": identity.certificate.not_valid_after_utc.isoformat(),
             "serial": f"{identity.certificate.serial_number:x}", "renewal": self._renewal, **home,
             "parts": {
-                part.run: {"state": part.state, "text": part.text or source_trouble(part.party)}
+                part.run: {"state": part.state, "text": part.text or source_trouble(part.party) or waits(part.party)}
                 for part in member.parts.values()
             },
             "restored": member.ledger.restored, "uncounted": list(member.uncounted),

@@ -37,6 +37,8 @@ GREETING = 5.0
 """Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
 SHUTTING = 1.0
 """Seconds that a closed connection waits for the other to close it too."""
+CERTIFICATE_REFUSED = "its certificate is refused"
+"""Begins why a handshake failed where the certificate is of another authority, or expired."""
 LONGEST_REASON = 1000
 """Letters of a refusal."""
 _SILENT = (
@@ -283,7 +285,7 @@ def why_no_tls(error: BaseException) -> str:
     'the handshake took too long'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
+        return f"{CERTIFICATE_REFUSED}: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
         return _REASONS.get(error.reason, error.reason.lower().replace("_", " "))
     return "the handshake took too long" if isinstance(error, TimeoutError) else f"it hung up ({error})"

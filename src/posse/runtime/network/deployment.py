@@ -181,7 +181,7 @@ def make_party(
     """Build a party from its place; nothing is opened but its journal.
 
     With `change` the role takes what it brings now, such as a new price list, in place of what it brought before. A
-    party of a `service` does not listen itself.
+    party of a `service` does not listen itself, and waits for ever: the service shows for whom.
     """
     journal = Journal(place.journal, disk)
     try:
@@ -191,6 +191,7 @@ def make_party(
         file = place.file
         if file.give_up is not None:
             check.positive(give_up=file.give_up)
+        check.at_least(0, stalled_after=file.stalled_after)
         check_effect(file, made)
         unknown = sorted(set(file.connect) - set(made.peers))
         if unknown:
@@ -217,7 +218,7 @@ def make_party(
     checker = Checker(place.identity, clock)
     party = Party(
         engine, wiring, checker, made.source, timing=timing, log=log, watch=_both(made.watch, watch),
-        give_up=file.give_up, needs=made.needs,
+        give_up=file.give_up, stalled_after=file.stalled_after if service is None else 0.0, needs=made.needs,
     )  # fmt: skip
     return party, made
 

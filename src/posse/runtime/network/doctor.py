@@ -236,5 +236,7 @@ def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
     waits = ", ".join(f"{peer} ({why})" for peer, why in status["waiting"].items()) or "nobody"
     over = f"; over for {', '.join(status['over'])}" if status["over"] else ""
     yield Finding("running", bool(status["healthy"]), f"{done}waits for {waits}{held}{over}")
+    if source := status.get("source"):
+        yield Finding("source", False, f"has failed {source['failures']} times in a row: {source['why']}")
     if status.get("digest"):
         yield Finding("manifest", True, f"{status['digest']}: all parties must see the same, compare by telephone")

@@ -156,6 +156,8 @@ class Engine:
         """Inputs journalled in this life, and those of them that are on the disk."""
         self.touched: set[str] = set()
         """Peers with new messages to send, since the caller last looked."""
+        self.new = journal.first is None
+        """Whether the journal was empty: this party has sent nothing in an earlier life."""
         self._start = self._whose()
         """The last start in the journal."""
         self._recover(change)

@@ -2,7 +2,8 @@
 
 Never shown: who was pulled, whose reward or answer is pending, how fast a peer answers. Any of them would name the
 pulled arm. *Waiting for* names peers that are not connected, paused by their operator, or silent past the heartbeat,
-which comes by the clock: a peer that is there and has not answered yet is none of these.
+which comes by the clock: a peer that is there and has not answered yet is none of these. It also names parties that are
+not connected to a peer, as that peer says.
 """
 
 from __future__ import annotations
@@ -43,15 +44,11 @@ def progress(status: Mapping[str, Any]) -> str:
 def status(party: Party) -> dict[str, Any]:
     """Return how far a party is, and for whom it waits."""
     engine = party.engine
-    state, over = engine.role.state(), gone(party)
+    state, over = engine.role.state(), leaving.gone(party)
     shown = {key: state[key] for key in SHOWN if key in state}
     if digest := getattr(engine.role, "digest", ""):
         shown["digest"] = digest
-    missing = {
-        peer: party.troubles.get(peer, "has not called yet")
-        for peer in sorted(set(party.wiring.peers) - set(party.connections) - over)
-    }
-    waiting = _unconfirmed(party) if engine.role.finished else {**missing, **_held_up(party)}
+    waiting = _unconfirmed(party) if engine.role.finished else {**leaving.waited_for(party), **_held_up(party)}
     return {
         "party": engine.role.name,
         "role": engine.role.kind,
@@ -62,17 +59,11 @@ def status(party: Party) -> dict[str, Any]:
         "paused": party.paused,
         "begun": engine.bound,
         "finished": engine.role.finished,
-        "missing": {} if engine.role.finished else missing,
+        "missing": leaving.missing(party),
         "waiting": waiting,
         "over": sorted(over),
         **shown,
     }
-
-
-def gone(party: Party) -> set[str]:
-    """Peers that are not connected because nothing is needed of them any more: their part is over."""
-    absent = set(party.wiring.peers) - set(party.connections)
-    return {peer for peer in absent if peer in party.left or (party.engine.bound and peer not in party.needed)}
 
 
 def _held_up(party: Party) -> dict[str, str]:

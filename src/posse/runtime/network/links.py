@@ -105,7 +105,8 @@ class Link:
         if durable < self.durable_there or received < durable:
             raise LinkError(
                 f"'{self.peer}' has {durable} messages of this party on its disk, and had {self.durable_there} before: "
-                "its journal was set back to an older copy. Stop the run: it cannot go on exactly."
+                "its journal was set back to an older copy, or deleted. Put the newest one back, or end the run "
+                "without it."
             )
         self.unsent = received + 1
         self.acknowledged(durable)

@@ -22,6 +22,7 @@ from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.door import Door
 from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, counter, folder, gauge, process, serve, write
 from posse.runtime.network.health import is_stopped, not_answering, starts, status
+from posse.runtime.network.leaving import waited_for
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION
 from posse.version import __version__
@@ -138,6 +139,12 @@ def source_trouble(party: Party | None) -> str:
     """Say it in a line; empty where there is nothing to say."""
     times, why = (0, "") if party is None else party.source_trouble
     return f"its source has failed {times} times in a row: {why}" if times >= FAILING else ""
+
+
+def waits(party: Party | None) -> str:
+    """Say for whom a run waits, and why; empty where nobody is missing or refused."""
+    waiting = {} if party is None else waited_for(party)
+    return ", ".join(f"waits for {peer} ({why})" for peer, why in waiting.items())
 
 
 async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:

@@ -16,19 +16,21 @@ from functools import partial
 from typing import Any
 
 from posse.core.agreement import check_terms
-from posse.core.errors import BudgetError, DisagreementError, PosseError, ProtocolError
+from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet
+from posse.runtime.network.connection import CERTIFICATE_REFUSED, Admit, Connection, Timing, Wiring, greet, printable
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.relay import Relay, reach
 from posse.runtime.network.wire import (
+    MISSING_SINCE,
     WIRE_VERSION,
     AnyFrame,
     Data,
     Hello,
     Kept,
+    Missing,
     WireError,
     check_versions,
     pack,
@@ -57,10 +59,13 @@ class Party:
         log: Callable[..., None] | None = None,
         watch: Callable[[Note], None] | None = None,
         give_up: float | None = None,
+        stalled_after: float = 0.0,
         needs: Callable[[], Collection[str]] | None = None,
     ) -> None:
         """Stop after `give_up` seconds without a peer of those that `needs` names, if that is wished.
 
+        With `stalled_after`, stop when the run has waited so many seconds for a party that is missing or refused, here
+        or at a peer.
         A party that has finished stays until the peers that `needs` then names have its last messages.
         """
         self.engine, self.wiring = engine, wiring
@@ -70,12 +75,17 @@ class Party:
         self._open: set[Connection] = set()
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
+        self.refused_caller = ""
+        """Why a caller's certificate was refused last, since a peer connected."""
+        self.reports: dict[str, Missing] = {}
+        """What each peer said last of the parties that are not connected to it."""
         self.paused = False
         self._admit, self._source = admit, source
         self.timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
         self.often = Throttle(self._log)
         """For what others can make this party log."""
         self._watch, self._give_up, self._needs = watch, give_up, needs
+        self.stalled_after = stalled_after
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
         self._flushing = False
@@ -195,6 +205,7 @@ class Party:
             if not self.engine.bound:  # a run that has begun waits for that peer to be corrected
                 self._disagree(error, peer)
             raise
+        self._check_journal(peer, hello)
         self._agreed.add(peer)
         self.left.discard(peer)
         self.engine.links[peer].connected(hello.received, hello.durable)
@@ -204,10 +215,23 @@ class Party:
         if earlier is not None:
             earlier.hang_up("a newer connection took its place")
         self.troubles.pop(peer, None)
+        self.refused_caller = ""
         self.counts["connections"] += 1
         self.often(f"connected {peer}", "connected", peer=peer)
         if self.paused:
             connection.pause(True)
+
+    def _check_journal(self, peer: str, hello: Hello) -> None:
+        """Refuse to go on with a new journal in the place of one that was lost: the peer knows messages of that one.
+
+        A party that lost the end of its journal says the same again; one with a new journal has other secrets.
+        """
+        name = self.engine.role.name
+        if self.engine.new and hello.received > self.engine.links[peer].sent:
+            raise LinkError(
+                f"'{peer}' has messages of '{name}' that the journal of '{name}' never held: the one that it began the "
+                "run with was deleted or lost. Put it back, or end the run without it."
+            )
 
     def frame(self, connection: Connection, frame: AnyFrame) -> None:
         """Take a message or a sign of life."""
@@ -223,6 +247,9 @@ class Party:
             (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
             if frame.leaves:
                 self.left.add(peer)
+        elif isinstance(frame, Missing):
+            peers = {printable(name): printable(why) for name, why in frame.peers.items()}
+            self.reports[peer] = Missing(peers, frame.paused)
         else:
             raise WireError("a hello must come once.")
 
@@ -263,6 +290,10 @@ class Party:
     def refused(self, peer: str, why: str, *, counted: str) -> None:
         """Count and log somebody who was refused."""
         self.counts[f"refused {counted}"] += 1
+        if peer in self.wiring.peers and peer not in self.connections:
+            self.troubles[peer] = f"refused: {why}"
+        elif counted == "certificate" or why.startswith(CERTIFICATE_REFUSED):
+            self.refused_caller = why
         kind = f"refused {counted} {peer if peer in self.wiring.peers else ''}".strip()
         self.often(kind, "refused", peer=peer, why=why)
 
@@ -322,7 +353,7 @@ class Party:
         for peer, why in self.engine.refusals:
             self.refused(peer, why, counted="message")
             if (connection := self.connections.get(peer)) is not None:
-                connection.hang_up(f"a message was refused: {why}")
+                connection.hang_up(f"{leaving.MESSAGE_REFUSED}{why}")
         self.engine.refusals.clear()
         touched, self.engine.touched = self.engine.touched, set()
         for peer in sorted(touched):
@@ -356,14 +387,16 @@ class Party:
     async def _answer(self, number: int, ask: Ask) -> None:
         """Ask the world until it answers; a source that fails is asked again."""
         assert self._source is not None
-        wait = self.timing.first_wait
+        wait, failures = self.timing.first_wait, 0
         while True:
             late = asyncio.get_running_loop().call_later(LATE, self._log, f"waiting for {ask.awaits}")
             began = time.monotonic()
             try:
                 answer = await self._source(ask)
                 self.source_seconds += time.monotonic() - began
-                self.source_answers, self.source_trouble = self.source_answers + 1, (0, "")
+                self.source_answers += 1
+                if failures:  # with slots, ticks are answered all the time while a pull fails
+                    self.source_trouble = 0, ""
                 self.engine.answer(number, answer)
                 break
             except BudgetError as error:
@@ -371,7 +404,8 @@ class Party:
                 return
             except Exception as error:
                 self.counts["source failures"] += 1
-                self.source_trouble = self.source_trouble[0] + 1, f"{type(error).__name__}: {error}"
+                failures += 1
+                self.source_trouble = failures, f"{type(error).__name__}: {error}"
                 self._log("source", why=self.source_trouble[1])
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(2 * wait, self.timing.longest_wait)
@@ -395,7 +429,7 @@ class Party:
                 if connection.ready and loop.time() - began > self.timing.longest_wait:
                     wait = self.timing.first_wait
             except (TimeoutError, OSError) as error:
-                self._trouble(peer, f"cannot reach {host}:{port}: {error or 'no answer'}")
+                self._trouble(peer, f"{leaving.UNREACHABLE}{host}:{port}: {error or 'no answer'}")
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(2 * wait, self.timing.longest_wait)
 
@@ -413,10 +447,15 @@ class Party:
                     await asyncio.get_running_loop().run_in_executor(None, wait)
                 self.tell_durable()
 
-    def tell_durable(self, *, leaves: bool = False) -> None:
-        """Tell peers which of their messages are on the disk; `leaves` says that this is the last word."""
+    def tell_durable(self, *, leaves: bool = False, missing: dict[str, str] | None = None) -> None:
+        """Tell peers which of their messages are on the disk.
+
+        `leaves` says that this is the last word. A heartbeat also says who is `missing` here, and why.
+        """
         for peer, connection in self.connections.items():
             connection.write(pack(Kept(self.engine.links[peer].durable, leaves, self.paused)))
+            if missing is not None and connection.wire >= MISSING_SINCE:
+                connection.write(pack(Missing(missing, self.paused or bool(self.paused_peers))))
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:

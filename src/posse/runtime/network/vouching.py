@@ -41,7 +41,7 @@ class Vouching(Party):
     def __init__(self, party: Party) -> None:
         super().__init__(
             party.engine, party.wiring, party._admit, timing=party.timing, log=party._log, give_up=party._give_up,
-            needs=party._needs,
+            stalled_after=party.stalled_after, needs=party._needs,
         )  # fmt: skip
         self._vouched: set[str] = set()
 

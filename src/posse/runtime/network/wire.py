@@ -5,7 +5,7 @@
           | 1 | number (8, little-endian)               how many of the receiver's are on the sender's disk: `Kept`
           | 2 | number (8, little-endian)               the same, and the sender leaves: its part is over
           | 3 or 4 | number (8, little-endian)          as 1 or 2, and the sender is paused by its operator
-          | msgpack                                     `Hello` or `Refused`
+          | msgpack                                     `Hello`, `Refused` or `Missing`
 
 Messages of one size are frames of one size, whatever their number. What is on the disk travels by the clock and never
 with a message: a party that had to wait for its disk would otherwise show that the world had answered it.
@@ -21,7 +21,7 @@ mean) must be equal: a run ends under the one it began with.
 | wire | offered as | hello |
 |---|---|---|
 | 2 | `posse/1` | nine fields, up to `terms` |
-| 3 | `posse/3` | and `restored` |
+| 3 | `posse/3` | and `restored`; behind it `Missing` may come |
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unkn
     """Whether its journal came from a backup and no peer has vouched for it yet; from wire version 3 on."""
 
 
+MISSING_SINCE = 3
+"""Wire version from which on `Missing` is understood."""
 _SINCE_3 = 1
 """Fields at the end of a hello that wire version 2 does not have."""
 
@@ -117,10 +119,19 @@ class Refused(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_un
     reason: str
 
 
-AnyFrame: TypeAlias = Hello | Data | Kept | Refused
+class Missing(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
+    """For whom the sender waits, with every heartbeat from wire version 3 on: parties without a connection to it."""
+
+    peers: dict[str, str]
+    """Why, by name."""
+    paused: bool = False
+    """Whether an operator holds the run: the time does not count."""
+
+
+AnyFrame: TypeAlias = Hello | Data | Kept | Refused | Missing
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Union[Hello, Refused]).decode  # noqa: UP007
+_decode = msgspec.msgpack.Decoder(Union[Hello, Refused, Missing]).decode  # noqa: UP007
 
 
 def pack(frame: AnyFrame) -> bytes:
