@@ -453,9 +453,10 @@ class Party:
         `leaves` says that this is the last word. A heartbeat also says who is `missing` here, and why.
         """
         for peer, connection in self.connections.items():
-            connection.write(pack(Kept(self.engine.links[peer].durable, leaves, self.paused)))
+            data = pack(Kept(self.engine.links[peer].durable, leaves, self.paused))
             if missing is not None and connection.wire >= MISSING_SINCE:
-                connection.write(pack(Missing(missing, self.paused or bool(self.paused_peers))))
+                data += pack(Missing(missing, self.paused or bool(self.paused_peers)))
+            connection.write(data)
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:
