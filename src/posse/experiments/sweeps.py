@@ -141,7 +141,7 @@ class Sweep:
     run: int = 0
     """Settings that were run now."""
     kept: int = 0
-    """Settings whose record was in the store, or in the sweep that goes on."""
+    """Settings whose record was in the store, or in the sweep that is continued."""
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -326,12 +326,12 @@ def _varied(
 
 
 def _begin(settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None, runs: int | None) -> Sweep:
-    """Return a sweep of which nothing is run, or what was done of one that goes on."""
+    """Return a sweep of which nothing is run, or what was done of one that is continued."""
     if not isinstance(settings, Sweep):
         varied = {one.digest(): one for one in _varied(settings, over, runs)}
         return Sweep(varied, _parameters(list(varied.values()), over) if varied else ())
     if over is not None or runs is not None:
-        raise ConfigError("a sweep that goes on has its settings, got over or runs too. Leave them out.")
+        raise ConfigError("a sweep that is continued has its settings, got over or runs too. Leave them out.")
     return Sweep(settings.settings, settings.parameters, dict(settings.done))
 
 
