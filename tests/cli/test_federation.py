@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from posse.cli.operators.federation import _ended
 from posse.cli.operators.watch import Pace, Watch, state_of
+from posse.core.errors import PosseError, StalledError
 from posse.protocols.registry import run
 from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
@@ -107,6 +110,40 @@ def test_a_run_that_ended_early_has_no_time_left() -> None:
     assert (watch.line, watch._left) == ("step 7 of 7, 2 steps/s", "")
 
 
+def test_the_line_of_a_run_says_why_it_waits_from_the_first_step_on() -> None:
+    watch = Watch(None, SimpleNamespace(steps=9))  # type: ignore[arg-type]
+    for step in (None, 7):
+        watch._measure({"step": step, "horizon": 9, "waiting": {"clinic-2": "its journal was deleted"}})
+        assert "without clinic-2 (its journal was deleted)" in watch.line
+    watch._measure({"step": None})
+    assert watch.line == "starting"
+
+
+@pytest.mark.parametrize(("code", "kind"), [(2, PosseError), (StalledError.exit_code, StalledError)])
+def test_a_federation_ends_with_the_code_of_the_party_that_stopped(
+    tmp_path: Path, code: int, kind: type[PosseError]
+) -> None:
+    log = tmp_path / "comp.log"
+    log.write_text("error: [P830] the run has waited for 'clinic-2'.\n")
+    ended = SimpleNamespace(name="comp", log=log, handle=SimpleNamespace(returncode=code))
+    with pytest.raises(PosseError, match="'clinic-2'") as stopped:
+        _ended(SimpleNamespace(processes=[ended]), None, tmp_path)  # type: ignore[arg-type]
+    assert type(stopped.value) is kind
+    assert stopped.value.exit_code == code
+
+
+def test_a_party_whose_run_stalls_exits_with_3_and_can_be_started_again(tmp_path: Path, process: Start) -> None:
+    (path,) = [path for path in laid_out(tmp_path, level="strict", sync=True) if path.stem == "comp"]
+    path.write_text(f"stalled_after = 0.5\n{path.read_text()}")
+    for _ in range(2):
+        with stopped(process("party", str(path))) as running:
+            _, said = running.communicate(timeout=SECONDS)
+        assert running.returncode == StalledError.exit_code == 3
+        assert "[P830]" in said
+        assert "'controller'" in said
+    assert {row.status for row in Store().list()} == {"interrupted"}
+
+
 def step_of(posse: Call, file: Path) -> int:
     told = posse("status", str(file), "--json")
     return int(json.loads(told.out)["step"]) if told.code == 0 else 0
@@ -192,6 +229,37 @@ def records_fit(posse: Call, told: dict[str, Any]) -> None:
     assert customer.run_id in posse("runs", "show", customer.id).out
     assert posse("runs", "report", customer.id, controller.id, "--out", "fed.html").code == 0
     assert "Records of one run" in posse("compare", customer.id, controller.id).out
+
+
+def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
+    tmp_path: Path, posse: Call, process: Start
+) -> None:
+    file, folder = tmp_path / "fed.toml", tmp_path / "fed"
+    file.write_text(FILE.format(budget=BUDGET, port=free_port()))
+    others = ["controller", "comp", "dealer", "customer", "clinic-1"]
+
+    def reasons() -> list[str]:
+        told = [posse("status", str(folder / f"{name}.toml"), "--json") for name in others]
+        shown = [json.loads(each.out) for each in told if each.code == 0]
+        return [each["waiting"]["clinic-2"] for each in shown if "clinic-2" in each["waiting"] and not each["healthy"]]
+
+    with (tmp_path / "said.txt").open("w") as said, stopped(process("up", str(file), stderr=said)) as running:
+        until(lambda: step_of(posse, folder / "controller.toml") > 3, "the first steps")
+        journal, away = folder / "clinic-2" / "journal", tmp_path / "away"
+        journal.rename(away)
+        os.kill(child(running.pid, "clinic-2.toml"), signal.SIGKILL)
+        until(lambda: sum("[P810]" in why for why in reasons()) == len(others), "everybody to know why")
+        found = {one["what"]: one for one in json.loads(posse("doctor", str(folder / "comp.toml"), "--json").out)}
+        assert not found["running"]["fine"]
+        assert "[P810]" in found["running"]["said"]
+        until(lambda: "[P810]" in (tmp_path / "said.txt").read_text(), "a line of 'posse up' that says why")
+        shutil.rmtree(journal)
+        away.rename(journal)
+        os.kill(child(running.pid, "clinic-2.toml"), signal.SIGKILL)
+        until(lambda: not reasons(), "nobody to wait")
+        assert running.wait(SECONDS) == 0
+    (total,) = run(Samba(policy="ucb", owners=2, budget=BUDGET, seed=7).plain()).total
+    assert json.loads((folder / "customer" / "journal" / "result.json").read_text())["total"] == total
 
 
 def test_a_store_that_cannot_be_written_stops_no_party(tmp_path: Path, process: Start, home: Path) -> None:

@@ -151,6 +151,46 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
     assert result["total"] == total
 
 
+def test_a_service_that_waits_for_one_that_is_gone_says_so_until_it_is_back(tmp_path: Path) -> None:
+    """Comp is connected to the controller alone, which says for whom the run waits."""
+    together = Kept(tmp_path, MEMBERS)
+    file, metrics = together.laid.file("comp"), f"127.0.0.1:{free_port()}"
+    write_party(file, {**read_toml(file), "metrics": metrics})
+
+    async def health() -> tuple[int, dict[str, Any]]:
+        code, text = await together.page(metrics, "/health")
+        return code, json.loads(text)["waiting"]
+
+    def said() -> str:
+        return str(together.services["comp"].status()["parts"]["march"]["text"])
+
+    async def named() -> bool:
+        return "clinic-2" in said()
+
+    async def silent() -> bool:
+        return not said()
+
+    async def story() -> None:
+        await together.ask("customer", samba("march", level="paper", budget=1200))
+        await together.held("march")
+        assert await health() == (200, {})  # one that is paused is not missing
+        await together.stop("clinic-2")
+        await together.resume("march")
+        await together.until(named)
+        code, waiting = await health()
+        assert (code, list(waiting), list(waiting["march"])) == (503, ["march"], ["clinic-2"])
+        findings = {each.what: each for each in await asyncio.to_thread(care.examine, file)}
+        assert not findings["part in march"].fine
+        assert "clinic-2" in findings["part in march"].said
+        assert together.services["comp"].member.parties["march"].stalled_after == 0  # its part waits for ever
+        together.start("clinic-2")
+        await together.until(silent)
+        assert await health() == (200, {})
+        await together.over("march")
+
+    together.play(story)
+
+
 def test_a_backup_of_a_run_that_went_on_is_refused_by_its_peers(tmp_path: Path) -> None:
     together = Kept(tmp_path, MEMBERS)
     file, out = together.laid.file("comp"), tmp_path / "comp.backup"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.runtime.network.wire import LARGEST_FRAME, Data, Hello, Kept, Reader, Refused, WireError, pack
+from posse.runtime.network.wire import LARGEST_FRAME, Data, Hello, Kept, Missing, Reader, Refused, WireError, pack
 
 NUMBERS, WORDS = st.integers(0, 2**63 - 1), st.text(max_size=9)
 FRAMES = st.one_of(
@@ -17,6 +17,7 @@ FRAMES = st.one_of(
     st.builds(Data, NUMBERS, st.binary(max_size=200)),
     st.builds(Kept, NUMBERS),
     st.builds(Refused, st.text(max_size=50)),
+    st.builds(Missing, st.dictionaries(WORDS, WORDS), st.booleans()),
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_what_is_not_a_frame_is_refused_or_is_another_frame(frame, data):
         (found,) = reader.feed(struct.pack("<I", len(body)) + body)
     except WireError:
         return
-    assert isinstance(found, Hello | Data | Kept | Refused)
+    assert isinstance(found, Hello | Data | Kept | Missing | Refused)
     if isinstance(found, Data | Kept):
         assert pack(found)[4:] == body
     else:

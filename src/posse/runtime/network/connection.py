@@ -37,8 +37,6 @@ GREETING = 5.0
 """Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
 SHUTTING = 1.0
 """Seconds that a closed connection waits for the other to close it too."""
-CERTIFICATE_REFUSED = "its certificate is refused"
-"""Begins why a handshake failed where the certificate is of another authority, or expired."""
 LONGEST_REASON = 1000
 """Letters of a refusal."""
 _SILENT = (
@@ -285,7 +283,7 @@ def why_no_tls(error: BaseException) -> str:
     'the handshake took too long'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{CERTIFICATE_REFUSED}: {error.verify_message}"
+        return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
         return _REASONS.get(error.reason, error.reason.lower().replace("_", " "))
     return "the handshake took too long" if isinstance(error, TimeoutError) else f"it hung up ({error})"
@@ -293,6 +291,7 @@ def why_no_tls(error: BaseException) -> str:
 
 _REASONS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of this party's certificate",
     "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks plain HTTP",

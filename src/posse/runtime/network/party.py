@@ -20,7 +20,7 @@ from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseEr
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.connection import CERTIFICATE_REFUSED, Admit, Connection, Timing, Wiring, greet, printable
+from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet, printable
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.relay import Relay, reach
 from posse.runtime.network.wire import (
@@ -76,7 +76,7 @@ class Party:
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
         self.refused_caller = ""
-        """Why a caller's certificate was refused last, since a peer connected."""
+        """Why the certificate of a caller without a name was refused last, or this party's by it."""
         self.reports: dict[str, Missing] = {}
         """What each peer said last of the parties that are not connected to it."""
         self.paused = False
@@ -292,7 +292,7 @@ class Party:
         self.counts[f"refused {counted}"] += 1
         if peer in self.wiring.peers and peer not in self.connections:
             self.troubles[peer] = f"refused: {why}"
-        elif counted == "certificate" or why.startswith(CERTIFICATE_REFUSED):
+        elif counted == "certificate" or (counted == "tls" and "certificate" in why):
             self.refused_caller = why
         kind = f"refused {counted} {peer if peer in self.wiring.peers else ''}".strip()
         self.often(kind, "refused", peer=peer, why=why)

@@ -227,6 +227,7 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
     def _fail(self, error: Exception) -> None:
         if not self._closing:
             self._error = error
+        self._flush()  # OpenSSL's alert: it tells the other end which certificate was refused, and why
         self.abort()
 
 
