@@ -67,6 +67,10 @@ class ProtocolError(PosseError):
     code = "P500"
 
 
+class EarlyError(ProtocolError):
+    """A party received what the protocol allows only after messages of others that have not come yet."""
+
+
 class FrameError(ProtocolError):
     """A sealed frame does not open: altered, or sealed for another run, step, pass or direction."""
 

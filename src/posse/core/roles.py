@@ -118,7 +118,12 @@ class Role(Protocol):
         """Return what the party does before it has received anything."""
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message; raise `ProtocolError`, with the state as it was, if the protocol does not allow it."""
+        """Take one message; raise `ProtocolError`, with the state as it was, if the protocol does not allow it.
+
+        Raise `EarlyError` if it would be allowed after messages of other parties. Only then is it held for a party that
+        lost power and has not met all its peers again. It matters for senders that need no message of this party to go
+        on: a connection to any other sender shows by itself that this party is behind.
+        """
 
     # A role may also have `brings` (a message): what may change while the run goes on, such as a price list. The
     # operator's new one comes by `receive`, also before the start.

@@ -24,11 +24,11 @@ from typing import Any, Union
 import msgspec
 
 from posse.core.agreement import difference
-from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
+from posse.core.errors import DisagreementError, EarlyError, JournalError, LinkError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
 from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 from posse.runtime.journal import Journal
-from posse.runtime.network.links import BehindError, Link
+from posse.runtime.network.links import BehindError, GapError, Link
 from posse.version import PROTOCOL_VERSION
 
 FORMAT = 4
@@ -183,6 +183,8 @@ class Engine:
         link = self.links[peer]
         if not link.take(number):
             return False
+        if link.crowded and self.started and not self._behind:
+            raise GapError(f"'{peer}' sent more than can be held before all peers have connected; connect again.")
         link.held.append(body)
         new = self.started and self._take_held(link)
         if new and self._holding:
@@ -206,7 +208,7 @@ class Engine:
         """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
         if not self.started:
             raise ProtocolError("the run has not begun: not all parties are here. Try again when they are.")
-        if behind := [peer for peer, link in self.links.items() if link.behind]:  # numbers of its messages are taken
+        if behind := self._behind:  # numbers of its messages are taken
             names = ", ".join(behind)
             raise BehindError(f"this party lost what it last sent to {names}. Try again when it has caught up.")
         actions = self._timed(self.role.receive, OPERATOR, message)
@@ -274,6 +276,11 @@ class Engine:
         """Whether everything taken in is on the disk, and peers may know it."""
         return self._on_disk == self._inputs and all(link.durable == link.received for link in self.links.values())
 
+    @property
+    def _behind(self) -> list[str]:
+        """Peers that have messages of this party that it does not remember sending."""
+        return [peer for peer, link in self.links.items() if link.behind]
+
     def _take_all_held(self) -> None:
         """Take what was held, now that something new is known."""
         while any(link.held and self._take_held(link) for link in self.links.values()):
@@ -284,17 +291,22 @@ class Engine:
         """Take the first message held for a link, or hold it on.
 
         A party that is behind hears again what its peers have kept for it, in the order of each and not in the order
-        of all: a message that cannot come yet may come after another.
+        of all: a message that cannot come yet may come after another. Until all peers have connected it does not know
+        whether it is behind: it then holds what its role calls early. What does not decode is never early.
         """
         try:
             actions = self._timed(self.role.receive, link.peer, self._decoder.decode(link.held[0]))
         except DisagreementError:
             raise  # it is not taken: when the file is corrected it comes again
-        except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            if any(other.behind for other in self.links.values()):
+        except ProtocolError as error:
+            early = isinstance(error, EarlyError) and not all(other.met for other in self.links.values())
+            if early or self._behind:
                 self._holding = True
             else:
                 self._refuse(link, str(error))
+            return False
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._refuse(link, str(error))
             return False
         body = link.held.popleft()
         link.took(link.received + 1, body)

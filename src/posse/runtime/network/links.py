@@ -19,6 +19,8 @@ from posse.core.errors import LinkError, ProtocolError
 
 LARGEST_HELD = 8 << 20
 """Bytes that are held for a peer while this party is behind; more is left with the peer."""
+MOST_EARLY, LARGEST_EARLY = 64, 1 << 20
+"""Messages, and their bytes, that are held for a peer before it is known whether this party is behind."""
 
 
 class GapError(LinkError):
@@ -33,7 +35,7 @@ class Link:
     """One party's end of a link to a peer; sans-IO."""
 
     __slots__ = (
-        "_kept", "bytes_received", "bytes_sent", "durable", "durable_there", "held", "peer", "received", "sent",
+        "_kept", "bytes_received", "bytes_sent", "durable", "durable_there", "held", "met", "peer", "received", "sent",
         "unsent",
     )  # fmt: skip
 
@@ -53,12 +55,19 @@ class Link:
         """Bytes of the encoded messages, each counted once however often it travels."""
         self.held: deque[bytes] = deque()
         """Messages that have arrived and cannot be taken in yet, in order (see `Engine`)."""
+        self.met = False
+        """Whether the peer has connected in this life of the party: before, it is not known which of them is behind."""
         self._kept: deque[bytes] = deque()
 
     @property
     def behind(self) -> bool:
         """Whether the peer has messages of this party that it does not remember sending."""
         return self.unsent > self.sent + 1
+
+    @property
+    def crowded(self) -> bool:
+        """Whether as much is held as may be before it is known whether this party is behind."""
+        return len(self.held) >= MOST_EARLY or sum(map(len, self.held)) >= LARGEST_EARLY
 
     @property
     def last(self) -> bytes:
@@ -111,6 +120,7 @@ class Link:
         self.unsent = received + 1
         self.acknowledged(durable)
         self.held.clear()  # they come again
+        self.met = True
 
     def outgoing(self, most: int = 256) -> list[tuple[int, bytes]]:
         """Return the messages that the present connection has not carried yet, and count them as carried."""

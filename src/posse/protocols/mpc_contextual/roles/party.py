@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from posse.core.agreement import check_digest
-from posse.core.errors import DisagreementError, JournalError, ProtocolError
+from posse.core.errors import DisagreementError, EarlyError, JournalError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
 from posse.privacy.crypto.keys import Secrets
@@ -221,13 +221,15 @@ class Party(messages.Ending):
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
         step_, round_ = self._following(sender)
         place = (message.step, message.round) if isinstance(message, messages.Opening) else (message.step, round_)
-        if place != (step_, round_) or message.step > self.step + 1 or message.step >= self.passes:
+        if place != (step_, round_) or message.step >= self.passes:
             raise ProtocolError(
                 f"'{sender}' sent round {place[1] + 1} of step {place[0] + 1}, expected {round_ + 1} of {step_ + 1}."
             )
         size = self._plan.rounds[round_].expected(sender, party=party)
         if len(message.data) != size:
             raise ProtocolError(f"round {round_ + 1} of '{sender}' must have {size} bytes, got {len(message.data)}.")
+        if message.step > self.step + 1:
+            raise EarlyError(f"'{sender}' is in step {message.step + 1}, and '{self.name}' in step {self.step + 1}.")
         self._last[sender] = (step_, round_)
         self._queues[sender].append(message.data)
 

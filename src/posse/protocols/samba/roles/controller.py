@@ -151,7 +151,11 @@ class Controller(Participant):
         return ()
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message."""
+        """Take one message.
+
+        What answers the controller is refused before the controller has sent what it answers. Else a controller that
+        lost power, and hears its peers again in another order, would send on some link in another order than before.
+        """
         if isinstance(message, Score):
             asked: list[Action] = []
             self.receive_all({self.name: self}, [(sender, self.name, message)], asked)
@@ -204,17 +208,25 @@ class Controller(Participant):
 
     def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
+        if len(self._joins) < len(self._everyone):
+            raise ProtocolError("the customer offers a manifest once it has the roster.")
         self._consents[CONTROLLER] = self.consider(message)
         return [(CONTROLLER, name, message) for name in self._everyone]
 
     def _on_consent(self, sender: str, message: Consent) -> Sequence[Action]:
         self._expect(sender, *self._everyone)
-        if message.name != sender or sender in self._consents:
-            raise ProtocolError(f"'{sender}' has signed already, or signs for another.")
+        if message.name != sender or sender in self._consents or CONTROLLER not in self._consents:
+            raise ProtocolError(f"'{sender}' has signed already, signs for another, or before there is an offer.")
         self._consents[sender] = message
         if len(self._consents) < len(self._everyone) + 1:
             return ()
         return ((CONTROLLER, CUSTOMER, Consents(tuple(self._consents.values()))),)
+
+    def go(self, message: Go) -> None:
+        """Take the customer's word that everyone signed the same manifest, which has the signatures from here."""
+        if len(self._consents) < len(self._everyone) + 1:
+            raise ProtocolError("the run starts once the customer has all signatures.")
+        super().go(message)
 
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -357,8 +369,9 @@ class Controller(Participant):
 
     def _on_closed(self, sender: str, message: Closed) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
-        if self._over:
-            raise ProtocolError("the run is over already.")
+        if self._over or len(self._sums) < len(self._present):
+            # Before the sums it would be passed on ahead of messages that parties have had before it.
+            raise ProtocolError("the run is over once, when the customer has an answer.")
         self.close(message)
         return [(CONTROLLER, name, message) for name in self._everyone]
 
