@@ -19,7 +19,7 @@ from posse.protocols.mpc_contextual.deploy import build, features_of, start_of
 from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
 from posse.protocols.mpc_contextual.program import plan
 from posse.protocols.mpc_contextual.roles.dealer import DealerRole
-from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
+from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned, Look, Seen
 from posse.protocols.mpc_contextual.roles.outside import row_order
 from posse.protocols.mpc_contextual.roles.party import Party as PartyRole
 from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
@@ -174,6 +174,40 @@ def factories(folder: Path, parties: int = 2, steps: int = 8, **more: Any) -> tu
     make |= {PULLER: lambda: Puller(terms), PAYEE: lambda: Payee(terms)}
     make[DEALER] = lambda: DealerRole(terms, planned, secrets[DEALER])
     return make, terms, world
+
+
+class Arriving(TestWorld):
+    """Gives each party its features of a step; after `last` steps of one of them it says that it is over."""
+
+    def __init__(self, world: Any, terms: Terms, last: int, ends: str = "clinic-1") -> None:
+        super().__init__(world, terms)
+        self._last, self._ends, self._bits = last, ends, terms.bits
+
+    def __call__(self, ask: Ask) -> Message:
+        if not isinstance(ask, Look):
+            return super().__call__(ask)
+        self.asked["Look"] += 1
+        if ask.party == self._ends and ask.step == self._last:
+            return Seen(ask.step, "", b"", over=True)
+        row = int(self._rows[ask.step])
+        held = FixedPoint(self._bits, 1.0).encode(self._contexts.held(ask.party)[row])
+        return Seen(ask.step, f"p{row}", held.tobytes())
+
+
+def arriving_roles(
+    folder: Path, last: int, parties: int = 2, **more: Any
+) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
+    """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end there."""
+    plain, terms, world = factories(folder, parties, steps=last, **more)
+    arriving = Terms("run-1", terms.parties, terms.features, terms.arms, 42, terms.explore, rows="arriving", **more)
+    planned, secrets = plan(arriving), {name: Secrets.fresh() for name in (*terms.parties, DEALER)}
+    make: dict[str, Any] = {
+        name: lambda name=name: PartyRole(name, arriving, planned, None, secrets[name], checkpoint_every=3)
+        for name in terms.parties
+    }
+    make |= {PULLER: lambda: Puller(arriving), PAYEE: lambda: Payee(arriving)}
+    make[DEALER] = lambda: DealerRole(arriving, planned, secrets[DEALER])
+    return plain, terms, world, make, arriving
 
 
 class MpcTorment(Torment):

@@ -93,6 +93,10 @@ class Federation(Network):
             self.cut(a, b)
         self._commit(b)
 
+    def flush(self, name: str) -> None:
+        """Let a party write its journal and send."""
+        self._commit(name)
+
     def move(self) -> bool:
         """Do the next thing that may happen, in turn; False when nothing is left to do."""
         ready: list[Any] = [pair for pair, wire in self.wires.items() if wire]
@@ -163,7 +167,7 @@ class Run:
     system: System
     outcome: Any
     phases: dict[str, int]
-    """How many things had moved in the middle of each phase; the run has ended at the last one."""
+    """How many things had moved at one moment of each phase: before the world is asked, while it is, and after."""
 
 
 def undisturbed(system: System) -> Run:
@@ -185,8 +189,7 @@ def undisturbed(system: System) -> Run:
     assert network.finished
     first, last, end = asked[0], asked[-1], network.moved
     phases = {
-        "set-up": first // 2, "running, early": (2 * first + last) // 3, "running": (first + 2 * last) // 3,
-        "closing": (last + end + 1) // 2, "over": end,
+        "set-up": 3 * first // 4, "running": (first + 2 * last) // 3, "closing": (last + end + 1) // 2, "over": end,
     }  # fmt: skip
     return Run(system, network.outcome, phases)
 

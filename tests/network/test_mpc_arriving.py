@@ -13,59 +13,20 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError, DisagreementError, ProtocolError
 from posse.core.roles import Ask, Message
-from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.dealer import DealerRole
 from posse.protocols.mpc_contextual.roles.messages import End, Look, Over, Seen
 from posse.protocols.mpc_contextual.roles.outside import gathered
-from posse.protocols.mpc_contextual.roles.party import Party
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms, largest_steps
+from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms, largest_steps
 from posse.protocols.mpc_contextual.twins import floats
 from posse.runtime.memory import MemoryRun
 from posse.runtime.place import PartyFile
 from posse.runtime.sources import FeatureSettings, GrowingFile
 from tests.network import mpc
-from tests.network.mpc import ARMS, Outcome, TestWorld, factories, found, opened, write_world
+from tests.network.mpc import ARMS, Arriving, Outcome, arriving_roles, found, opened, write_world
 from tests.network.test_mpc_seam import FAULTS, Seam
 
 NAMES = ("clinic-1", "clinic-2")
-
-
-class Arriving(TestWorld):
-    """Gives each party its features of a step; after `last` steps of one of them it says that it is over."""
-
-    def __init__(self, world: Any, terms: Terms, last: int, ends: str = NAMES[0]) -> None:
-        super().__init__(world, terms)
-        self._last, self._ends, self._bits = last, ends, terms.bits
-
-    def __call__(self, ask: Ask) -> Message:
-        if not isinstance(ask, Look):
-            return super().__call__(ask)
-        self.asked["Look"] += 1
-        if ask.party == self._ends and ask.step == self._last:
-            return Seen(ask.step, "", b"", over=True)
-        row = int(self._rows[ask.step])
-        held = FixedPoint(self._bits, 1.0).encode(self._contexts.held(ask.party)[row])
-        return Seen(ask.step, f"p{row}", held.tobytes())
-
-
-def made(
-    folder: Path, last: int, parties: int = 2, **more: Any
-) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
-    """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end there."""
-    plain, terms, world = factories(folder, parties, steps=last, **more)
-    arriving = Terms("run-1", terms.parties, terms.features, terms.arms, 42, terms.explore, rows="arriving", **more)
-    planned, secrets = plan(arriving), {name: Secrets.fresh() for name in (*terms.parties, DEALER)}
-    make: dict[str, Any] = {
-        name: lambda name=name: Party(name, arriving, planned, None, secrets[name], checkpoint_every=3)
-        for name in terms.parties
-    }
-    make |= {PULLER: lambda: Puller(arriving), PAYEE: lambda: Payee(arriving)}
-    make[DEALER] = lambda: DealerRole(arriving, planned, secrets[DEALER])
-    return plain, terms, world, make, arriving
 
 
 def known(outcome: Outcome, world: Any, steps: int) -> None:
@@ -86,7 +47,7 @@ def known(outcome: Outcome, world: Any, steps: int) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}])
 def test_contexts_that_arrive_and_end_are_learnt_from_to_the_last(tmp_path: Path, how: dict[str, Any]) -> None:
-    *_, world, make, terms = made(tmp_path, 12, **how)
+    *_, world, make, terms = arriving_roles(tmp_path, 12, **how)
     for ends in NAMES:
         roles = {name: each() for name, each in make.items()}
         MemoryRun(list(roles.values()), Arriving(world, terms, 12 if "batch" not in how else 13, ends)).finish()
@@ -96,7 +57,7 @@ def test_contexts_that_arrive_and_end_are_learnt_from_to_the_last(tmp_path: Path
 @pytest.mark.parametrize("how", [{}, {"overlap": True}])
 @pytest.mark.parametrize("faults", ["everything", "kills"])
 def test_whatever_happens_an_ended_run_is_the_one_in_memory(tmp_path: Path, how: dict[str, Any], faults: str) -> None:
-    *_, world, make, terms = made(tmp_path, 6, **how)
+    *_, world, make, terms = arriving_roles(tmp_path, 6, **how)
     roles = {name: each() for name, each in make.items()}
     MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
     expected = Outcome(roles)
@@ -136,7 +97,7 @@ class OneAhead(Seam):
 
 @pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}, {"parties": 3}, {"parties": 3, "overlap": True}])
 def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(tmp_path: Path, how: dict[str, Any]) -> None:
-    *_, world, make, terms = made(tmp_path, 6, **how)
+    *_, world, make, terms = arriving_roles(tmp_path, 6, **how)
     roles = {name: each() for name, each in make.items()}
     MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
     expected = Outcome(roles)
@@ -149,7 +110,7 @@ def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(tmp_path: Path
 
 
 def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Path) -> None:
-    *_, world, make, terms = made(tmp_path, 6)
+    *_, world, make, terms = arriving_roles(tmp_path, 6)
     network = Seam(make, terms, world, 2)
     network.world = network._world = Arriving(world, terms, 42)
     first, second = (network.engines[name] for name in NAMES)
@@ -162,7 +123,7 @@ def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Pat
 
 def test_a_context_is_on_the_disk_before_anything_that_hides_it_leaves(tmp_path: Path) -> None:
     """Without `sync` too: after a loss of power its mask may hide nothing else, whatever is said meanwhile."""
-    *_, world, make, terms = made(tmp_path, 6, overlap=True)
+    *_, world, make, terms = arriving_roles(tmp_path, 6, overlap=True)
     for seed in range(12):
         network = Seam(make, terms, world, seed, sync_answers=False, snapshot_bytes=1 << 30)
         network.world = network._world = Arriving(world, terms, 42)
@@ -176,7 +137,7 @@ def test_a_context_is_on_the_disk_before_anything_that_hides_it_leaves(tmp_path:
 
 
 def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    *_, world, make, terms = made(tmp_path, 6)
+    *_, world, make, terms = arriving_roles(tmp_path, 6)
 
     class Apart(Arriving):
         def __call__(self, ask: Ask) -> Message:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Union
@@ -204,13 +204,17 @@ class Engine:
         if self._holding:
             self._take_all_held()
 
-    def instruct(self, message: Message) -> None:
-        """Take what this party's own operator asks for; it is on the disk before anything follows from it."""
+    def instruct(self, message: Message, needed: Collection[str] | None = None) -> None:
+        """Take what this party's own operator asks for; it is on the disk before anything follows from it.
+
+        What follows would take the numbers of messages that peers have, if this party has forgotten those. So the peers
+        that are `needed`, all of them if not given, must have connected before.
+        """
         if not self.started:
             raise ProtocolError("the run has not begun: not all parties are here. Try again when they are.")
-        if behind := self._behind:  # numbers of its messages are taken
-            names = ", ".join(behind)
-            raise BehindError(f"this party lost what it last sent to {names}. Try again when it has caught up.")
+        unmet = [peer for peer, link in self.links.items() if not link.met and (needed is None or peer in needed)]
+        if names := ", ".join([*self._behind, *unmet]):
+            raise BehindError(f"this party may have lost what it last sent to {names}. Try again when it has caught up.")
         actions = self._timed(self.role.receive, OPERATOR, message)
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True
@@ -387,7 +391,7 @@ class Engine:
                 f"'{self.role.name}' is in this run with other {type(given).__name__.lower()} than its file has now. "
                 "Put them back, or take the new ones from the next decision on with 'posse change' and its file."
             )
-        self.instruct(given)
+        self.instruct(given, ())  # no peer can have connected yet
 
     def _last_notes(self) -> list[Note]:
         """Return the last note of each kind: the caller may have died before it looked."""

@@ -161,7 +161,7 @@ class Party:
 
     def instruct(self, message: Message) -> None:
         """Let the role hear what this party's own operator asks for."""
-        self.engine.instruct(message)
+        self.engine.instruct(message, self.needed)
         self._soon()
 
     # What connections ask ---------------------------------------------------------------------------------------------

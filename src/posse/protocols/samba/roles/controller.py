@@ -153,8 +153,8 @@ class Controller(Participant):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message.
 
-        What answers the controller is refused before the controller has sent what it answers. Else a controller that
-        lost power, and hears its peers again in another order, would send on some link in another order than before.
+        A controller that lost power may hear its peers again in another order, and must send on each link what it sent
+        before. So it refuses consents, Go and Closed before it has sent what they answer, and the runtime holds them.
         """
         if isinstance(message, Score):
             asked: list[Action] = []
@@ -208,8 +208,6 @@ class Controller(Participant):
 
     def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
-        if len(self._joins) < len(self._everyone):
-            raise ProtocolError("the customer offers a manifest once it has the roster.")
         self._consents[CONTROLLER] = self.consider(message)
         return [(CONTROLLER, name, message) for name in self._everyone]
 
@@ -370,7 +368,6 @@ class Controller(Participant):
     def _on_closed(self, sender: str, message: Closed) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
         if self._over or len(self._sums) < len(self._present):
-            # Before the sums it would be passed on ahead of messages that parties have had before it.
             raise ProtocolError("the run is over once, when the customer has an answer.")
         self.close(message)
         return [(CONTROLLER, name, message) for name in self._everyone]
