@@ -114,10 +114,10 @@ def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twe
 
 SUCCEED = {
     "standard": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
-                 "owner-and-comp", "owner-on-the-wire"),
+                 "owner-and-comp", "owner-on-the-wire", "owner-alone", "customer-and-owner"),
     "paper": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
-              "owner-on-the-wire", "customer-and-controller"),
-    "strict": ("both-servers",),
+              "owner-on-the-wire", "customer-and-controller", "owner-alone", "customer-and-owner"),
+    "strict": ("both-servers", "owner-alone", "customer-and-owner"),
 }  # fmt: skip
 
 
@@ -286,6 +286,10 @@ def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
     assert cell("paper", "scores of others", "comp", mask=False) == "yes: the mask is off"
     assert cell("standard", "the total", "comp") == "recovers it"
     assert cell("strict", "scores of others", "comp").startswith("no")
+    for level in ("strict", "paper"):
+        assert cell(level, "scores of others", "owner") == "infers the largest mean"
+        assert cell(level, "the total", "owner") == "infers it"
+        assert "with an owner estimates them" in cell(level, "each owner's sum", "customer")
     record = posse.run(settings("standard", horizon=20), **key_of("standard"))
     assert "Who sees what, and what hides it" in render_report(record)
 

@@ -18,8 +18,8 @@ from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt
 from posse.protocols.audit import view_of
 from posse.protocols.registry import system
 
-STATED = {"both-servers", "customer-and-owner"}
-"""Attacks that succeed at `strict`, as the level says; the second one with two owners."""
+STATED = {"both-servers"}
+"""The attack on a view that succeeds at `strict`, as the level says."""
 VIEWS = {attack.name: attack for attack in system("samba").attacks if attack.needs == "view"}
 STAGED = {attack.name: attack for attack in system("samba").attacks if attack.name in ("run-level", "common-key")}
 

@@ -125,6 +125,13 @@ def test_a_model_of_few_weights_tells_little_of_who_its_rows_are(name: str, stag
     assert made.score.interval[1] < 0.3
 
 
+@pytest.mark.parametrize("name", STAGED)
+def test_an_estimate_is_a_line_of_words_and_no_array(name: str, staged: dict[str, list[Evidence]]) -> None:
+    attack = BY_NAME[name]
+    words = attack.tell(attack.estimate(staged[name][0].seen, 0))
+    assert not set(words) & set("[]\n")
+
+
 def test_a_party_tells_arms_by_numbers_that_follow_them() -> None:
     """Delays of three arms apart by twice their spread are told, and equal ones are not."""
     rng = np.random.default_rng(8)

@@ -52,8 +52,9 @@ def audit(
 ) -> Audit:  # fmt: skip
     """Attack a run and say what every adversary finds.
 
-    `attacks` names those to make; without it, all that need one view, and with `all` those too that need many runs or
-    a network. The same `seed` gives the same answer. Ctrl-C raises `AuditInterrupted`, which holds what is done.
+    `attacks` names those to make; without it, all that need one view or plain runs, and with `all` those too that need
+    many runs of roles or a network. The same `seed` gives the same answer. Ctrl-C raises `AuditInterrupted`, which
+    holds what is done.
     A view that a party recorded (`read_view`) is attacked as its own role; `like` are settings of a run like it, whose
     data the adversary knows.
     """
@@ -162,7 +163,7 @@ class Auditing:
         chosen = []
         for name, attack in known.items():
             recorded = isinstance(self.what, View) and attack.of_view is not None
-            asked = name in self.attacks if self.attacks else self.all or attack.needs == "view" or recorded
+            asked = name in self.attacks if self.attacks else self.all or attack.needs in ("view", "twin") or recorded
             if not asked:
                 if not self.attacks and self.settings is not None:
                     self.left_out[name] = f"needs {_NEEDS[attack.needs]}; ask for it with --all (in Python: all=True)."
@@ -314,7 +315,7 @@ def view_of(run: Run, attack: Attack) -> View:
     return View(tuple(parties), tap.entries, run.view(*parties).secrets, tap.public, tap.forgotten)
 
 
-_NEEDS = {"view": "one view", "runs": "runs of its own", "network": "a network"}
+_NEEDS = {"view": "one view", "twin": "plain runs of its own", "runs": "runs of its own", "network": "a network"}
 
 
 def _at(attack: Attack) -> str:

@@ -95,8 +95,8 @@ class Attack:
     """The negative control: truths that what was seen cannot tell."""
     finds: float = 0.9
     """The value from which on what it seeks is found out, not just a little of it."""
-    needs: Literal["view", "runs", "network"] = "view"
-    """One view of a run; games of its own with many runs; a run over sockets."""
+    needs: Literal["view", "twin", "runs", "network"] = "view"
+    """One view of a run; plain runs of its own, made in seconds; games with many runs; a run over sockets."""
     stage: Callable[[Any, int], Iterable[Evidence]] | None = None
     """Makes the evidence of given settings and a seed, where one view is not enough."""
     seconds: Callable[[Any], float] = lambda settings: 1.0

@@ -396,6 +396,7 @@ def _attack(
     return Attack(
         name, title, adversary, (claim,), lambda view, seed: estimate(view), score, "advantage", plant,
         "models that learnt their rows by heart", shuffle, needs="runs",
+        tell=lambda called: f"{called.rows.sum():,} of {len(called.rows):,} rows called members, if {called.rule}",
     )  # fmt: skip
 
 

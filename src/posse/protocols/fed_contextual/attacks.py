@@ -363,5 +363,6 @@ ATTACKS = (
         "arms", "contexts, from arms that devices show", (DEVICE,), ("An arm that a device shows",), place,
         _score_shown, "R2 of contexts", _nearest_arm, "arms that name the nearest known sample", _other_rows,
         needs="runs", stage=_shown, seconds=lambda settings: 15.0, missing=_no_linear,
+        tell=lambda found: f"contexts of {len(found):,} arms that were shown",
     ),
 )  # fmt: skip

@@ -380,6 +380,7 @@ ATTACKS = (
         "opened", "features of the last party, from every word the others saw", ("party",), (PARTY, POOLED), recognise,
         _score_recognised, "share of rows told from another", _without_mask, "one feature a step without its mask",
         _other_answers, needs="runs", stage=_opened, seconds=_seconds, missing=_few_rows,
+        tell=lambda guess: f"one of two candidate rows in each of {len(guess):,} steps",
     ),
     Attack(
         "arms", "features, from the sequence of arms", (PULLER,), (PULLER_LEARNS, POOLED, "The arm has no"), follow,
@@ -391,7 +392,7 @@ ATTACKS = (
         "sequence", "features, from the sequence of arms and rewards", (PULLER, PAYEE), ("Puller and payee together",),
         follow, _score_features, "R2 of features", _best_arms, "arms that are always the best ones", _other_rows,
         needs="runs", stage=lambda settings, seed: _followed(settings, seed, rewards=True), seconds=_seconds,
-        missing=_few_rows,
+        missing=_few_rows, tell=_tell_rows,
     ),
     replace(
         membership.BY_ERROR, name="membership", claims=(MODEL,), needs="runs", seconds=_seconds, missing=_few_rows,

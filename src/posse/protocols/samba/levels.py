@@ -151,19 +151,24 @@ def statements(names: Sequence[str], pulls: Sequence[int], price: Sequence[float
     return Section("What owners are owed", ("owner", "pulls", "price of a pull", "owed"), rows, (note,), (1, 2, 3))
 
 
+_OWNER = (
+    "An owner learns when its own arm is pulled and what it pays; no message shows it a score or sum of another owner, "
+    "or the total."
+)
+
 PROTECTS = {
     "strict": (
         "The controller holds one share of every score and sees a random order; it learns neither scores, order, ties, "
         "exploring steps nor who was chosen.",
         "Comp holds the other share and sees a random place; it learns no more than the controller.",
         "The dealer hands out randomness and learns the number of owners, passes and comparisons, and the pace.",
-        "An owner sees its own arm, and neither other scores nor the total.",
+        _OWNER,
         "The customer learns the total and the number of pulls; with the controller or with comp still only these.",
     ),
     "standard": (
         "The controller sees sealed frames of one size and reply tokens; it learns neither scores nor who was chosen.",
         "Comp sees scores behind a fresh scale, shift and dither, in an order it cannot link to owners by the message.",
-        "An owner sees its own arm, and neither other scores nor the total.",
+        _OWNER,
         "The customer learns the total and the number of pulls; with the controller still only the total.",
     ),
     "paper": (
@@ -195,6 +200,16 @@ _OWED = (
     "customer that pays owners one by one learns these numbers."
 )
 
+_INFERRED = (
+    "Any owner alone can infer the largest mean and the total from when it is pulled and what it earns: almost exactly "
+    "with UCB, less well with other policies. 'posse audit' measures how well for these owners, steps and policy."
+)
+_OTHERS = (
+    "The customer together with any one owner knows what all others earned together, and can estimate what each of "
+    "them earned: with UCB and three owners to about ten rewards in 2,000 steps. 'posse audit' measures how well."
+)
+_BOTH = "With two owners, each owner sees when the other is pulled, and together with the customer learns its sum."
+
 _STRICT = (
     "Any two of controller, comp and dealer together learn every score, every sum and who is pulled.",
     "All parties are assumed to follow the protocol (honest but curious). A server that does not can flip the bit that "
@@ -203,7 +218,8 @@ _STRICT = (
     "its choice with the largest of the others. A controller that asks with numbers of its own learns, a bit a pair, "
     "how far scores of unnamed owners are apart.",
     "A server with an owner's help can replace the total: the tag on it protects against a server alone.",
-    "A customer that puts owners of its own into the roster knows the coins, and what is left of the total.",
+    "A customer that puts owners of its own into the roster knows the coins and what is left of the total, and can "
+    "estimate what each other owner earned.",
     "The dealer learns the pace of the run, and each server how many comparisons every pass took, which is random.",
 )
 
@@ -246,7 +262,7 @@ def leaks(
 
     `slot` is the length of a slot in seconds (0: none), `overruns` how many the run overran, where that is known.
     """
-    out = ["With two owners, each owner together with the customer learns the other's sum."] if owners == 2 else []
+    out = [_INFERRED, _BOTH if owners == 2 else _OTHERS]
     out += [_OWED] if price else []
     known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
     if level == "strict":
@@ -275,6 +291,9 @@ SEEN = ("scores of others", "which arm is pulled", "each owner's sum", "the tota
 """Data of the table of who sees what (the paper's figures 2 and 7)."""
 
 
+_WITH_OWNER = "with an owner estimates them"
+
+
 def who_sees(level: str, switches: Switches) -> Section:
     """Who sees which datum, and by which technique it does not; a cell that begins with "no" is what is claimed."""
     cells = _strict_cells() if level == "strict" else _cells(level == "paper", switches)
@@ -285,11 +304,11 @@ def who_sees(level: str, switches: Switches) -> Section:
 def _strict_cells() -> dict[str, tuple[str, ...]]:
     order = "no: a random order; timing without slots"
     return {
-        "owner": ("no", "its own", "its own", "no", "yes: common coins"),
+        "owner": ("infers the largest mean", "its own", "its own", "infers it", "yes: common coins"),
         "controller": ("no: one of two shares", order, "no: a share", "no: a share", "no: shares"),
         "comp": ("no: the other share", "no: a random place", "no: a share", "no: a share", "no: shares"),
         "dealer": ("no", "no", "no", "no", "no"),
-        "customer": ("no", "no", "no: added up in shares", "yes", "no"),
+        "customer": ("no", "no", f"no: added up in shares; {_WITH_OWNER}", "yes", "no"),
         "wire": ("no: one-time pads", "no: pads; timing without slots", "no: shares", "no: sealed", "no: pads"),
     }
 
@@ -305,11 +324,11 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
     coins = "yes: it draws the coins" if paper else "no: the owners' coins"
     explores = "by the messages" if paper and switches.shortcut else "no: AES" if aes else clear
     return {
-        "owner": ("no: AES", "its own", "its own", "no", "yes: common coins"),
+        "owner": ("infers the largest mean", "its own", "its own", "infers it", "yes: common coins"),
         "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
         "comp": (scores if switches.mask else "yes: the mask is off", place, "follows them, not by name", "recovers it",
                  "yes"),
-        "customer": ("no", "no", f"{hides}; with the controller yes" if paper else hides, "yes", "no"),
+        "customer": ("no", "no", f"{hides}; {_WITH_OWNER}{'; with the controller yes' if paper else ''}", "yes", "no"),
         "wire": ("no: AES" if aes else clear, arm, sums, total, explores),
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ class SambaSystem(System):
     demo_attack = "customer-and-controller"
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by Thompson sampling, "
-        "on means of MovieLens that ship with Posse. No owner sees the rewards of another."
+        "on means of MovieLens that ship with Posse. No message shows an owner the rewards of another."
     )
     roles = (
         RoleKind("owner", "data owner", ("#2563eb", "#7aa2ff"), "one arm, its rewards and its own draws", (0.15, 0.5)),

@@ -48,8 +48,7 @@ def coins(policy: Policy, owners: int, steps: int) -> Bools:
 def search(view: View, seed: int) -> int:
     """The key whose exploring steps are those that look least like scores.
 
-    A tenth of the steps explore, so what counts are the largest ranks: -log(1 - rank) instead of the rank finds twice
-    as many keys where one pass in ten shows scores (K = 6, 600 steps: 10 of 24 runs, 5 by ranks).
+    A tenth of the steps explore, so the largest ranks count most: -log(1 - rank) instead of the rank.
     """
     passes, seen = read(view).turn(0), exploring(view, seed)
     known = coins(passes.policy, passes.owners, passes.horizon)[:, seen["steps"] - 1].astype(np.float64)

@@ -223,13 +223,6 @@ def sums(view: View, seed: int) -> list[float | None]:
     """What each owner earned, by decrypting what each sent (paper: nothing hides it from customer and controller)."""
     owners = int(view.public["owners"])
     found: list[float | None] = [None] * owners
-    whole = view.secrets.get("customer", {}).get("total")
-    for name, own in view.secrets.items():
-        if own.get("kind") == "owner" and whole is not None:
-            mine = own["units"] / REWARD_ONE
-            found[owner_numbers(view)[name]] = mine
-            if owners == 2:
-                found[1 - owner_numbers(view)[name]] = whole - mine
     primes = view.secrets.get("customer", {}).get("paillier")
     key = PrivateKey(*primes) if primes else None
     for entry in view.entries:
@@ -278,16 +271,10 @@ def _tell_sums(guess: Sequence[float | None]) -> str:
     return f"sums {shown}" if any(one is not None for one in guess) else "no sum"
 
 
-def _only_two(settings: Samba) -> str:
-    return "" if len(settings.load().arms) == 2 else "with more than two owners the rest is a sum of several."
-
-
-def _sums(
-    name: str, adversary: tuple[str, ...], claims: tuple[str, ...], missing: Any = lambda settings: ""
-) -> Attack:  # fmt: skip
+def _sums(name: str, adversary: tuple[str, ...], claims: tuple[str, ...]) -> Attack:
     return Attack(
         name, "what each owner earned", adversary, claims, sums, score_sums, "right", plant_sums,
-        "runs whose sums are sent in the clear", other_sums, missing=missing, tell=_tell_sums,
+        "runs whose sums are sent in the clear", other_sums, tell=_tell_sums,
     )  # fmt: skip
 
 
@@ -304,13 +291,11 @@ ATTACKS = (
     _who("owner-and-controller", ("owner", "controller"), (TOGETHER, "The controller holds one share")),
     _who("owner-and-comp", ("owner", "comp"), (TOGETHER, "Comp with any one owner", "Comp holds the other share"),
          _only_standard),
-    _who("owner-alone", ("owner",), ("An owner sees its own arm", "Owners know")),
     _who("dealer-alone", ("dealer",), ("The dealer",), _no_dealer),
     _who("wire-tap", (WIRE,), ("AES is OFF", "The controller sees sealed frames")),
     _who("owner-on-the-wire", ("owner", WIRE), ("Owners know",)),
     _sums("customer-and-controller", ("customer", "controller"), (
         "At level 'paper' the customer with the controller", "The customer learns the total")),
-    _sums("customer-and-owner", ("customer", "owner"), ("With two owners",), _only_two),
     _sums("sums-at-the-controller", ("controller",), ("Paillier is OFF", *CONTROLLER[:3])),
 )  # fmt: skip
 

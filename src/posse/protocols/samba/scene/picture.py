@@ -87,12 +87,13 @@ def _sole(run: SambaRun | SambaTwinRun) -> list[dict[str, Any]]:
 # Who knows what -------------------------------------------------------------------------------------------------------
 
 _OWN = "Its own rewards, pulls and scores, and when it is pulled."
+_UNSENT = "A message that shows rewards, pulls or scores of another owner, or the total."
 _NEVER_STRICT = {
-    "owner": ("Rewards, pulls or scores of any other owner.", "The total."),
+    "owner": (_UNSENT,),
     "controller": ("A score, an order of owners, a tie, or who is pulled.", "The total."),
     "comp": ("A score, an order of owners, a tie, or who is pulled.", "The total."),
     "dealer": ("Any number that depends on a score, a reward or a pull.",),
-    "customer": ("What a single owner earned, or who was pulled.",),
+    "customer": ("Without an owner's help: what a single owner earned, or who was pulled.",),
 }
 
 
@@ -125,7 +126,7 @@ def _known(kind: str, level: str, off: tuple[str, ...]) -> tuple[list[str], list
         return [*strictly[kind], terms], list(_NEVER_STRICT[kind])
     aes, paillier, permutation, mask = (name not in off for name in ("aes", "paillier", "permutation", "mask"))
     if kind == "owner":
-        return [_OWN, terms], ["Rewards, pulls or scores of any other owner, from what it is sent.", "The total."]
+        return [_OWN, terms], [_UNSENT]
     if kind == "customer":
         return ["The total.", terms], ["Who was pulled at a step."]
     if kind == "controller":
