@@ -127,6 +127,7 @@ def test_arms_that_devices_show_tell_about_contexts() -> None:
     made = staged("arms", horizon=241, deploy_every=120, server_rate=5.0)
     assert (made.verdict, made.power) == ("a little", 1.0)
     assert made.score.value > 0.1
+    assert "[" not in made.attack.tell(made.estimates[0])
 
 
 def test_models_that_are_not_linear_are_left_out_with_the_reason() -> None:

@@ -17,6 +17,7 @@ from posse.protocols.audit import audit
 from posse.protocols.registry import system
 from posse.protocols.samba.attacks.owners import beyond, own_arm, regression
 from posse.protocols.samba.attacks.reading import short_key
+from posse.protocols.samba.messages import Reply
 from posse.protocols.samba.scene.picture import knowledge
 from posse.protocols.samba.twin import Twin
 
@@ -61,10 +62,15 @@ def test_the_owner_uses_what_its_own_view_holds_and_it_is_what_the_twin_gives(po
     assert own_arm(run.view("owner-3", "customer"), None).total == run.truth()["total"]
 
 
-def test_the_owner_needs_its_own_rewards_and_their_times_and_nothing_else_of_its_view() -> None:
+def test_the_owner_needs_its_own_rewards_and_their_steps_and_nothing_else_of_its_view() -> None:
+    """Neither secrets nor what a reply says, nor times, which an owner between organisations does not record."""
     run = ended("strict", owners=4, horizon=90)
     view = run.view("owner-3")
-    bare = [entry for entry in view.entries if entry.sender == WORLD or entry.time == 90]
+    bare = [
+        entry._replace(time=0, message=Reply(entry.message.index, b"")) if isinstance(entry.message, Reply) else entry
+        for entry in view.entries
+        if isinstance(entry.message, Reply) or entry.sender == WORLD
+    ]
     secrets = {"owner-3": {"kind": "owner"}}
     whole, less = (own_arm(one, None) for one in (view, replace(view, entries=bare, secrets=secrets)))
     np.testing.assert_array_equal(whole.pulls, less.pulls)
@@ -122,6 +128,7 @@ def test_both_are_in_the_audit_that_nobody_asked_for(level: str) -> None:
     made = audit(settings(level, horizon=100), plantings=1)
     assert {"owner-alone", "customer-and-owner"} <= {row.attack for row in made}
     assert made["owner-alone"].interval is not None
+    assert "of 60)" in made["owner-alone"].says
 
 
 @pytest.mark.long

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from posse.core.errors import DataError
+from posse.core.fixed import REWARD_ONE
 from posse.protocols.audit import audit, read_view
 from posse.protocols.parties import parties_of, read_result
+from posse.protocols.samba.attacks.owners import own_arm
 from posse.results.store import Store
 from posse.runtime import local
 from posse.runtime.journal import framed, split
@@ -156,6 +158,24 @@ def made(tmp_path):
     record({path.stem: path for path in paths}, "comp")
     finish(paths)
     return tmp_path, paths, file_of(tmp_path, "comp")
+
+
+@pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
+def test_an_owner_estimates_from_its_own_record(tmp_path, policy):
+    """One owner pulls in each step: together the owners read that many pulls off their views at every point."""
+    paths = laid_out(tmp_path, owners=3, budget=60, policy=policy)
+    owners = ("clinic-1", "clinic-2", "clinic-3")
+    record({path.stem: path for path in paths}, *owners)
+    finish(paths)
+    views = [read_view(file_of(tmp_path, name)) for name in owners]
+    arms = [own_arm(view, None) for view in views]
+    assert sum(own.pulls for own in arms).tolist() == arms[0].terms.points
+    for name, view, own in zip(owners, views, arms, strict=True):
+        state = view.secrets[name]
+        assert (own.pulls[-1], own.sums[-1] * REWARD_ONE) == (state["pulls"], state["units"])
+    row = audit(views[0])["owner-alone"]
+    assert (row.verdict, row.value) == ("not scored", None)
+    assert row.says
 
 
 def test_what_is_no_view_or_not_whole_gets_one_line(made, tmp_path):

@@ -325,8 +325,11 @@ def _at(attack: Attack) -> str:
 def row_of(made: Attempt) -> Row:
     """Write an attempt as a row."""
     attack, score = made.attack, made.score
+    says = attack.tell(made.estimates[0])
+    if len(made.estimates) > 1:
+        says += f" (the first of {len(made.estimates):,})"
     return Row(
-        attack.name, attack.title, _at(attack), made.verdict, attack.tell(made.estimates[0]), attack.statistic,
+        attack.name, attack.title, _at(attack), made.verdict, says, attack.statistic,
         score.value, score.interval, score.text, score.baseline, score.p, made.power, attack.planted,
         None if made.shuffled is None else made.shuffled.p, attack.claims,
     )  # fmt: skip

@@ -102,13 +102,11 @@ def shares_a_ratio(rows: Floats) -> NDArray[np.bool_]:
     """
     places = np.array(list(combinations(range(min(rows.shape[1], LOWEST)), 3)), np.int64).reshape(-1, 3)
     low, middle, high = (rows[:, place] for place in places.T)
-    ratios = np.sort((middle - low) / np.where(high > low, high - low, np.inf), axis=1)
+    ratios = (middle - low) / np.where(high > low, high - low, np.inf)
     shared = np.zeros(len(rows), np.bool_)
     for apart in range(1, NEAR + 1 if len(places) else 1):
         for first, (one, other) in enumerate(zip(ratios[:-apart], ratios[apart:], strict=True)):
-            at = np.searchsorted(other, one)
-            above, below = other[np.minimum(at, len(other) - 1)], other[np.maximum(at - 1, 0)]
-            if (np.minimum(np.abs(above - one), np.abs(one - below)) < SAME).any():
+            if (np.abs(one[:, None] - other) < SAME).any():
                 shared[[first, first + apart]] = True
     return shared
 

@@ -291,9 +291,6 @@ SEEN = ("scores of others", "which arm is pulled", "each owner's sum", "the tota
 """Data of the table of who sees what (the paper's figures 2 and 7)."""
 
 
-_WITH_OWNER = "with an owner estimates them"
-
-
 def who_sees(level: str, switches: Switches) -> Section:
     """Who sees which datum, and by which technique it does not; a cell that begins with "no" is what is claimed."""
     cells = _strict_cells() if level == "strict" else _cells(level == "paper", switches)
@@ -308,7 +305,7 @@ def _strict_cells() -> dict[str, tuple[str, ...]]:
         "controller": ("no: one of two shares", order, "no: a share", "no: a share", "no: shares"),
         "comp": ("no: the other share", "no: a random place", "no: a share", "no: a share", "no: shares"),
         "dealer": ("no", "no", "no", "no", "no"),
-        "customer": ("no", "no", f"no: added up in shares; {_WITH_OWNER}", "yes", "no"),
+        "customer": ("no", "no", "no: added up in shares; with an owner estimates them", "yes", "no"),
         "wire": ("no: one-time pads", "no: pads; timing without slots", "no: shares", "no: sealed", "no: pads"),
     }
 
@@ -328,7 +325,8 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
         "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
         "comp": (scores if switches.mask else "yes: the mask is off", place, "follows them, not by name", "recovers it",
                  "yes"),
-        "customer": ("no", "no", f"{hides}; {_WITH_OWNER}{'; with the controller yes' if paper else ''}", "yes", "no"),
+        "customer": ("no", "no", f"{hides}; with an owner estimates them{'; with the controller yes' if paper else ''}",
+                     "yes", "no"),
         "wire": ("no: AES" if aes else clear, arm, sums, total, explores),
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import WORLD, Reward, View
+from posse.core.roles import Reward, View
 from posse.policies.arms.base import Policy
 from posse.policies.arms.shipped import UCB
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
@@ -27,13 +27,13 @@ from posse.privacy.leakage.scores import determination
 from posse.problems.arms.rewards import BernoulliArms
 from posse.protocols.samba.attacks.many import other_runs
 from posse.protocols.samba.attacks.reading import policy_of
+from posse.protocols.samba.messages import Reply
 from posse.protocols.samba.twin import Twin
 
 if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba
 
 Floats = NDArray[np.float64]
-Predictor = Callable[[Floats], Floats]
 
 RUNS = 60
 """Runs that are scored."""
@@ -41,8 +41,6 @@ TRAINING = 300
 """Runs that the owner simulates to learn from."""
 POINTS = 8
 """Moments of a run at which the owner looks at its pulls and rewards."""
-DRAWN = "runs with means drawn from [0, 1]"
-PLANTED = "runs of UCB"
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridge penalties that the regression chooses from."""
 
@@ -84,17 +82,18 @@ class Inferred(NamedTuple):
 
 def own_arm(view: View, like: Samba | None) -> OwnArm:
     """Read the pulls and rewards of one owner off its own view, and the total where the customer's is part of it."""
-    name = next(name for name, own in view.secrets.items() if own["kind"] == "owner")
     policy = policy_of(view.public) if like is None else like.make_policy()
     terms = Terms(policy, int(view.public["owners"]), int(view.public["horizon"]), str(view.public["level"]))
-    reached = max((entry.time for entry in view.entries), default=0)
-    if reached < terms.horizon:
-        raise DataError(f"the view ends at step {reached:,} of {terms.horizon:,}, and the attack needs all of them.")
-    rewards = [
-        (entry.time + 1, entry.message.units)
-        for entry in view.entries
-        if entry.sender == WORLD and entry.receiver == name and isinstance(entry.message, Reward)
-    ]
+    rewards = []
+    step = terms.owners
+    for entry in view.entries:
+        # A reward belongs to the reply before it; the first one comes before all replies.
+        if isinstance(entry.message, Reply):
+            step = entry.message.index // len(policy.passes())
+        elif isinstance(entry.message, Reward):
+            rewards.append((step, entry.message.units))
+    if step < terms.horizon:
+        raise DataError(f"the view ends at step {step:,} of {terms.horizon:,}, and the attack needs all of them.")
     steps, units = np.array(rewards, np.int64).T
     pulls = np.searchsorted(steps, terms.points, side="right")
     sums = units.cumsum()[pulls - 1] / REWARD_ONE
@@ -108,15 +107,14 @@ def play(terms: Terms, rng: np.random.Generator) -> tuple[OwnArm, dict[str, Any]
     """Run the plain twin on means drawn from [0, 1]; return what the last owner has, and the truth."""
     arms = BernoulliArms(rng.random(terms.owners))
     twin = Twin(arms, terms.policy, terms.horizon, [int(rng.integers(2**31))], level=terms.level)
-    pulls = []
-    sums = []
+    seen = []
     for step in terms.points:
         twin.advance(step - twin.step)
-        pulls.append(float(twin.pulls[0, -1]))
-        sums.append(float(twin.units[0, -1]) / REWARD_ONE)
+        seen.append((float(twin.pulls[0, -1]), float(twin.units[0, -1]) / REWARD_ONE))
+    pulls, sums = np.array(seen).T
     earned = twin.units[0] / REWARD_ONE
     truth = {"best": arms.best, "total": float(earned.sum()), "others": np.sort(earned[:-1])[::-1]}
-    return OwnArm(terms, np.array(pulls), np.array(sums)), truth
+    return OwnArm(terms, pulls, sums), truth
 
 
 def stage(settings: Samba, seed: int, *, customer: bool) -> Iterator[Evidence]:
@@ -171,7 +169,7 @@ def features_together(own: OwnArm) -> tuple[Floats, Floats]:
     return whole, whole[:1]
 
 
-def regression(inputs: Floats, outputs: Floats) -> Predictor:
+def regression(inputs: Floats, outputs: Floats) -> Callable[[Floats], Floats]:
     """Ridge regression with a Gaussian kernel; the penalty is the one that predicts left-out rows best."""
     middle = inputs.mean(axis=0)
     spread = inputs.std(axis=0) + 1e-9
@@ -221,7 +219,7 @@ def practice(terms: Terms, seed: int) -> tuple[tuple[OwnArm, Truth], ...]:
 
 
 @lru_cache(maxsize=8)
-def learnt(terms: Terms, customer: bool, seed: int) -> tuple[Predictor, Predictor]:
+def learnt(terms: Terms, customer: bool, seed: int) -> tuple[Callable[[Floats], Floats], ...]:
     """Learn what follows from all that the owner has, and what from less."""
     runs = [(_with_total(own, truth, customer), truth) for own, truth in practice(terms, seed)]
     whole, less = (np.array(inputs) for inputs in zip(*(_features(own) for own, _ in runs), strict=True))
@@ -265,7 +263,7 @@ def score_alone(guesses: Sequence[Inferred], truths: Sequence[Truth]) -> Score:
     )
     # Either of the two would be a finding.
     p = min(1.0, 2.0 * min(best.p or 0.0, total.p or 0.0))
-    text = f"{len(truths):,} {DRAWN}; of the total R2 {total}, without {total.baseline:.3g}"
+    text = f"{len(truths):,} runs with means drawn from [0, 1]; of the total R2 {total}, without {total.baseline:.3g}"
     return replace(best, text=text, p=p)
 
 
@@ -274,15 +272,15 @@ def score_together(guesses: Sequence[Inferred], truths: Sequence[Truth]) -> Scor
     others = np.array([truth["others"] for truth in truths])
     values, less = (np.array(one) for one in zip(*guesses, strict=True))
     error, rough = (float(np.median(np.abs(sums - others))) for sums in (values, less))
-    text = f"{len(truths):,} {DRAWN}; median error of a sum {error:,.1f}, from the total alone {rough:,.1f}"
-    return replace(determination(values[:, 0], others[:, 0], ""), text=text)
+    best = determination(values[:, 0], others[:, 0], "runs with means drawn from [0, 1]")
+    return replace(best, text=f"{best.text}; median error of a sum {error:,.1f}, from the total alone {rough:,.1f}")
 
 
 ATTACKS = (
     Attack(
         "owner-alone", "the largest mean and the total, from when it is pulled", ("owner",),
         ("An owner learns when its own arm is pulled", "Any owner alone", "Owners know"), infer, score_alone,
-        "R2 of the largest mean", plant, PLANTED, other_runs, finds=0.8, needs="twin",
+        "R2 of the largest mean", plant, "runs of UCB", other_runs, finds=0.8, needs="twin",
         stage=partial(stage, customer=False), of_view=own_arm,
         seconds=lambda settings: 2.0 + 1e-5 * settings.horizon * len(settings.load().arms),
         tell=lambda guess: f"largest mean {guess.values[0]:.3f}, total {guess.values[1]:,.0f}",
@@ -291,7 +289,7 @@ ATTACKS = (
         "customer-and-owner", "what each other owner earned, from the total and when it is pulled",
         ("customer", "owner"),
         ("The customer together with any one owner", "With two owners", "A customer that puts owners of its own"),
-        infer, score_together, "R2 of the largest sum", plant, PLANTED, other_runs, finds=0.8, needs="twin",
+        infer, score_together, "R2 of the largest sum", plant, "runs of UCB", other_runs, finds=0.8, needs="twin",
         stage=partial(stage, customer=True), of_view=own_arm,
         seconds=lambda settings: 2.0 + 1e-5 * settings.horizon * len(settings.load().arms),
         tell=lambda guess: "largest first: " + ", ".join(f"{one:,.0f}" for one in guess.values[:20]),
