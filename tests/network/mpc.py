@@ -62,7 +62,7 @@ def laid_out(folder: Path, parties: int = 2, steps: int | None = 30, **values: A
     """Make identities and files for a simulated world, unless the values say otherwise."""
     world = write_world(folder, parties)
     given = {
-        "run": "trial-1", "steps": steps, "epsilon": "1/5", "sync": False, "checkpoint_every": 10, "world": world,
+        "run": "trial-1", "steps": steps, "epsilon": "1/5", "checkpoint_every": 10, "world": world,
         "addresses": addresses(list(world["features"])), **values,
     }  # fmt: skip
     return lay_out(ContextualFederation.make({key: value for key, value in given.items() if value is not None}), folder)

@@ -104,3 +104,27 @@ def test_wrong_and_mixed_shares_are_refused_in_one_line(tmp_path: Path, earlier:
         shutil.copy(source / name / "journal" / "model-30.share", mixed / name)
     with pytest.raises(DataError, match="is of another run than"):
         again(tmp_path / "now", mixed, steps=5)
+
+
+def test_no_role_begins_without_waiting_for_its_disk_and_each_resumes_with_a_warning(tmp_path: Path) -> None:
+    paths = laid_out(tmp_path, steps=3)
+    waiting = {path: path.read_text() for path in paths}
+    unsynced = {path: text.replace("sync = true", "sync = false") for path, text in waiting.items()}
+    for path, text in unsynced.items():
+        assert text != waiting[path]
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="sync"):
+            opened(path)
+    another = tmp_path / "another"
+    another.mkdir()
+    with pytest.raises(ConfigError, match="sync"):
+        laid_out(another, sync=False)
+    assert not list(another.rglob("*.toml"))
+    for path, text in waiting.items():
+        path.write_text(text)
+    run(paths)
+    for path, text in unsynced.items():
+        path.write_text(text)
+        events: list[str] = []
+        opened(path, log=lambda event, events=events, **_: events.append(event)).engine.close()
+        assert "not synced" in events

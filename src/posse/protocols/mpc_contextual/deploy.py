@@ -56,6 +56,8 @@ VOCABULARY = Vocabulary(
     ),
     (messages.Act, messages.Earn, messages.Look),
 )  # fmt: skip
+MUST_SYNC = "after a power cut, a party that does not wait for its disk could send two values under one mask"
+"""Why `sync = false` is refused."""
 OUTSIDE = (PULLER, PAYEE, DEALER)
 OF_PARTY = ("features", "start_from", "scale", "encoding", "decimal")
 """Options that say where a party's own features are and how they are read."""
@@ -96,7 +98,7 @@ def build(place: Place) -> Deployment:
     return Deployment(
         role, VOCABULARY, peers, source, _agreed(options, terms), inputs, watch=partial(_note, place, terms, role),
         grows=kind == PULLER or terms.arriving, commands={"end": _end} if kind == "party" else {},
-        needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
+        must_sync=MUST_SYNC, needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
         known=lambda: _known(role, options, terms), public=lambda: msgspec.structs.asdict(terms),
     )  # fmt: skip
 

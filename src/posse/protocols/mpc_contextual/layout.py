@@ -18,7 +18,7 @@ from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.datasets.reading import check_encoding, reading
-from posse.protocols.mpc_contextual.deploy import OF_PARTY, OUTSIDE, arm_figures, check_block, checked_plan
+from posse.protocols.mpc_contextual.deploy import MUST_SYNC, OF_PARTY, OUTSIDE, arm_figures, check_block, checked_plan
 from posse.protocols.mpc_contextual.roles.outside import ActSettings, check_fits, gathered, share_file
 from posse.protocols.mpc_contextual.settings import ContextualOptions
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, Terms, check_parties, check_start
@@ -106,6 +106,8 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
 def check_federation(federation: ContextualFederation) -> ContextualOptions:
     """Say what is wrong with a federation's file before anything is written; return the terms for everyone."""
     check_name(run=federation.run)
+    if not federation.sync:
+        raise ConfigError(f"sync must be true: {MUST_SYNC}. Remove sync = false.")
     if federation.give_up:
         check.positive(give_up=federation.give_up)
     for name in ("parties", "columns", "bounds", "rows", "start", *OF_PARTY):

@@ -92,7 +92,7 @@ def recorded(seed: int, slower: float, slot: float = 0.0, jitter: float = 0.0) -
         world = {"problem": "clusters", "arms": ARMS, "rows": ROWS, "components": 4, "seed": seed + 3}
         addresses = {name: f"127.0.0.1:{_free_port()}" for name in (*PARTIES, PULLER, PAYEE, DEALER)}
         given = {
-            "run": "audit", "steps": STEPS, "epsilon": "1/2", "sync": False, "world": world, "addresses": addresses,
+            "run": "audit", "steps": STEPS, "epsilon": "1/2", "world": world, "addresses": addresses,
             "slot": slot, "jitter": jitter,
         }  # fmt: skip
         paths = lay_out(ContextualFederation.make(given), Path(folder))

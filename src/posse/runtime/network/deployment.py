@@ -96,6 +96,8 @@ class Deployment:
     """Files that stay beside the journal as they are when the run begins, by name."""
     grows: bool = False
     """Whether the file of its source grows while the run goes on: the journal is bound to its path, not its content."""
+    must_sync: str = ""
+    """Why a run may not begin with `sync = false`, as the end of a sentence; empty if it may."""
     limits: bool = False
     """Whether the role keeps within [consent]."""
     remarks: tuple[str, ...] = ()
@@ -186,9 +188,15 @@ def make_party(
     journal = Journal(place.journal, disk)
     try:
         root, nonce = root_of(place), journalled_nonce(journal.first)
+        begun = nonce is not None
         nonce = os.urandom(32) if nonce is None else nonce
         made = build(replace(place, secrets=secrets_of(root, nonce)))
         file = place.file
+        if made.must_sync and not file.sync:
+            if not begun:
+                raise ConfigError(f"sync must be true: {made.must_sync}. Remove sync = false.")
+            if log is not None:
+                log("not synced", why=f"{made.must_sync}. Remove sync = false and start the party again.")
         if file.give_up is not None:
             check.positive(give_up=file.give_up)
         check.at_least(0, stalled_after=file.stalled_after)

@@ -214,7 +214,7 @@ class Engine:
             raise ProtocolError("the run has not begun: not all parties are here. Try again when they are.")
         unmet = [peer for peer, link in self.links.items() if not link.met and (needed is None or peer in needed)]
         if names := ", ".join([*self._behind, *unmet]):
-            raise BehindError(f"this party may have lost what it last sent to {names}. Try again when it has caught up.")
+            raise BehindError(f"this party may have lost what it last sent to {names}. Try again later.")
         actions = self._timed(self.role.receive, OPERATOR, message)
         self._record(_OPERATOR, OPERATOR, 0, self._encode(message))
         self._must_sync = True

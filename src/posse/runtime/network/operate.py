@@ -261,7 +261,7 @@ LEVELS = ("info", "warning", "error")
 _LEVEL = {
     "refused": "warning", "lost": "warning", "unreachable": "warning", "source": "warning", "more": "warning",
     "waiting for a reward": "warning", "waiting for a context": "warning", "failed": "error",
-    "not renewed": "warning", "sheet refused": "warning", "unfinished": "warning",
+    "not synced": "warning", "not renewed": "warning", "sheet refused": "warning", "unfinished": "warning",
 }  # fmt: skip
 
 
