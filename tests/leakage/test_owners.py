@@ -103,6 +103,14 @@ def test_an_owner_alone_finds_the_largest_mean_and_the_total_beyond_its_own_rewa
     assert total > 0.95
 
 
+def test_an_owner_alone_finds_nothing_where_pulls_follow_coins_alone() -> None:
+    """Its own rewards tell something of the largest mean, and that is no finding."""
+    made = played("owner-alone", policy="epsilon-greedy", epsilon=1.0, horizon=200)
+    assert not made.succeeded
+    assert made.power == 1.0
+    assert made.score.value > 0.1
+
+
 @pytest.mark.parametrize("owners", [2, 3, 6])
 def test_the_customer_and_an_owner_estimate_the_sums_of_any_number_of_others(owners: int) -> None:
     made = played("customer-and-owner", owners=owners)

@@ -292,6 +292,6 @@ ATTACKS = (
         infer, score_together, "R2 of the largest sum", plant, "runs of UCB", other_runs, finds=0.8, needs="twin",
         stage=partial(stage, customer=True), of_view=own_arm,
         seconds=lambda settings: 2.0 + 1e-5 * settings.horizon * len(settings.load().arms),
-        tell=lambda guess: "largest first: " + ", ".join(f"{one:,.0f}" for one in guess.values[:20]),
+        tell=lambda guess: "largest first: " + ", ".join(f"{max(one, 0.0):,.0f}" for one in guess.values[:20]),
     ),
 )  # fmt: skip
