@@ -10,6 +10,7 @@ import msgspec
 
 import posse
 from tests.frozen import adapter, fixed
+from tests.frozen.shapes import ordered
 
 SHOWN = 700
 """Bytes of a message that are kept to be looked at, behind which only the digest speaks."""
@@ -97,18 +98,9 @@ def _saved(run: Any) -> dict[str, Any]:
     found = {}
     for party in run.parties:
         state = run.view(party).secrets[party]
-        data = msgspec.msgpack.encode(_ordered(state), order="sorted")
+        data = msgspec.msgpack.encode(ordered(state), order="sorted")
         found[party] = {"fields": sorted(state), "sha256": hashlib.sha256(data).hexdigest()}
     return found
-
-
-def _ordered(value: Any) -> Any:
-    """Keys as text, so that they can be sorted, and numbers of any size."""
-    if isinstance(value, int) and abs(value) >= 1 << 62:
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): _ordered(each) for key, each in value.items()}
-    return [_ordered(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def aggregation() -> dict[str, Any]:

@@ -7,6 +7,8 @@ called in Python, and where they are defined, does not count.
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import enum
 import importlib
 import re
 import types
@@ -88,7 +90,74 @@ def _shape(kind: Any) -> dict[str, Any]:
         "tag field": config.tag_field,
         "strict": config.forbid_unknown_fields,
         "leaves defaults out": config.omit_defaults,
+        "sample": _encoded(kind),
     }
+
+
+def _sample(hint: Any) -> Any:
+    """Make a value of a type, always the same."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return _sample(typing.get_args(hint)[0])
+    arguments = [each for each in typing.get_args(hint) if each is not type(None)]
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        # The first by its description: the order in which a union is written does not count.
+        return _sample(min(arguments, key=_words))
+    if origin is typing.Literal:
+        return arguments[0]
+    if origin is dict:
+        return {_sample(arguments[0]): _sample(arguments[1])}
+    if origin is tuple:
+        return tuple(_sample(each) for each in arguments if each is not ...)
+    if origin is list:
+        return [_sample(arguments[0])]
+    if hint in _SAMPLES:
+        return _SAMPLES[hint]
+    if issubclass(hint, msgspec.Struct):
+        return _instance(hint)
+    if issubclass(hint, enum.Enum):
+        return next(iter(hint))
+    hints = typing.get_type_hints(hint, include_extras=True)
+    names = [each.name for each in dataclasses.fields(hint)]
+    return hint(**{name: _sample(hints[name]) for name in names})
+
+
+_SAMPLES: dict[Any, Any] = {
+    int: 3, float: 0.75, bool: True, str: "ab", bytes: bytes(range(32)), object: 7, Any: 7, type(None): None,
+    datetime.datetime: datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
+}  # fmt: skip
+
+
+def _instance(kind: Any) -> Any:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return kind(**{name: _sample(hints[name]) for name in kind.__struct_fields__})
+
+
+def _encoded(kind: Any) -> str:
+    """Encode a sample of a struct, and check that it decodes to the same."""
+    try:
+        sample = _instance(kind)
+    except Exception as error:  # it checks its values, which a sample does not meet
+        return type(error).__name__
+    data = msgspec.msgpack.encode(sample)
+    try:
+        again = msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError:  # it holds what is decoded by itself
+        again = sample
+    assert msgspec.msgpack.encode(again) == data, kind
+    # Fields of a map come in the order of the class, which nobody relies on.
+    if not kind.__struct_config__.array_like:
+        data = msgspec.msgpack.encode(ordered(msgspec.msgpack.decode(data, strict=False)), order="sorted")
+    return data.hex()
+
+
+def ordered(value: Any) -> Any:
+    """Keys as text, so that they can be sorted, and numbers of any size."""
+    if isinstance(value, int) and abs(value) >= 1 << 62:
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): ordered(each) for key, each in value.items()}
+    return [ordered(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def shapes() -> Mapping[str, list[dict[str, Any]]]:

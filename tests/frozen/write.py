@@ -1,0 +1,140 @@
+"""Write or read the fixture of everything that must not change: on the wire, on disk, at the command line.
+
+    PYTHONPATH=<the release>/src python -m tests.frozen.write FOLDER            write all of it
+    PYTHONPATH=<a later one>/src python -m tests.frozen.write FOLDER --read KIND --out FILE
+
+A kind is a function that gives plain values; those that read what another release has left in FOLDER have one that
+writes it there. Each kind runs in a process of its own, with fixed randomness, keys and version (`fixed`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.frozen import fixed
+
+RELEASE = "2a707d9"
+"""What wrote the fixture."""
+
+
+def _messages(folder: Path) -> Any:
+    from tests.frozen import messages
+
+    return {**messages.simulated(), **messages.aggregation()}
+
+
+def _shapes(folder: Path) -> Any:
+    from tests.frozen import shapes
+
+    return shapes.shapes()
+
+
+def _secrets(folder: Path) -> Any:
+    from tests.frozen import adapter
+
+    return adapter.secrets()
+
+
+def _figures(folder: Path) -> Any:
+    from tests.frozen import figures
+
+    return figures.figures()
+
+
+def _commands(folder: Path) -> Any:
+    from tests.frozen import commands
+
+    with tempfile.TemporaryDirectory() as place:
+        return commands.listed(Path(place))
+
+
+def _operators(folder: Path) -> Any:
+    from tests.frozen import commands
+
+    with tempfile.TemporaryDirectory() as place:
+        return commands.operated(Path(place))
+
+
+def _parties(folder: Path) -> Any:
+    from tests.frozen import folders
+
+    return folders.read(folder / "parties")
+
+
+def _stored(folder: Path) -> Any:
+    from tests.frozen import stored
+
+    return stored.read(folder)
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "messages": _messages, "shapes": _shapes, "secrets": _secrets, "figures": _figures, "commands": _commands,
+    "operators": _operators, "parties": _parties, "stored": _stored,
+}  # fmt: skip
+WITH_REAL_RANDOMNESS = {"parties"}
+"""Kinds in which parties talk over TLS, in an order that nobody fixes."""
+
+
+def prepare(kind: str) -> None:
+    """Fix what a kind needs fixed, before the package is imported."""
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    os.environ.pop("POSSE_SYSTEMS", None)
+    fixed.install(randomness=kind not in WITH_REAL_RANDOMNESS)
+
+
+def write_archives(folder: Path, kind: str) -> None:
+    """Write what a kind reads later."""
+    from tests.frozen import folders, stored
+
+    (folder / "parties").mkdir(parents=True, exist_ok=True)
+    for name in folders.write(folder / "parties") if kind == "parties" else stored.write(folder):
+        print(f"{name} is written", flush=True)
+
+
+def read(kind: str, folder: Path, out: Path) -> None:
+    """Compute a kind in a process of its own."""
+    words = [sys.executable, "-m", "tests.frozen.write", str(folder), "--read", kind, "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    if done.returncode:
+        raise AssertionError(f"reading {kind} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
+
+
+def dump(found: Any) -> str:
+    """Write values one to a line, so that a difference shows which one it is of."""
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    """Write the fixture, or one kind of what this release makes of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--archives", choices=("parties", "stored"), help="write only what this kind reads")
+    parser.add_argument("--read", choices=KINDS, help="compute one kind")
+    parser.add_argument("--out", type=Path, help="file for what --read computes")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    if asked.read is not None:
+        prepare(asked.read)
+        out = asked.out.resolve()
+        out.write_text(dump(KINDS[asked.read](folder)))
+    elif asked.archives is not None:
+        prepare(asked.archives)
+        write_archives(folder, asked.archives)
+    else:
+        for kind in ("parties", "stored"):
+            subprocess.run([sys.executable, "-m", "tests.frozen.write", str(folder), "--archives", kind], check=True)
+        for kind in KINDS:
+            read(kind, folder, folder / f"{kind}.json")
+            print(f"{kind} is written", flush=True)
+
+
+if __name__ == "__main__":
+    main()
