@@ -16,12 +16,14 @@ from tests.frozen import fixed
 
 VOLATILE = {
     "seconds", "created", "id", "record", "role_seconds", "pid", "host", "age", "process", "version", "posse", "ratio",
-    "rounds_a_second", "key_seconds", "made", "issued", "expires",
+    "rounds_a_second", "key_seconds", "made", "issued", "expires", "said",
 }  # fmt: skip
-"""Keys of times, of this process, and of what is drawn anew each time."""
+"""Keys of times, of this process and machine (`said` by its doctor), and of what is drawn anew each time."""
 _ID = re.compile(r"\b[0-9a-z]{9}-[0-9a-z]{4}\b")
+_WHEN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.\d]*\+00:00)?|posse1_[\w-]+|127\.0\.0\.1:\d+")
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 _LASTS = re.compile(r"\b[\d.,]+ (?:s|ms|us|µs|seconds|s CPU)\b")
+_NAMED = re.compile(r"\{([\w-]+)\}")
 _TIMED = re.compile(r"second|CPU|time")
 PROSE = 4
 """Words from which on a text is prose: it may be worded anew, and its numbers may not change."""
@@ -57,7 +59,8 @@ def plain(value: Any, key: str = "") -> Any:
         return [each for each in parts if each != "<text >"] if key == "notes" else parts
     if not isinstance(value, str):
         return value
-    text = _LASTS.sub("<time>", _ID.sub("<id>", value.replace(str(Path.cwd()), "<folder>")))
+    text = _ID.sub("<id>", _WHEN.sub("<when>", value.replace(str(Path.cwd()), "<folder>")))
+    text = _LASTS.sub("<time>", text)
     if len(text.split()) < PROSE:
         return text
     return f"<text {' '.join(sorted(each.strip('.,') for each in _NUMBER.findall(text)))}>"
@@ -81,7 +84,7 @@ class Session:
         `name: command` keeps the id of its run, for later lines with `{name}`.
         """
         name, colon, rest = line.partition(": ")
-        code, out, err = call(*(rest if colon else line).format(**self.ids).split())
+        code, out, err = call(*_NAMED.sub(lambda match: self.ids[match[1]], rest if colon else line).split())
         entry: dict[str, Any] = {"exit code": code}
         if "--json" in line.split() and code < 2:
             made = json.loads(out)
@@ -90,7 +93,8 @@ class Session:
                 self.ids[name] = _id_of(made)
         if code:
             entry["error"] = re.findall(r"\[P\d+\]", err)
-        self.found[line] = entry
+        calls = sum(each.startswith(line) for each in self.found)
+        self.found[line if line not in self.found else f"{line}, call {calls + 1}"] = entry
 
     def all(self, lines: str, *, alike: bool = False) -> dict[str, Any]:
         """Call all of these lines; `alike` draws the same randomness for each, whatever comes before it."""
@@ -147,7 +151,6 @@ audit fed-contextual {FED} --json
 audit {{strict}} --json
 audit {{paper}} --json
 audit {{own}} --json
-audit {{clusters}} --json
 audit {{market}} --json
 runs list --json
 runs show {{strict}} --json
@@ -241,9 +244,15 @@ def write_inputs(folder: Path) -> None:
     _table(folder / "rows.csv", [f"pixel{column}" for column in range(64)], rows)
     rows = [[round(((7 * row + 3 * column) % 17 - 8) / 40, 3) for column in range(20)] for row in range(5)]
     _table(folder / "rows-of-mpc.csv", [f"c{column}" for column in range(20)], rows)
-    log = [[row % 24, row % 5 / 4, row % 3 / 2, "abc"[row % 3], row * 7 % 4 / 3, 0.25 + row % 2 / 4] for row in range(240)]
+    log = [
+        [row % 24, row % 5 / 4, row % 3 / 2, "abc"[row % 3], row * 7 % 4 / 3, 0.25 + row % 2 / 4] for row in range(240)
+    ]
     _table(folder / "log.csv", ["client", "x", "y", "arm", "reward", "probability"], log)
 
 
 def _table(path: Path, names: list[str], rows: list[list[Any]]) -> None:
     path.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]) + "\n")
+
+
+def _logged(row: int) -> list[Any]:
+    return [row % 24, row % 5 / 4, row % 3 / 2, "abc"[row % 3], row * 7 % 4 / 3, 0.25 + row % 2 / 4]

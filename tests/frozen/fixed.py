@@ -104,20 +104,23 @@ def _signing_as_fixed(builder: Any) -> None:
 
 
 def install(*, randomness: bool = True) -> None:
-    """Fix the version, and unless told otherwise all randomness, in this process for good."""
+    """Fix the version, signatures, and unless told otherwise all randomness, in this process for good."""
     import posse.version
 
     posse.version.__version__ = VERSION
+    ec.ECDSA = _Deterministic  # type: ignore[misc]
+    for builder in (
+        x509.CertificateBuilder,
+        x509.CertificateSigningRequestBuilder,
+        x509.CertificateRevocationListBuilder,
+    ):
+        _signing_as_fixed(builder)
     if not randomness:
         return
     os.urandom = _STREAM
     random._urandom = _STREAM  # type: ignore[attr-defined]
-    ec.ECDSA = _Deterministic  # type: ignore[misc]
     ec.generate_private_key = _p256_key
     X25519PrivateKey.generate = classmethod(  # type: ignore[method-assign]
         lambda cls: cls.from_private_bytes(os.urandom(32))
     )
     hpke.Suite = _Suite  # type: ignore[misc]
-    for builder in (x509.CertificateBuilder, x509.CertificateSigningRequestBuilder):
-        _signing_as_fixed(builder)
-    _signing_as_fixed(x509.CertificateRevocationListBuilder)

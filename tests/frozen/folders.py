@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tests.frozen import adapter, archive
+from tests.frozen import adapter, archive, commands
 from tests.frozen.shapes import ordered
 
 SAMBA = """
@@ -25,9 +25,24 @@ sync = {sync}
 {terms}
 """
 WORLD = "[world]\nseed = 7\nowners = 3\n" + "".join(f'\n[[owner]]\nname = "clinic-{n}"\n' for n in (1, 2, 3))
-OWN = "".join(f'\n[[owner]]\nname = "clinic-{n}"\n[owner.source]\nkind = "csv"\nfile = "clinic-{n}.csv"\n' for n in "1234")
+OWNER = """
+[[owner]]
+name = "clinic-{number}"
+[owner.source]
+kind = "csv"
+file = "clinic-{number}.csv"
+"""
+OWN = "".join(OWNER.format(number=number) for number in range(1, 5))
+STRICT = """
+level = "strict"
+policy = "ucb"
+budget = 40
+price = [0.02, 0.05, 0.3, 1]
+slot = 0.01
+slowest_pull = 0.01
+"""
 SAMBAS = {
-    "samba-strict": 'level = "strict"\npolicy = "ucb"\nbudget = 40\nprice = [0.02, 0.05, 0.3, 1]\nslot = 0.01\nslowest_pull = 0.01',
+    "samba-strict": STRICT,
     "samba-paper": 'level = "paper"\npolicy = "thompson"\nbudget = 40\npaillier_bits = 2048',
     "samba-standard": 'level = "standard"\npolicy = "pursuit"\nbudget = 30\npaillier_bits = 2048',
     "samba-ended": 'level = "strict"\npolicy = "epsilon-greedy"\nepsilon = 0.3\nbudget = 400',
@@ -76,11 +91,12 @@ STOPS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "mpc": lambda states: states["puller"].get("step", 0) >= 13,
     "market": lambda states: all(state.get("step", 0) >= 9 for state in states.values()),
 }
+BACKUPS = {"samba-paper": ("comp", "clinic-2", "customer")}
+"""Parties of which there is a backup beside their folders."""
 
 
-def _ports() -> dict[str, int]:
-    import socket
-
+def free_ports() -> dict[str, int]:
+    """Ports on which nobody listens now."""
     held = [socket.socket() for _ in range(4)]
     for each in held:
         each.bind(("127.0.0.1", 0))
@@ -134,7 +150,7 @@ def _write(name: str, folder: Path) -> None:
     else:
         whose = OWN if name in ("samba-strict", "samba-ended") else WORLD
         text = SAMBA.format(port="{port}", sync=str("strict" in SAMBAS[name]).lower(), terms=SAMBAS[name]) + whose
-    (folder / "federation.toml").write_text(text.format(**_ports()))
+    (folder / "federation.toml").write_text(text.format(**free_ports()))
     os.chdir(folder)
     files = adapter.lay_out(folder / "federation.toml", folder)
     for file in files:
@@ -144,6 +160,8 @@ def _write(name: str, folder: Path) -> None:
         adapter.end_without(files, "clinic-4", step=12)
     else:
         adapter.resume(files, STOPS[name])
+    for party in BACKUPS.get(name, ()):
+        assert commands.call("backup", f"{party}.toml", "--out", f"{party}.backup")[0] == 0
 
 
 def parties(folder: Path) -> list[Path]:
@@ -158,15 +176,49 @@ def read(archives: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as place:
             folder = archive.unpack(path, Path(place) / "federation")
             os.chdir(folder)
-            os.environ["POSSE_HOME"] = str(Path(place) / "home")
             found[path.stem] = {"stopped": {each.stem: _stopped(each) for each in parties(folder)}}
+            views = [str(each.relative_to(folder)) for each in sorted(folder.rglob("view.log"))]
+            session = commands.Session(folder)
+            session.all("\n".join(f"audit {view} --json" for view in views))
+            for file in parties(folder):
+                session(f"doctor {file.name} --json")
+                session(f"status {file.name} --json")
+            found[path.stem]["restored"] = {name: _restored(folder, name) for name in BACKUPS.get(path.stem, ())}
             ends = adapter.resume(parties(folder))
-            found[path.stem]["ends"] = ends
+            for row in json.loads(commands.call("runs", "list", "--json")[1]):
+                session.ids[row["party"]] = row["id"]
+            for party in sorted(session.ids) if path.stem != "samba-ended" else ():
+                session(f"runs show {{{party}}} --json")
+            found[path.stem]["commands"] = _without_traffic(session.found)
+            found[path.stem]["ends"] = {name: commands.plain(end) for name, end in ends.items()}
             found[path.stem]["shares"] = {
                 str(each.relative_to(folder)): hashlib.sha256(each.read_bytes()).hexdigest()
                 for each in sorted(folder.rglob("*.share"))
             }
     return found
+
+
+def _without_traffic(value: Any) -> Any:
+    """Leave out sizes: signatures are of several sizes, and what is sent again depends on who was there first."""
+    if isinstance(value, dict):
+        return {key: _without_traffic(each) for key, each in value.items() if key not in ("bytes", "messages")}
+    return [_without_traffic(each) for each in value] if isinstance(value, list) else value
+
+
+def _restored(folder: Path, party: str) -> dict[str, Any]:
+    """Put a party back from its backup into another folder; compare its files with those it was made of."""
+    there = folder.parent / "restored" / party
+    there.mkdir(parents=True)
+    code, _, _ = commands.call("restore", f"{party}.backup", str(there / f"{party}.toml"))
+    made = {path.relative_to(there): path for path in sorted(there.rglob("*")) if path.is_file()}
+    return {
+        "exit code": code,
+        "files": {
+            str(name): (folder / name).is_file() and (folder / name).read_bytes() == path.read_bytes()
+            for name, path in made.items()
+            if path.suffix != ".toml"
+        },
+    }
 
 
 def _stopped(file: Path) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import posse
 from tests.frozen import adapter, fixed
 from tests.frozen.shapes import ordered
 
-SHOWN = 700
-"""Bytes of a message that are kept to be looked at, behind which only the digest speaks."""
+SHOWN = 256
+"""Bytes of a message that are kept to be looked at, behind which only the digest speaks; manifests are kept whole."""
 LEARNING = {
     "ucb": {}, "thompson": {}, "epsilon-greedy": {"epsilon": 0.4}, "epsilon-decreasing": {"scale": 2.0},
     "softmax": {"tau": 0.3}, "pursuit": {"beta": 0.2}, "tests.frozen.own_policy:PriorMean": {},
@@ -47,7 +47,8 @@ def scenarios() -> Iterator[tuple[str, Any, dict[str, Any]]]:
 
 def shown(data: bytes) -> dict[str, Any]:
     """A message to be compared and looked at."""
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "begins": data[:SHOWN].hex()}
+    seen = len(data) if msgspec.msgpack.decode(data)[0] == "Offer" else SHOWN
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "begins": data[:seen].hex()}
 
 
 def logged(entries: Iterator[tuple[str, str, Any]]) -> dict[str, Any]:

@@ -1,14 +1,12 @@
-"""A custom policy whose source is frozen: its digest is in manifests. Do not edit or reformat this file."""
+"""A custom policy whose source is frozen: its digest is in manifests. Do not edit its class and functions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.core.compiled import elementary
 from posse.policies import Policy
 
 
-@elementary
 def prior_mean(t, turn, total, pulls, memory, key, parameters):  # type: ignore[no-untyped-def]
     return (total + parameters[0]) / (pulls + 2.0 * parameters[0])
 

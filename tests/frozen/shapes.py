@@ -61,7 +61,9 @@ def _words(hint: Any) -> str:
     if isinstance(hint, type) and hint.__module__.startswith("posse."):
         if dataclasses.is_dataclass(hint):
             hints = typing.get_type_hints(hint, include_extras=True)
-            return "{" + ", ".join(f"{each.name}: {_words(hints[each.name])}" for each in dataclasses.fields(hint)) + "}"
+            return (
+                "{" + ", ".join(f"{each.name}: {_words(hints[each.name])}" for each in dataclasses.fields(hint)) + "}"
+            )
         return f"{hint.__mro__[1].__name__} of posse"
     return getattr(hint, "__name__", str(hint))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import posse
 from tests.frozen import adapter, archive, commands
-from tests.frozen.commands import FED, MARKET, MPC, RUNS, Session
+from tests.frozen.commands import FED, MARKET, RUNS, Session
 from tests.frozen.folders import parties
 
 WRITTEN = f"""
@@ -47,10 +47,7 @@ runs report {fed} --out fed.html
 runs report {agent} --out agent.html
 audit {strict} --json
 audit {paper} --json
-audit {own} --json
 audit {market} --json
-audit {clusters} --json
-audit {fed} --json
 predict model.npz rows.csv --json
 predict shares rows-of-mpc.csv --json
 predict {fed} rows.csv --json

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -75,27 +76,37 @@ def _stored(folder: Path) -> Any:
     return stored.read(folder)
 
 
+def _services(folder: Path) -> Any:
+    from tests.frozen import services
+
+    return services.read(folder)
+
+
 KINDS: dict[str, Callable[[Path], Any]] = {
     "messages": _messages, "shapes": _shapes, "secrets": _secrets, "figures": _figures, "commands": _commands,
-    "operators": _operators, "parties": _parties, "stored": _stored,
+    "operators": _operators, "parties": _parties, "stored": _stored, "services": _services,
 }  # fmt: skip
-WITH_REAL_RANDOMNESS = {"parties"}
+ARCHIVES = ("parties", "stored", "services")
+WITH_REAL_RANDOMNESS = {"parties", "services"}
 """Kinds in which parties talk over TLS, in an order that nobody fixes."""
 
 
 def prepare(kind: str) -> None:
-    """Fix what a kind needs fixed, before the package is imported."""
+    """Fix what a kind needs fixed, before the package is imported: the compiler's options are of the numbers too."""
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    os.environ.pop("POSSE_SYSTEMS", None)
+    for name in ("POSSE_SYSTEMS", "XLA_FLAGS", "POSSE_DATA"):
+        os.environ.pop(name, None)
     fixed.install(randomness=kind not in WITH_REAL_RANDOMNESS)
 
 
 def write_archives(folder: Path, kind: str) -> None:
     """Write what a kind reads later."""
-    from tests.frozen import folders, stored
+    from tests.frozen import folders, services, stored
 
-    (folder / "parties").mkdir(parents=True, exist_ok=True)
-    for name in folders.write(folder / "parties") if kind == "parties" else stored.write(folder):
+    place = folder / "parties" if kind == "parties" else folder
+    place.mkdir(parents=True, exist_ok=True)
+    writers = {"parties": folders.write, "stored": stored.write, "services": services.write}
+    for name in writers[kind](place):
         print(f"{name} is written", flush=True)
 
 
@@ -108,15 +119,16 @@ def read(kind: str, folder: Path, out: Path) -> None:
 
 
 def dump(found: Any) -> str:
-    """Write values one to a line, so that a difference shows which one it is of."""
-    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+    """Write values one to a line, so that a difference shows which one it is of; short lists stay on one."""
+    text = json.dumps(found, indent=1, sort_keys=True)
+    return re.sub(r"\[\s+([^][{}]{,100}?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
 def main() -> None:
     """Write the fixture, or one kind of what this release makes of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--archives", choices=("parties", "stored"), help="write only what this kind reads")
+    parser.add_argument("--archives", choices=ARCHIVES, help="write only what this kind reads")
     parser.add_argument("--read", choices=KINDS, help="compute one kind")
     parser.add_argument("--out", type=Path, help="file for what --read computes")
     asked = parser.parse_args()
@@ -129,7 +141,7 @@ def main() -> None:
         prepare(asked.archives)
         write_archives(folder, asked.archives)
     else:
-        for kind in ("parties", "stored"):
+        for kind in ARCHIVES:
             subprocess.run([sys.executable, "-m", "tests.frozen.write", str(folder), "--archives", kind], check=True)
         for kind in KINDS:
             read(kind, folder, folder / f"{kind}.json")
