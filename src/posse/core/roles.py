@@ -23,7 +23,7 @@ DURABLE = "durable"
 depends on the order in which messages of different parties came."""
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class Message(msgspec.Struct, frozen=True, array_like=True, tag="Message", gc=False):
     """What travels between parties; encoded as a tagged msgpack array."""
 
 
@@ -37,20 +37,20 @@ class Many(msgspec.Struct, frozen=True, gc=False):
     sends: list[Send]
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag="Ask", gc=False):
     """Effect: what only the world can answer; its answer goes to the party that asks."""
 
     awaits: ClassVar[str] = "a reward"
     party: str
 
 
-class Pull(Ask, frozen=True, array_like=True, tag=True, gc=False):
+class Pull(Ask, frozen=True, array_like=True, tag="Pull", gc=False):
     """Pull an owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
 
     number: int
 
 
-class Reward(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Reward(Message, frozen=True, array_like=True, tag="Reward", gc=False):
     """The world's answer to a `Pull`, in units of 2^-24."""
 
     number: int

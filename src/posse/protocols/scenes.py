@@ -45,7 +45,7 @@ _encode = msgspec.msgpack.Encoder().encode
 def parts(message: msgspec.Struct, describe: Describe, kinds: tuple[str, ...]) -> list[dict[str, Any]]:
     """Cover the encoded message with parts, in order; `kinds` are all kinds of role, which read what is in the clear.
 
-    >>> class Hello(msgspec.Struct, array_like=True, tag=True):
+    >>> class Hello(msgspec.Struct, array_like=True, tag="Hello"):
     ...     number: int
     ...     body: bytes
     >>> found = parts(Hello(7, b"abc"), lambda *of: [Part("body", "aes", 3, ())] if of[1] == "body" else None, ("a",))

@@ -41,7 +41,7 @@ _SUMS = 12
 """Bytes of what a device measured: sums of rewards, probabilities and samples."""
 
 
-class Order(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Order(Message, frozen=True, array_like=True, tag="Order", gc=False):
     """What the server sends to every device of a round: the model, the deployed one where it differs, the norm."""
 
     round: int
@@ -50,7 +50,7 @@ class Order(Message, frozen=True, array_like=True, tag=True, gc=False):
     devices: int
 
 
-class Answers(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Answers(Message, frozen=True, array_like=True, tag="Answers", gc=False):
     """What the devices of a round send together: clipped updates, and sums of what they measured."""
 
     round: int
@@ -63,7 +63,7 @@ class Answers(Message, frozen=True, array_like=True, tag=True, gc=False):
     """Norm of the mean update."""
 
 
-class Update(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Update(Message, frozen=True, array_like=True, tag="Update", gc=False):
     """What one device sends: its clipped update, the arrays of the model in jax's order as float32."""
 
     round: int
@@ -71,7 +71,7 @@ class Update(Message, frozen=True, array_like=True, tag=True, gc=False):
     data: tuple[bytes, ...]
 
 
-class Total(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Total(Message, frozen=True, array_like=True, tag="Total", gc=False):
     """What is left of a round under secure sums: the sum of all updates in units of norm / levels, as int32."""
 
     round: int

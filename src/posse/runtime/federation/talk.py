@@ -188,7 +188,7 @@ ENDED = (REFUSED, OVER, FAILED, DROPPED)
 """States after which a member does nothing more for a run."""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Told(msgspec.Struct, frozen=True, array_like=True, tag="Told", forbid_unknown_fields=True):
     """Base of what travels on a control connection."""
 
 
@@ -205,7 +205,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Certificates (DER) of others that this member's part reads, by name."""
 
 
-class Sheet(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Sheet(Told, frozen=True, array_like=True, tag="Sheet", forbid_unknown_fields=True):
     """From the founder: every run that this member has still to do with, and the revocation list (DER)."""
 
     lines: tuple[Line, ...]
@@ -221,50 +221,50 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """Why it refused or failed; of one that has started, why its part stands still."""
 
 
-class Report(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Report(Told, frozen=True, array_like=True, tag="Report", forbid_unknown_fields=True):
     """From a member: where it listens, and what it made of the runs on its sheet."""
 
     address: str
     entries: tuple[Entry, ...]
 
 
-class Renew(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Renew(Told, frozen=True, array_like=True, tag="Renew", forbid_unknown_fields=True):
     """From a member: sign this key again, or a new one."""
 
     csr: bytes
 
 
-class Renewed(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Renewed(Told, frozen=True, array_like=True, tag="Renewed", forbid_unknown_fields=True):
     """From the founder: the new certificate (DER), or why there is none."""
 
     certificate: bytes
     reason: str = ""
 
 
-class Leave(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Leave(Told, frozen=True, array_like=True, tag="Leave", forbid_unknown_fields=True):
     """From a member: revoke its certificate, it leaves the federation."""
 
 
-class Left(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Left(Told, frozen=True, array_like=True, tag="Left", forbid_unknown_fields=True):
     """From the founder: the member has left, or why it may not now."""
 
     reason: str = ""
 
 
-class Propose(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Propose(Told, frozen=True, array_like=True, tag="Propose", forbid_unknown_fields=True):
     """From a member: put this run into the queue."""
 
     signed: Signed
 
 
-class Wanted(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Wanted(Told, frozen=True, array_like=True, tag="Wanted", forbid_unknown_fields=True):
     """From a member that proposed a run: say how far it is, or drop it."""
 
     run: str
     drop: bool = False
 
 
-class Shown(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Shown(Told, frozen=True, array_like=True, tag="Shown", forbid_unknown_fields=True):
     """From the founder: how far a run is that this member proposed (JSON), or why it is not in the queue."""
 
     run: str
@@ -272,7 +272,7 @@ class Shown(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=
     reason: str = ""
 
 
-class Recall(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Recall(Told, frozen=True, array_like=True, tag="Recall", forbid_unknown_fields=True):
     """From a member whose ledger came from a backup: which runs was it in?"""
 
 
@@ -287,7 +287,7 @@ class Past(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """What it asked of the member; None where its settings cannot be read any more."""
 
 
-class Recalled(Told, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Recalled(Told, frozen=True, array_like=True, tag="Recalled", forbid_unknown_fields=True):
     """From the founder: every run that started with this member in it."""
 
     runs: tuple[Past, ...]

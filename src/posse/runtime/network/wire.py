@@ -53,11 +53,11 @@ class WireError(ProtocolError):
     code = "P520"
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
+class Frame(msgspec.Struct, frozen=True, array_like=True, tag="Frame", gc=False, forbid_unknown_fields=True):
     """Base of what travels on a connection."""
 
 
-class Hello(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
+class Hello(Frame, frozen=True, array_like=True, tag="Hello", gc=False, forbid_unknown_fields=True):
     """Who speaks which version of what, for which run and terms; and what it has of the other's messages."""
 
     wire: int
@@ -113,7 +113,7 @@ class Kept(NamedTuple):
     paused: bool = False
 
 
-class Refused(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
+class Refused(Frame, frozen=True, array_like=True, tag="Refused", gc=False, forbid_unknown_fields=True):
     """Why the sender ends the connection, as far as the receiver may know."""
 
     reason: str

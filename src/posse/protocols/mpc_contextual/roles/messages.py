@@ -42,14 +42,14 @@ class Ending:
         self.end = over.step
 
 
-class Hello(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Hello(Message, frozen=True, array_like=True, tag="Hello", gc=False):
     """Party to party, before the first step: the terms it plays by, and its part of the parties' common key."""
 
     terms: bytes
     part: bytes
 
 
-class Seed(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Seed(Message, frozen=True, array_like=True, tag="Seed", gc=False):
     """Dealer to everyone else: the terms it deals for, the seed of a party's tapes, and of the masks of its inputs."""
 
     terms: bytes
@@ -57,20 +57,20 @@ class Seed(Message, frozen=True, array_like=True, tag=True, gc=False):
     inputs: bytes
 
 
-class Want(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Want(Message, frozen=True, array_like=True, tag="Want", gc=False):
     """Party to dealer: deal chunks up to this one."""
 
     chunk: int
 
 
-class Dealt(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Dealt(Message, frozen=True, array_like=True, tag="Dealt", gc=False):
     """Dealer to party: what makes its tapes of a chunk of steps fit those of the others."""
 
     chunk: int
     data: bytes
 
 
-class Opening(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Opening(Message, frozen=True, array_like=True, tag="Opening", gc=False):
     """Party to party: its shares of what is opened in a round, and its own masked inputs."""
 
     step: int
@@ -78,58 +78,58 @@ class Opening(Message, frozen=True, array_like=True, tag=True, gc=False):
     data: bytes
 
 
-class Reveal(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Reveal(Message, frozen=True, array_like=True, tag="Reveal", gc=False):
     """Party to puller: its share of the one-hot vector of the arm."""
 
     step: int
     data: bytes
 
 
-class Choice(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Choice(Message, frozen=True, array_like=True, tag="Choice", gc=False):
     """Puller to parties: the one-hot vector under a mask."""
 
     step: int
     data: bytes
 
 
-class Pulled(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Pulled(Message, frozen=True, array_like=True, tag="Pulled", gc=False):
     """Puller to payee: the arm of this step was pulled; it does not say which."""
 
     step: int
 
 
-class Payoff(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Payoff(Message, frozen=True, array_like=True, tag="Payoff", gc=False):
     """Payee to parties: the reward under a mask."""
 
     step: int
     data: bytes
 
 
-class Over(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Over(Message, frozen=True, array_like=True, tag="Over", gc=False):
     """Party to everyone: no arm is chosen from this pass on; its contexts have ended, or its operator ends the run."""
 
     step: int
 
 
-class Rows(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Rows(Message, frozen=True, array_like=True, tag="Rows", gc=False):
     """Party to party: a keyed digest of the identifiers of the rows of a pass, where contexts arrive."""
 
     step: int
     digest: bytes
 
 
-class End(Message, frozen=True, array_like=True, tag=True, gc=False):
+class End(Message, frozen=True, array_like=True, tag="End", gc=False):
     """Operator to party, and party to party where it waits for another's context: take no more contexts."""
 
 
-class Look(Ask, frozen=True, array_like=True, tag=True, gc=False):
+class Look(Ask, frozen=True, array_like=True, tag="Look", gc=False):
     """Ask for a party's own features of a step; the world answers with `Seen`."""
 
     awaits: ClassVar[str] = "a context"
     step: int
 
 
-class Seen(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Seen(Message, frozen=True, array_like=True, tag="Seen", gc=False):
     """The world's answer to a `Look`: row and features in fixed point, or that no context comes any more."""
 
     step: int
@@ -138,26 +138,26 @@ class Seen(Message, frozen=True, array_like=True, tag=True, gc=False):
     over: bool = False
 
 
-class Act(Ask, frozen=True, array_like=True, tag=True, gc=False):
+class Act(Ask, frozen=True, array_like=True, tag="Act", gc=False):
     """Pull an arm for the context of a step; the world answers with `Acted`."""
 
     step: int
     arm: int
 
 
-class Acted(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Acted(Message, frozen=True, array_like=True, tag="Acted", gc=False):
     """The world's answer to an `Act`: it was done."""
 
     step: int
 
 
-class Earn(Ask, frozen=True, array_like=True, tag=True, gc=False):
+class Earn(Ask, frozen=True, array_like=True, tag="Earn", gc=False):
     """Ask what the pull of a step earned; the world answers with `Earned`."""
 
     step: int
 
 
-class Earned(Message, frozen=True, array_like=True, tag=True, gc=False):
+class Earned(Message, frozen=True, array_like=True, tag="Earned", gc=False):
     """The world's answer to an `Earn`, in units of 2^-24."""
 
     step: int

@@ -241,7 +241,7 @@ def simulated(contexts: Contexts, seed: int, terms: Terms, arms: WorldArms) -> S
 # Shares of the model -------------------------------------------------------------------------------------------------
 
 
-class Share(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class Share(msgspec.Struct, frozen=True, array_like=True, tag="Share", forbid_unknown_fields=True):
     """One party's share after a step, with the terms of the run."""
 
     terms: Terms
