@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from posse.core.compiled import elementary
-from posse.policies.own import source_digest
+from posse.policies.own import policy_digest
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Policy:
         return type(self).learn is not no_memory
 
     def describe(self) -> dict[str, Any]:
-        """Name, parameters and a digest of the source, as records keep them and parties compare them."""
+        """Name, parameters and a digest of what it computes, as records keep them and parties compare them."""
         kinds = [kind for kind in type(self).__mro__ if kind not in (Policy, object)]
         functions = [getattr(type(self), name) for name in ("score", "learn", "explore") if hasattr(type(self), name)]
         chooses = [selection.choose for selection in self.passes() if selection.choose is not None]
         own = [function for function in (*functions, *chooses) if function not in (no_memory, never_explore)]
         name = self.name or type(self).__name__
-        return {"name": name, "parameters": asdict(self), "digest": source_digest(*kinds, *own)}
+        return {"name": name, "parameters": asdict(self), "digest": policy_digest(type(self), *kinds, *own)}

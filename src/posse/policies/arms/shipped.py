@@ -14,7 +14,7 @@ from posse.core.compiled import elementary
 from posse.core.exact import beta, log
 from posse.core.random import OWN
 from posse.policies.arms.base import ARGMAX, Policy, Selection
-from posse.policies.own import parameter
+from posse.policies.own import Revision, parameter
 
 _LN2 = math.log(2.0)
 
@@ -39,6 +39,7 @@ class EpsilonGreedy(Policy):
     """Pull the arm of largest empirical mean; with probability epsilon a uniform arm."""
 
     name = "epsilon-greedy"
+    revision = Revision(1, "ad8bc1bdfdb34a7663bc37223cb475174a67b5f538d394faf88ee19aead8a030")
     summary = "best mean, or any arm with probability epsilon"
     reference = "Sutton & Barto 2018, section 2.2"
     score = staticmethod(mean)
@@ -71,6 +72,7 @@ class EpsilonDecreasing(Policy):
     """Epsilon-greedy whose epsilon falls with time by a named schedule."""
 
     name = "epsilon-decreasing"
+    revision = Revision(1, "398fa56aa2eeaa6e576893dea3098684375d54031242a600802c515bfb996fd6")
     summary = "epsilon-greedy with epsilon falling by a named schedule"
     reference = "Auer, Cesa-Bianchi & Fischer 2002, figure 3"
     score = staticmethod(mean)
@@ -93,6 +95,7 @@ class Softmax(Policy):
     """Pull arm i with probability proportional to exp(mean_i / tau) (Boltzmann exploration)."""
 
     name = "softmax"
+    revision = Revision(1, "411c281906a8986e7d20757926cf827ee8a00a3f0e436e640add4d65059dca05")
     summary = "probability proportional to exp(mean / tau)"
     reference = "Sutton & Barto 2018, section 2.8; Kuleshov & Precup 2014"
     score = staticmethod(mean)
@@ -121,6 +124,7 @@ class UCB(Policy):
     """Pull the arm of largest mean + sqrt(c ln t / n); c = 2 is UCB1."""
 
     name = "ucb"
+    revision = Revision(1, "3493077bf312b84455cd4961cf2aeea29083641a8221ac430121f7a1e58f7098")
     summary = "largest upper confidence bound"
     reference = "Auer, Cesa-Bianchi & Fischer 2002"
     score = staticmethod(bound)
@@ -148,6 +152,7 @@ class Thompson(Policy):
     """
 
     name = "thompson"
+    revision = Revision(1, "268e5c9b4b5445510d3b7a7f0e9b142d7d0209c5df74de8127e312a736378505")
     summary = "largest sample of the posterior Beta(s + 1, n - s + 1)"
     reference = "Thompson 1933; Russo et al. 2018"
     score = staticmethod(sample)
@@ -180,6 +185,7 @@ class Pursuit(Policy):
     """Pull arm i with probability p_i, after moving all p towards the arm of best mean at rate beta."""
 
     name = "pursuit"
+    revision = Revision(1, "6d92fe8142072c776e9b2ec1cd5b964ff3468cb8c907c12ae46e6d9f73354899")
     summary = "probabilities that move towards the best mean at rate beta (two passes)"
     reference = "Sutton & Barto 1998, section 2.9; Kuleshov & Precup 2014"
     score = staticmethod(pursue)

@@ -38,7 +38,7 @@ import numpy as np
 
 from posse.core import check
 from posse.core.errors import PolicyError
-from posse.policies.own import explain, parameter, source_digest
+from posse.policies.own import Revision, explain, parameter, policy_digest
 
 Array: TypeAlias = Any
 """An array of numpy or of jax; neither names the other's type."""
@@ -149,11 +149,11 @@ class Exploration:
         return type(self).formula(scores, *self.values(scores.shape[-1]), xp=xp)
 
     def describe(self) -> dict[str, Any]:
-        """Name, parameters and a digest of the source, as records keep them and parties compare them."""
+        """Name, parameters and a digest of what it computes, as records keep them and parties compare them."""
         kind = type(self)
         own = getattr(kind, "function", None)
         sources = (own,) if own is not None else (kind, kind.formula)
-        return {"name": self.name or kind.__name__, "parameters": asdict(self), "digest": source_digest(*sources)}
+        return {"name": self.name or kind.__name__, "parameters": asdict(self), "digest": policy_digest(kind, *sources)}
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,7 @@ class Greedy(Exploration):
     """The arm of largest predicted reward."""
 
     name: ClassVar[str] = "greedy"
+    revision: ClassVar[Revision] = Revision(1, "e796e012ca76a46ebd052f916978158df1b2a27001860b64567e6ee4cfb35d26")
     summary: ClassVar[str] = "the arm of largest predicted reward"
     formula = staticmethod(greedy)
 
@@ -170,6 +171,7 @@ class EpsilonGreedy(Exploration):
     """The greedy arm, or any arm with probability epsilon."""
 
     name: ClassVar[str] = "epsilon-greedy"
+    revision: ClassVar[Revision] = Revision(1, "eaa93c1f703d6dd06a0ab3a9a341badccf5b172ec71740ce05a1b61854cc1663")
     summary: ClassVar[str] = "the greedy arm, or any arm with probability epsilon"
     formula = staticmethod(epsilon_greedy)
 
@@ -184,6 +186,7 @@ class Softmax(Exploration):
     """Chances in proportion to exp(f / beta)."""
 
     name: ClassVar[str] = "softmax"
+    revision: ClassVar[Revision] = Revision(1, "75c9d14e9bbb629b5f96bcd195cddbdf22a127f2cb86cca9427464bf17bef7d1")
     summary: ClassVar[str] = "chances in proportion to exp(predicted reward / beta)"
     formula = staticmethod(softmax)
 
@@ -198,6 +201,7 @@ class Falcon(Exploration):
     """Chances of other arms fall with their gap; the greedy arm has the rest."""
 
     name: ClassVar[str] = "falcon"
+    revision: ClassVar[Revision] = Revision(1, "048345fbea2903b4d5e8f136f37399a89cad83d965e397bc320fb4e9fcab3cbd")
     summary: ClassVar[str] = "other arms by 1 / (mu + gamma gap), the greedy arm the rest"
     formula = staticmethod(falcon)
 
