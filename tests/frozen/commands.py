@@ -124,7 +124,15 @@ again: run mpc-contextual {MPC} --start-from shares --json
 linucb: run mpc-contextual {MPC} --policy linucb --json
 clusters: run mpc-contextual {MPC} --data clusters --arms 6 --json
 market: run dp-combinatorial {MARKET} --start 4 --json
+"""
+DEVICES = f"""
 fed: run fed-contextual {FED} --noise 1.0 --clip 0.05 --model-out model.npz --json
+simulate fed-contextual {FED} --runs 2 --json
+audit fed-contextual {FED} --json
+runs show {{fed}} --json
+runs export {{fed}} --out runs.json
+predict model.npz rows.csv --json
+devices app fleet --json
 """
 COMMANDS = f"""
 --version
@@ -137,7 +145,6 @@ run samba --config run.toml --no-save --json
 simulate samba --owners 3 --budget 200 --runs 3 --json
 simulate mpc-contextual {MPC} --runs 2 --json
 simulate dp-combinatorial {MARKET} --start 4 --runs 2 --json
-simulate fed-contextual {FED} --runs 2 --json
 compare samba --owners 3 --budget 200 --runs 3 --policy ucb --policy thompson --json
 compare mpc-contextual {MPC} --runs 2 --policy linucb --policy thompson --json
 compare dp-combinatorial {MARKET} --runs 2 --policy fcb --policy alone --json
@@ -147,7 +154,6 @@ audit samba --owners 3 --budget 40 --level paper --json
 audit samba --owners 3 --budget 30 --level strict --json
 audit mpc-contextual {MPC} --json
 audit dp-combinatorial {MARKET} --start 4 --json
-audit fed-contextual {FED} --json
 audit {{strict}} --json
 audit {{paper}} --json
 audit {{own}} --json
@@ -157,7 +163,7 @@ runs show {{strict}} --json
 runs show {{paper}} --json
 runs show absent --json
 runs export {{strict}} {{market}} --out runs.csv
-runs export {{fed}} --out runs.json
+runs export {{plain}} --out runs.json
 runs report {{paper}} --out report.html
 runs delete {{again}} --yes
 runs delete absent
@@ -170,11 +176,9 @@ budget arms --arms 5 --epsilon 0.2 --steps 10 --json
 budget sampled --json
 budget sampled --noise 1.1 --json
 ranges --json
-predict model.npz rows.csv --json
 predict shares rows-of-mpc.csv --json
 evaluate log.csv --json
 rates log.csv --json
-devices app fleet --json
 devices status absent --json
 devices deploy absent --json
 devices rollback absent --json
@@ -223,10 +227,10 @@ units hospitals/customer.toml
 """
 
 
-def listed(folder: Path) -> dict[str, Any]:
+def listed(folder: Path, lines: str = COMMANDS) -> dict[str, Any]:
     """Call commands of everything that is no party's."""
     write_inputs(folder)
-    return Session(folder).all(COMMANDS, alike=True)
+    return Session(folder).all(lines, alike=True)
 
 
 def operated(folder: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ WRITTEN = f"""
 standard: run samba --owners 3 --budget 40 --seed 5 --level standard --paillier-bits 2048 --json
 sweep samba --owners 3 --budget 100 --runs 2 --over seed=1,2 --over policy=ucb,pursuit --workers 1 --json
 simulate dp-combinatorial {MARKET} --start 4 --runs 3 --json
+fed: run fed-contextual {FED} --noise 1.0 --clip 0.05 --model-out model.npz --json
 simulate fed-contextual {FED} --runs 2 --json
 audit {{paper}} --json
 devices app fleet --json

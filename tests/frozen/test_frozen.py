@@ -55,7 +55,9 @@ def _equal(path: str, old: Any, new: Any, exact: bool) -> bool:
     return bool(old == new and type(old) is type(new))
 
 
-@pytest.mark.parametrize("kind", write.KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] if kind in write.LONG else []) for kind in write.KINDS]
+)
 def test_what_0_1_wrote_is_what_is_written_now(kind: str, tmp_path: Path) -> None:
     write.read(kind, DATA, tmp_path / "now.json")
     old, new = (json.loads(path.read_text()) for path in (DATA / f"{kind}.json", tmp_path / "now.json"))

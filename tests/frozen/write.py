@@ -57,6 +57,13 @@ def _commands(folder: Path) -> Any:
         return commands.listed(Path(place))
 
 
+def _devices(folder: Path) -> Any:
+    from tests.frozen import commands
+
+    with tempfile.TemporaryDirectory() as place:
+        return commands.listed(Path(place), commands.DEVICES)
+
+
 def _operators(folder: Path) -> Any:
     from tests.frozen import commands
 
@@ -85,7 +92,10 @@ def _services(folder: Path) -> Any:
 KINDS: dict[str, Callable[[Path], Any]] = {
     "messages": _messages, "shapes": _shapes, "secrets": _secrets, "figures": _figures, "commands": _commands,
     "operators": _operators, "parties": _parties, "stored": _stored, "services": _services,
+    "devices": _devices,
 }  # fmt: skip
+LONG = {"devices"}
+"""Kinds that compile for a long time."""
 ARCHIVES = ("parties", "stored", "services")
 WITH_REAL_RANDOMNESS = {"parties", "services"}
 """Kinds in which parties talk over TLS, in an order that nobody fixes."""
