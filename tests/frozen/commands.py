@@ -112,7 +112,7 @@ def _id_of(made: Any) -> str:
 
 
 MARKET = "--agents 3 --producers 4 --horizon 40 --alpha 0.3"
-MPC = "--rows 40 --steps 16"
+MPC = "--rows 40 --steps 8"
 FED = "--clients 40 --cohort 8 --horizon 3 --server-rate 0.02"
 RUNS = f"""
 strict: run samba --owners 3 --budget 40 --seed 5 --json
@@ -121,8 +121,6 @@ own: run samba --owners 3 --budget 30 --policy own_policy.py:PriorMean --json
 plain: run samba --owners 4 --budget 60 --path plain --policy softmax --tau 0.2 --label mine --json
 mpc: run mpc-contextual {MPC} --keep-shares shares --json
 again: run mpc-contextual {MPC} --start-from shares --json
-linucb: run mpc-contextual {MPC} --policy linucb --json
-clusters: run mpc-contextual {MPC} --data clusters --arms 6 --json
 market: run dp-combinatorial {MARKET} --start 4 --json
 """
 DEVICES = f"""
@@ -150,7 +148,7 @@ compare mpc-contextual {MPC} --runs 2 --policy linucb --policy thompson --json
 compare dp-combinatorial {MARKET} --runs 2 --policy fcb --policy alone --json
 compare {{strict}} {{plain}}
 sweep samba --owners 3 --budget 200 --runs 2 --over seed=1,2 --workers 1 --json
-audit samba --owners 3 --budget 40 --level paper --json
+audit samba --owners 3 --budget 30 --level paper --json
 audit samba --owners 3 --budget 30 --level strict --json
 audit mpc-contextual {MPC} --json
 audit dp-combinatorial {MARKET} --start 4 --json

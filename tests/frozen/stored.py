@@ -52,8 +52,8 @@ audit {market} --json
 predict model.npz rows.csv --json
 predict shares rows-of-mpc.csv --json
 predict {fed} rows.csv --json
-run mpc-contextual --rows 40 --steps 16 --start-from shares --no-save --json
-run mpc-contextual --rows 40 --steps 16 --start-from shares --frozen --no-save --json
+run mpc-contextual --rows 40 --steps 8 --start-from shares --no-save --json
+run mpc-contextual --rows 40 --steps 8 --start-from shares --frozen --no-save --json
 """
 LIVE: dict[str, Any] = {
     "strict": lambda: posse.live(posse.Samba(level="strict", policy="ucb"), arms=("red", "blue", "green"), horizon=40),
