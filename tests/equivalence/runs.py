@@ -28,6 +28,9 @@ FLOATS = ("reward", "regret", "total", "party_total", "party_regret")
 
 SYSTEMS = ("samba", "dp_combinatorial", "mpc_contextual", "fed_contextual")
 
+RENAMED: dict[str, str] = {}
+"""Settings that are called otherwise since the file was written, by their old names; what runs give never changes."""
+
 Entry = dict[str, Any]
 
 
@@ -35,7 +38,8 @@ def run(system: str, settings: Mapping[str, Any], twin: str | None) -> Any:
     """Run settings of a system, or of its plain twin."""
     from posse.protocols import registry
 
-    made = registry.system(system.replace("_", "-")).Settings(**settings)
+    renamed = {RENAMED.get(name, name): value for name, value in settings.items()}
+    made = registry.system(system.replace("_", "-")).Settings(**renamed)
     if twin == "plain":
         return registry.run(made.plain())
     return registry.run(made, **({"key": _key()} if system == "samba" else {}))

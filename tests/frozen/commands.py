@@ -130,6 +130,7 @@ audit fed-contextual {FED} --json
 runs show {{fed}} --json
 runs export {{fed}} --out runs.json
 predict model.npz rows.csv --json
+rates log.csv --json
 devices app fleet --json
 """
 COMMANDS = f"""
@@ -176,7 +177,6 @@ budget sampled --noise 1.1 --json
 ranges --json
 predict shares rows-of-mpc.csv --json
 evaluate log.csv --json
-rates log.csv --json
 devices status absent --json
 devices deploy absent --json
 devices rollback absent --json
