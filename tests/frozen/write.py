@@ -13,10 +13,12 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +123,19 @@ def write_archives(folder: Path, kind: str) -> None:
 
 
 def read(kind: str, folder: Path, out: Path) -> None:
-    """Compute a kind in a process of its own."""
+    """Compute a kind in a process of its own; whatever that starts is stopped with it."""
     words = [sys.executable, "-m", "tests.frozen.write", str(folder), "--read", kind, "--out", str(out)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
-    if done.returncode:
-        raise AssertionError(f"reading {kind} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(
+        words, cwd=Path(__file__).parents[2], stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    try:
+        output, errors = child.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    if child.returncode:
+        raise AssertionError(f"reading {kind} failed:\n{output[-2000:]}\n{errors[-6000:]}")
 
 
 def dump(found: Any) -> str:

@@ -1,7 +1,8 @@
 """The policies that ship: epsilon-greedy, with epsilon fixed or falling, softmax, UCB, Thompson sampling and pursuit.
 
 A policy is a score of one arm, the function that stands above its class, and what differs from `Policy`. To add one,
-write both here and name the class in `registry`.
+write both here and name the class in `registry`. `revision` holds the digest of its source when it first shipped; raise
+its number when the policy computes something else.
 """
 
 from __future__ import annotations
